@@ -37,14 +37,14 @@ monitoring:
 
 # reference writes docs/commands, the help texts of the commands.
 reference:
-	$(GO) test ./cmd/elector ./cmd/raftlog -run '^TestReference$$' -update
+	$(GO) test ./cmd/elector ./cmd/raftlog -run '^TestReference_MatchesHelpTexts$$' -update
 
 # manuals writes the manual pages of the commands, and their completions for bash, zsh and fish, to SHARE, in
 # directories with the names of those below /usr/share on Debian.
 SHARE = $(CURDIR)/share
 
 manuals:
-	$(GO) test -count 1 -timeout 30m ./cmd/elector ./cmd/raftlog -run '^TestManuals$$' -args -manuals $(SHARE)
+	$(GO) test -count 1 -timeout 30m ./cmd/elector ./cmd/raftlog -run '^TestManuals_AreComplete$$' -args -manuals $(SHARE)
 
 # site builds a site of docs, with search, in SITE, and checks its links. Debian's package is mkdocs-material.
 # SITEFLAGS=-external lists the links to other hosts.
@@ -55,7 +55,7 @@ site:
 
 # api writes docs/api.txt, the exported API of all packages. Its difference shows what a change does to users.
 api:
-	cd tools && GOWORK=off $(GO) test -count 1 ./repository -run '^TestAPI$$' -args -update
+	cd tools && GOWORK=off $(GO) test -count 1 ./repository -run '^TestAPI_DocumentIsUpToDate$$' -args -update
 
 # help lists the targets, each with the first sentence of its comment.
 help:
@@ -187,13 +187,13 @@ stress:
 CHAOSFLAGS = -chaos 15m
 
 chaos: prepare
-	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/interop -run '^TestChaos$$' $(CHAOSFLAGS)
+	ZKTEST_REAL=required $(GO) test -count 1 -v -timeout 0 ./integrationtest/interop -run '^TestChaos_HoldersDoNotOverlap$$' $(CHAOSFLAGS)
 
 # operations tests elections while operators restart, restore, empty and pause the servers. make test
 # runs a part of it.
 operations: prepare
 	ZKTEST_REAL=required $(GO) test -count 1 -v ./integrationtest/operations -args -operations.complete
-	$(GO) test -count 1 -v ./adapters/changefeed/mongodb -run '^TestOperations$$' -args -operations.complete
+	$(GO) test -count 1 -v ./adapters/changefeed/mongodb -run '^TestOperations_OnReplicaSet$$' -args -operations.complete
 
 # kubernetes tests elections on Leases, managers of controller-runtime, a migration from client-go and the manifests
 # of deploy/kubernetes on a real kube-apiserver, which it builds first: that takes five minutes on two idle
@@ -312,7 +312,7 @@ bench-curves: prepare
 	for curve in candidates elections contenders cache items consumers; do \
 		(cd bench && GOWORK=off $(GO) run . -curve $$curve -patience 20m -limit 3h $(BENCHFLAGS)) || exit 1; \
 	done
-	cd bench && GOWORK=off $(GO) test -count 1 -run TestServerLoss -v -timeout 2h . -args -loss.candidates $(LOSSCANDIDATES)
+	cd bench && GOWORK=off $(GO) test -count 1 -run TestServerLoss_PrintsRequests -v -timeout 2h . -args -loss.candidates $(LOSSCANDIDATES)
 
 # bench-figures writes all figures to the directory FIGURES, in about six hours. These are all rows in 250
 # rounds, without and with a network delay, and the curves.

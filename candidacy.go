@@ -31,7 +31,7 @@ type candidacy struct {
 	log      *slog.Logger
 	parent   context.Context
 	ctx      context.Context         // context of the algorithm; its cause is the reason why the candidacy ends
-	stop     context.CancelCauseFunc // ends ctx
+	stop     context.CancelCauseFunc // ends the context ctx
 	release  func() bool             // unregisters the candidacy from the context of the caller
 	children sync.WaitGroup          // the goroutines of start, for which Finish waits
 	attempts attempts                // the attempts to end the election
@@ -42,7 +42,7 @@ type candidacy struct {
 	done    chan struct{} // closed when the candidacy is over; nil before the first call of Done
 	events  *eventStream  // nil before the first call of Events
 	id      string
-	called  bool   // Run was called
+	called  bool   // reports that Run was called
 	skipped bool   // the candidacy was stopped before Run was called
 	ending  bool   // no further goroutine may be started
 	cleanup func() // called by Finish after the goroutines of start have returned; may be nil

@@ -27,7 +27,7 @@ func untilDone(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// TestCandidacy_RunsOnce fails if the algorithm can be called twice.
+// TestCandidacy_RunsOnce checks that the algorithm cannot be called twice.
 func TestCandidacy_RunsOnce(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	failed := errors.New("failed")
@@ -42,8 +42,8 @@ func TestCandidacy_RunsOnce(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCandidacy_Stop fails if Stop does not end the candidacy with the given reason.
-func TestCandidacy_Stop(t *testing.T) {
+// TestCandidacy_StopEndsWithReason checks that Stop ends the candidacy with the given reason.
+func TestCandidacy_StopEndsWithReason(t *testing.T) {
 	reason := errors.New("reason")
 	for name, test := range map[string]struct {
 		stop func(c *candidacy, cancel context.CancelFunc)
@@ -89,8 +89,8 @@ func TestCandidacy_Stop(t *testing.T) {
 	}
 }
 
-// TestCandidacy_StopBeforeStart fails if a candidacy that is stopped before it has started is not over,
-// or calls its algorithm.
+// TestCandidacy_StopBeforeStart checks that a candidacy that is stopped before it has started is over, and
+// does not call its algorithm.
 func TestCandidacy_StopBeforeStart(t *testing.T) {
 	for _, reason := range []error{ErrResigned, ErrElectionOver} {
 		c := newCandidacy(t.Context(), nil)
@@ -111,9 +111,9 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 	}
 }
 
-// TestCandidacy_CallsAfterEnd fails if a status is published, or a leadership begins, after the candidacy has
-// ended.
-func TestCandidacy_CallsAfterEnd(t *testing.T) {
+// TestCandidacy_CallsAfterEndHaveNoEffect checks that no status is published, and no leadership begins, after the
+// candidacy has ended.
+func TestCandidacy_CallsAfterEndHaveNoEffect(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
 	require.ErrorIs(t, c.Lead(1, nil).Err(), ErrResigned)
@@ -123,13 +123,13 @@ func TestCandidacy_CallsAfterEnd(t *testing.T) {
 	require.False(t, c.Revoke(ErrLeaseExpired))
 }
 
-// TestCandidacy_LeadDuringFinish fails if a leadership that begins while the candidacy ends does
-// not end, or if its loss is not reported.
+// TestCandidacy_LeadDuringFinish checks that a leadership that begins while the candidacy ends also ends, and
+// that its loss is reported.
 func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	events := c.Events()
 	first := c.Lead(1, nil)
-	c.events.mu.Lock() // delays the report of the end
+	c.events.mu.Lock() // the lock delays the report of the end
 	var calls sync.WaitGroup
 	calls.Go(func() { _ = c.Finish(ErrElectionOver) })
 	<-first.Done()
@@ -148,8 +148,8 @@ func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	require.Equal(t, []event.Kind{event.Elected, event.Lost, event.Ended}, kinds)
 }
 
-// TestCandidacy_StopWaitsForGoroutines fails if Stop does not wait for the goroutines of the candidacy, if it does
-// not clean up once after them, or if one is started after the end.
+// TestCandidacy_StopWaitsForGoroutines checks that Stop waits for the goroutines of the candidacy, that it
+// cleans up once after them, and that no goroutine is started after the end.
 func TestCandidacy_StopWaitsForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
@@ -172,8 +172,9 @@ func TestCandidacy_StopWaitsForGoroutines(t *testing.T) {
 	})
 }
 
-// TestCandidacy_ExpiredLease fails if Current reports a leader whose lease has expired by the clock.
-func TestCandidacy_ExpiredLease(t *testing.T) {
+// TestCandidacy_ExpiredLeaseIsNotReported checks that Current does not report a leader whose lease has
+// expired by the clock.
+func TestCandidacy_ExpiredLeaseIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		deadline := time.Now().Add(time.Second)
@@ -185,9 +186,9 @@ func TestCandidacy_ExpiredLease(t *testing.T) {
 	})
 }
 
-// TestCandidacy_End fails if the candidacy ends although the election could not be ended, or if two
-// attempts to end it run at the same time.
-func TestCandidacy_End(t *testing.T) {
+// TestCandidacy_EndElectionOnlyIfConfirmed checks that the candidacy does not end when the election could not
+// be ended, and that two attempts to end it do not run at the same time.
+func TestCandidacy_EndElectionOnlyIfConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		result := make(chan error, 1)
@@ -210,8 +211,8 @@ func TestCandidacy_End(t *testing.T) {
 	})
 }
 
-// TestCandidacy_EndedIsLastEvent fails if an event follows event.Ended although another goroutine
-// reports events until the end.
+// TestCandidacy_EndedIsLastEvent checks that no event follows event.Ended, although another goroutine reports
+// events until the end.
 func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 	for range 2000 {
 		c := newCandidacy(t.Context(), slog.New(slog.DiscardHandler))
@@ -238,7 +239,8 @@ func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 	}
 }
 
-// TestAttempts_RunOneAtATime fails if two attempts run at the same time, or if no new attempt is made after a failure.
+// TestAttempts_RunOneAtATime checks that two attempts do not run at the same time, and that a new attempt is
+// made after a failure.
 func TestAttempts_RunOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
@@ -276,8 +278,8 @@ func TestAttempts_RunOneAtATime(t *testing.T) {
 	})
 }
 
-// TestElection_UnreadLeadershipIsRetracted fails if a leadership is delivered after it has ended,
-// because its status was not received before.
+// TestElection_UnreadLeadershipIsRetracted checks that a leadership is not delivered after it has ended when
+// its status was not received before.
 func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	for name, reason := range map[string]error{"deleted": ErrDeleted, "expired": ErrSessionExpired} {
 		synctest.Test(t, func(t *testing.T) {
@@ -301,9 +303,9 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	}
 }
 
-// TestElection_StoppedAsSessionExpires fails if a candidate with WithRejoin that is stopped before it joins
-// again reports session expiry as the reason, or if a candidate joins again after the election was deleted
-// and its session has expired.
+// TestElection_StoppedAsSessionExpires checks that a candidate with WithRejoin that is stopped before it
+// joins again does not report session expiry as the reason, and that no candidate joins again after the
+// election was deleted and its session has expired.
 func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	e := &Election{
@@ -320,8 +322,9 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }
 
-// TestElection_RemovalKeepsConfig fails if a candidate that joins again changes the configuration that the
-// removal of its earlier znode still uses, or if it copies the configuration although no removal uses it.
+// TestElection_RemovalKeepsConfig checks that a candidate that joins again does not change the configuration
+// that the removal of its earlier znode still uses, and does not copy the configuration when no removal uses
+// it.
 func TestElection_RemovalKeepsConfig(t *testing.T) {
 	e := &Election{conn: new(zk.Conn), candidacy: newCandidacy(t.Context(), nil), seen: seenNode{czxid: 1, session: 1}}
 	first := e.queueConfig()
@@ -334,9 +337,8 @@ func TestElection_RemovalKeepsConfig(t *testing.T) {
 	require.EqualValues(t, 2, second.QueueSession)
 }
 
-// TestRefine fails if refine does not wrap an error of the client library by the error that describes it, or
-// wraps it twice.
-func TestRefine(t *testing.T) {
+// TestRefine_WrapsOnce checks that refine wraps an error of the client library once by the error that describes it.
+func TestRefine_WrapsOnce(t *testing.T) {
 	for cause, want := range map[error]error{
 		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
 		zk.ErrAuthFailed:                  ErrPermission,
@@ -353,9 +355,8 @@ func TestRefine(t *testing.T) {
 	}
 }
 
-// TestCheckNode fails if checkNode accepts a path that ZooKeeper rejects, or rejects one that ZooKeeper
-// accepts.
-func TestCheckNode(t *testing.T) {
+// TestCheckNode_AcceptsValidPaths checks that checkNode accepts exactly the paths that ZooKeeper accepts.
+func TestCheckNode_AcceptsValidPaths(t *testing.T) {
 	require.ErrorIs(t, checkNode(nil, "/election"), ErrInvalid)
 	conn := new(zk.Conn)
 	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0", "/a/\U0001f402", "/a\xffb", "/" + strings.Repeat("a", 4096)} {
@@ -366,8 +367,8 @@ func TestCheckNode(t *testing.T) {
 	}
 }
 
-// TestCandidacy_FormerErrOnlyOfLeader fails if the status of a leadership lacks the reason of the former leadership, or
-// if another status contains it.
+// TestCandidacy_FormerErrOnlyOfLeader checks that the status of a leadership contains the reason of the
+// former leadership, and that no other status contains it.
 func TestCandidacy_FormerErrOnlyOfLeader(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.Lead(1, nil)

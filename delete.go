@@ -50,7 +50,7 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 	if err := checkNode(conn, node); err != nil {
 		return err
 	}
-	d := &deletion{conn: conn, node: node, acl: o.ACL, ctx: o.ctx, limit: o.limit}
+	d := &deletion{conn: conn, node: node, acl: o.ACL, ctx: o.ctx, limit: o.limitWait}
 	return d.run()
 }
 
@@ -88,7 +88,7 @@ type deletion struct {
 	// ctx ends the deletion when it is done.
 	ctx context.Context
 	// limit bounds the wait for each response.
-	limit limiter
+	limit waitLimiter
 	// changed is set when a write was sent.
 	changed bool
 }
@@ -293,7 +293,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 
 // listing contains the children of an election node.
 type listing struct {
-	candidates []string // in the order of succession
+	candidates []string // the paths of the candidates, in the order of succession
 	foreign    []string // the children that are neither candidates nor the tombstone
 	ended      bool     // the tombstone exists
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestEndElection_EndsAllCandidacies fails if a candidate can become the leader after EndElection, also
-// a candidate that joins later.
+// TestEndElection_EndsAllCandidacies checks that no candidate can become the leader after EndElection, even
+// when it joins later.
 func TestEndElection_EndsAllCandidacies(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
@@ -25,12 +25,12 @@ func TestEndElection_EndsAllCandidacies(t *testing.T) {
 		for _, c := range []*candidate{leader, follower} {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		}
-		require.NotContains(h, follower.roles(), leaderelection.Leader)
+		require.NotContains(h, follower.receivedRoles(), leaderelection.Leader)
 		h.requireNoElection()
 		early.start()
 		h.advance(0)
 		require.ErrorIs(h, early.requireOver(), leaderelection.ErrElectionOver)
-		require.Len(h, early.received(), 1)
+		require.Len(h, early.receivedStatuses(), 1)
 		_, err := leaderelection.NewElection(conn, node)
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
 
@@ -45,8 +45,7 @@ func TestEndElection_EndsAllCandidacies(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_CandidateJoins fails if a candidate that joins during the deletion can become
-// the leader.
+// TestDeleteElection_CandidateJoins checks that a candidate that joins during the deletion cannot become the leader.
 func TestDeleteElection_CandidateJoins(t *testing.T) {
 	tombstone := path.Join(node, "DONE")
 	for name, pause := range map[string]func(h *harness, hold zktest.HookFunc){
@@ -80,7 +79,7 @@ func TestDeleteElection_CandidateJoins(t *testing.T) {
 			for _, c := range []*candidate{leader, follower, late} {
 				require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 				if c != leader {
-					require.NotContains(h, c.roles(), leaderelection.Leader)
+					require.NotContains(h, c.receivedRoles(), leaderelection.Leader)
 				}
 			}
 			require.Error(h, grant.Err())
@@ -97,8 +96,8 @@ var ends = map[string]func(h *harness, leader *candidate) error{
 	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
 }
 
-// TestDeleteElection_CandidatesChange fails if the deletion fails, or pauses, because znodes have changed,
-// because a candidate changes or leaves while it is deleted, or because of hand-written candidates.
+// TestDeleteElection_CandidatesChange checks that the deletion neither fails nor pauses when znodes have
+// changed, when a candidate changes or leaves while it is deleted, or because of hand-written candidates.
 func TestDeleteElection_CandidatesChange(t *testing.T) {
 	for name, end := range ends {
 		runWithServers(t, name, 1, func(h *harness) {
@@ -129,8 +128,8 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 	}
 }
 
-// TestDeleteElection_CandidatesLeave fails if the number of requests grows with the number of candidates
-// that leave while they are deleted.
+// TestDeleteElection_CandidatesLeave checks that the number of requests does not grow with the number of
+// candidates that leave while they are deleted.
 func TestDeleteElection_CandidatesLeave(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var ids []string
@@ -151,8 +150,8 @@ func TestDeleteElection_CandidatesLeave(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_DeletesInReverseOrder fails if a candidate is notified of the deletion of its
-// predecessor before its znode is deleted. In these cases the tombstone does not wake the direct
+// TestDeleteElection_DeletesInReverseOrder checks that a candidate is notified of the deletion of its
+// predecessor only after its own znode was deleted. In these cases the tombstone does not wake the direct
 // follower: the client may not write to the leader's znode, or another client has created the tombstone.
 func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -179,15 +178,15 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 				for _, c := range []*candidate{leader, second, third} {
 					require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 				}
-				require.NotContains(h, append(second.roles(), third.roles()...), leaderelection.Leader)
+				require.NotContains(h, append(second.receivedRoles(), third.receivedRoles()...), leaderelection.Leader)
 				h.requireNoElection()
 			})
 		}
 	}
 }
 
-// TestDeleteElection_TombstoneWakesDirectFollower fails if the creation of the tombstone does not
-// wake the direct follower, which could otherwise become the leader without a request.
+// TestDeleteElection_TombstoneWakesDirectFollower checks that the creation of the tombstone wakes the direct
+// follower, which could otherwise become the leader without a request.
 func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, second, third := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
@@ -209,8 +208,8 @@ func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_TombstoneFirstAndLast fails if a candidate is deleted before the tombstone is
-// created, or if the tombstone is not deleted together with the node.
+// TestDeleteElection_TombstoneFirstAndLast checks that the tombstone is created before a candidate is
+// deleted, and is deleted together with the node.
 func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		tombstone := path.Join(node, "DONE")
@@ -226,9 +225,9 @@ func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_TombstoneWhileDisconnected fails if the direct follower becomes the leader
-// although the tombstone was created while it was disconnected, by a client that is not permitted
-// to write to the leader's znode. It must list the election after the reconnect.
+// TestDeleteElection_TombstoneWhileDisconnected checks that the direct follower does not become the leader
+// although the tombstone was created while it was disconnected, by a client that is not permitted to write to
+// the leader's znode. It must list the election after the reconnect.
 func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader := h.join(h.connect(), leaderelection.WithACL(zk.WorldACL(zk.PermRead)))
@@ -248,7 +247,8 @@ func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_DeletedCandidatesDoNotList fails if candidates whose znodes were deleted list the election.
+// TestDeleteElection_DeletedCandidatesDoNotList checks that candidates whose znodes were deleted do not list
+// the election.
 func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var all []*candidate
@@ -282,8 +282,8 @@ func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaggingServer fails if DeleteElection returns nil without deleting the
-// election, because its server still shows an earlier election at the path.
+// TestDeleteElection_LaggingServer checks that DeleteElection does not return nil without deleting the
+// election when its server still shows an earlier election at the path.
 func TestDeleteElection_LaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
@@ -300,8 +300,8 @@ func TestDeleteElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaterElectionAtSamePath fails if a deletion affects the candidates of a later election,
-// which was created at the same path while the deletion was in progress.
+// TestDeleteElection_LaterElectionAtSamePath checks that a deletion does not affect the candidates of a later
+// election, which was created at the same path while the deletion was in progress.
 func TestDeleteElection_LaterElectionAtSamePath(t *testing.T) {
 	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
 		runWithServers(t, name, 1, func(h *harness) {
@@ -325,7 +325,7 @@ func TestDeleteElection_LaterElectionAtSamePath(t *testing.T) {
 			bubble.RequireRun(h, replaced)
 			h.advance(timeout)
 			c.requireLeads()
-			require.Len(h, c.received(), 1)
+			require.Len(h, c.receivedStatuses(), 1)
 			h.requireIDs(c.ID())
 		})
 	}

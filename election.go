@@ -73,10 +73,10 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 			Data:    record.Encode(o.clientName, o.value), Rejoins: o.rejoin,
 		},
 	}
-	if err := e.findNode(o.limit); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
+	if err := e.findNode(o.limitWait); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, connection.Explain(conn, err))
 	}
-	// Not earlier, because the candidacy remains registered with the context until it is over.
+	// Create the candidacy last, because it remains registered with the context until it is over.
 	e.candidacy = newCandidacy(o.ctx, o.Log)
 	return e, nil
 }
@@ -347,7 +347,7 @@ func (e *Election) findNodeAgain() error {
 }
 
 // findNode finds the election node. With WithCreateNode it creates the node if it does not exist.
-func (e *Election) findNode(limit limiter) error {
+func (e *Election) findNode(limit waitLimiter) error {
 	before := e.lastSeen()
 	known := before.czxid != 0 && before.confirmed
 	for {
@@ -383,7 +383,7 @@ func (e *Election) findNode(limit limiter) error {
 
 // makeNode creates the election node and its parents, if they do not exist. It waits for the
 // connection if that breaks.
-func (e *Election) makeNode(limit limiter) error {
+func (e *Election) makeNode(limit waitLimiter) error {
 	ctx, cancel := limit()
 	defer cancel()
 	return refine(connection.MakeZnode(ctx, e.conn, e.node, e.queue.ACL, false))
@@ -395,7 +395,7 @@ func (e *Election) makeNode(limit limiter) error {
 // That matters in two cases: a candidate that was in an election before (known is set) compares that election
 // with the present one, and a candidate that must not create the node reports that there is none. Other
 // candidates learn in which election they are when they join, so that the first read needs no Sync.
-func (e *Election) readNode(limit limiter, known bool) (seenNode, error) {
+func (e *Election) readNode(limit waitLimiter, known bool) (seenNode, error) {
 	seen, err := read(limit, e.conn, func() (seenNode, error) {
 		if !known {
 			if seen, err := e.getNode(); err != nil || seen.czxid != 0 || e.createNode {

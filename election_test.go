@@ -12,9 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestElection_ConcurrentCalls fails, with the race detector, if a method that is called from
-// several goroutines accesses state without synchronization, while candidates join, lose their
-// session, reconnect and leave.
+// TestElection_ConcurrentCalls calls methods from several goroutines, while candidates join, lose their
+// session, reconnect and leave. The race detector must not find a data race.
 func TestElection_ConcurrentCalls(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conns := []*zk.Conn{h.connect(), h.connect()}

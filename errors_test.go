@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFinalStatus_ErrorIdentifiesReason fails if the error of the final status does not identify the reason.
+// TestFinalStatus_ErrorIdentifiesReason checks that the error of the final status identifies the reason.
 func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 	all := []error{
 		leaderelection.ErrElectionOver, leaderelection.ErrDeleted, leaderelection.ErrSessionExpired,
@@ -74,8 +74,8 @@ func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 	}
 }
 
-// TestElectLeader_ReasonOfDeletionUnknown fails if a candidate whose znode was deleted waits forever for the reason
-// while ZooKeeper does not answer.
+// TestElectLeader_ReasonOfDeletionUnknown checks that a candidate whose znode was deleted does not wait
+// forever for the reason while ZooKeeper does not answer.
 func TestElectLeader_ReasonOfDeletionUnknown(t *testing.T) {
 	for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
 		runWithServers(t, role.String(), 1, func(h *harness) {
@@ -97,8 +97,8 @@ func TestElectLeader_ReasonOfDeletionUnknown(t *testing.T) {
 	}
 }
 
-// TestNewElection_ErrorIdentifiesReason fails if an error of NewElection, or of ElectLeader before the candidate
-// has joined, does not identify the reason.
+// TestNewElection_ErrorIdentifiesReason checks that an error of NewElection, or of ElectLeader before the
+// candidate has joined, identifies the reason.
 func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -126,15 +126,15 @@ func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 		require.Equal(h, timeout, time.Since(begin))
 		late.start()
 		h.advance(timeout - time.Millisecond)
-		require.Empty(h, late.received())
+		require.Empty(h, late.receivedStatuses())
 		h.advance(timeout / 2) // the candidate waits for the removal of a znode that it may have created
 		require.ErrorIs(h, late.requireOver(), leaderelection.ErrUnreachable)
 		require.ErrorContains(h, late.requireOver(), "the connection has no session")
 	})
 }
 
-// TestElectLeader_ForeignParticipant fails if a candidate whose znode was written in an unusual way
-// prevents the others from following it, from leading after it, or from being observed.
+// TestElectLeader_ForeignParticipant checks that a candidate whose znode was written in an unusual way does
+// not prevent the others from following it, from leading after it, or from being observed.
 func TestElectLeader_ForeignParticipant(t *testing.T) {
 	secret := zk.DigestACL(zk.PermAll, "u", "p")
 	withoutRead := zk.WorldACL(zk.PermAll &^ zk.PermRead)
@@ -195,9 +195,9 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestElectLeader_AuthenticationIsRequired fails if a leader, a follower or a new candidate that is
-// not authenticated retries without an end, instead of ending with the server's answer, after the
-// servers have begun to require authentication (kazoo #594).
+// TestElectLeader_AuthenticationIsRequired checks that a leader, a follower or a new candidate that is not
+// authenticated ends with the server's answer, instead of retrying without an end, after the servers have
+// begun to require authentication (kazoo #594).
 func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -219,9 +219,9 @@ func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
 	})
 }
 
-// TestElectLeader_ContinuesAfterTemporaryRejection fails if a candidate with WithRejoin ends because the servers reject a
-// request for a while, although it has joined before, if one of its earlier znodes remains, or if a candidate
-// that has never joined does not end.
+// TestElectLeader_ContinuesAfterTemporaryRejection checks that a candidate with WithRejoin that has joined
+// before does not end when the servers reject a request for a while, that none of its earlier znodes remains,
+// and that a candidate that has never joined ends.
 func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 	authentication := func(h *harness) func() {
 		end := bubble.RequireAuthentication(h.srv)
@@ -267,7 +267,7 @@ func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 			require.Less(h, len(creates), 60, "they pause")
 			end()
 			h.advance(10 * time.Second)
-			h.requireChildren(names(a, b)...)
+			h.requireChildren(namesOf(a, b)...)
 			if a.Current().Role != leaderelection.Leader {
 				a, b = b, a
 			}
@@ -277,8 +277,8 @@ func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 	}
 }
 
-// TestElectLeader_CheckIsRejected fails if a leader continues and only loses its lease when the servers
-// reject its check for good.
+// TestElectLeader_CheckIsRejected checks that a leader ends with an error when the servers reject its check
+// permanently, instead of losing only its lease.
 func TestElectLeader_CheckIsRejected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, next := h.join(h.connect()), h.join(h.connect())
@@ -291,8 +291,8 @@ func TestElectLeader_CheckIsRejected(t *testing.T) {
 	})
 }
 
-// TestElectLeader_RemovalIsRejected fails if a candidate joins again behind its znode, whose
-// deletion was rejected as well, or reports later that this znode may exist.
+// TestElectLeader_RemovalIsRejected checks that a candidate does not join again behind its znode, whose
+// deletion was rejected as well, and does not report later that this znode may exist.
 func TestElectLeader_RemovalIsRejected(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a := h.join(h.connect(), leaderelection.WithRejoin())
@@ -304,12 +304,12 @@ func TestElectLeader_RemovalIsRejected(t *testing.T) {
 		bubble.RequireRun(h, removal)
 		require.NotEqual(h, before, a.ID())
 		a.requireLeads()
-		h.requireChildren(names(a)...)
+		h.requireChildren(namesOf(a)...)
 		require.NoError(h, a.Resign())
 	})
 }
 
-// TestTrap09_RetriesPause fails if a candidate sends requests without pauses to a server that always answers
+// TestTrap09_RetriesPause checks that a candidate pauses between requests to a server that always answers
 // immediately that the session has moved (ZOOKEEPER-2886).
 func TestTrap09_RetriesPause(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
@@ -333,8 +333,8 @@ func TestTrap09_RetriesPause(t *testing.T) {
 	}
 }
 
-// TestTrap41_PermissionDenied fails if a candidate without a permission that it needs does not end
-// with ErrPermission, but silently stops trying (CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597).
+// TestTrap41_PermissionDenied checks that a candidate without a permission that it needs ends with
+// ErrPermission, and does not silently stop trying (CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597).
 func TestTrap41_PermissionDenied(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	for _, c := range []struct {
@@ -356,8 +356,8 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 	}
 }
 
-// TestTrap41_UnknownError fails if an unknown error code neither ends the candidacy with an error nor is
-// harmless, or if the code of a busy server is not harmless (CURATOR-671).
+// TestTrap41_UnknownError checks that an unknown error code either ends the candidacy with an error or is
+// harmless, and that the code of a busy server is harmless (CURATOR-671).
 func TestTrap41_UnknownError(t *testing.T) {
 	for code, busy := range map[zktest.Code]bool{-99: false, -127: true} {
 		k := 1

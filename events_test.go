@@ -115,8 +115,8 @@ func (r *eventRecorder) requireEvents(want ...string) {
 	require.Zero(r.h, r.missed)
 }
 
-// TestEvents_HandOver fails if the events of a hand-over or its duration are wrong.
-func TestEvents_HandOver(t *testing.T) {
+// TestEvents_HandOverWithDuration checks that the events of a hand-over and its duration are right.
+func TestEvents_HandOverWithDuration(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()
@@ -141,8 +141,8 @@ func TestEvents_HandOver(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverWithListing fails if the duration of a hand-over to the third candidate does not include
-// its listing. The listing is necessary because both candidates before it have left at the same time.
+// TestEvents_HandOverWithListing checks that the duration of a hand-over to the third candidate includes its
+// listing. The listing is necessary because both candidates before it have left at the same time.
 func TestEvents_HandOverWithListing(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
@@ -161,8 +161,8 @@ func TestEvents_HandOverWithListing(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverAfterFollower fails if the duration of a hand-over is measured from the departure of a
-// predecessor that was not the leader.
+// TestEvents_HandOverAfterFollower checks that the duration of a hand-over is not measured from the departure
+// of a predecessor that was not the leader.
 func TestEvents_HandOverAfterFollower(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
@@ -181,8 +181,8 @@ func TestEvents_HandOverAfterFollower(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverUnnoticed fails if event.HandOver is reported although the candidate was not notified of
-// the departure of its predecessor. Here the server rejects the request to set the watches again.
+// TestEvents_HandOverUnnoticed checks that event.HandOver is not reported when the candidate was not notified
+// of the departure of its predecessor. Here the server rejects the request to set the watches again.
 func TestEvents_HandOverUnnoticed(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
@@ -203,8 +203,8 @@ func TestEvents_HandOverUnnoticed(t *testing.T) {
 	})
 }
 
-// TestEvents_Suspension fails if the suspension or the resumption of a leader is not reported.
-func TestEvents_Suspension(t *testing.T) {
+// TestEvents_SuspendedAndResumed checks that the suspension and the resumption of a leader are reported.
+func TestEvents_SuspendedAndResumed(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()
 		leads := r.startAndAwaitStatus()
@@ -228,7 +228,7 @@ func TestEvents_Suspension(t *testing.T) {
 	})
 }
 
-// TestEvents_LostWhileSuspended fails if the loss of a suspended leadership is not reported once.
+// TestEvents_LostWhileSuspended checks that the loss of a suspended leadership is reported once.
 func TestEvents_LostWhileSuspended(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ahead := h.joinAll(1)
@@ -251,8 +251,8 @@ func TestEvents_LostWhileSuspended(t *testing.T) {
 	})
 }
 
-// TestEvents_SecondZnodeAtSamePath fails if event.Joined is not reported for a new znode that has
-// the path of an earlier one. This is possible if the servers have lost their data.
+// TestEvents_SecondZnodeAtSamePath checks that event.Joined is reported for a new znode that has the path of
+// an earlier znode. This is possible if the servers have lost their data.
 func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
@@ -269,8 +269,8 @@ func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
 	})
 }
 
-// TestEvents_EndElection fails if a candidate does not report that the election has ended.
-func TestEvents_EndElection(t *testing.T) {
+// TestEvents_EndElectionIsReported checks that a candidate reports that the election has ended.
+func TestEvents_EndElectionIsReported(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()
@@ -284,8 +284,8 @@ func TestEvents_EndElection(t *testing.T) {
 	})
 }
 
-// TestEvents_EndedIfCandidateCannotJoin fails if a candidate that cannot join, or that resigns before it is started,
-// does not report event.Ended.
+// TestEvents_EndedIfCandidateCannotJoin checks that a candidate that cannot join, or that resigns before it
+// is started, reports event.Ended.
 func TestEvents_EndedIfCandidateCannotJoin(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r, never := h.record(), h.record()
@@ -317,7 +317,7 @@ func TestEvents_EachCheckIsReported(t *testing.T) {
 	})
 }
 
-// TestEvents_ReaderResigns fails if the reader of events cannot end the candidacy by a call of Resign.
+// TestEvents_ReaderResigns checks that the reader of events can end the candidacy by a call of Resign.
 func TestEvents_ReaderResigns(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.newCandidate(node, h.connect())

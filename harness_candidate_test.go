@@ -26,7 +26,7 @@ type candidate struct {
 	mu       sync.Mutex
 	statuses []timedStatus
 	closed   bool  // the status channel is closed
-	returned bool  // ElectLeader has returned
+	returned bool  // reports that ElectLeader has returned
 	err      error // the result of ElectLeader
 }
 
@@ -120,16 +120,16 @@ func (h *harness) firstCandidate() leaderelection.CandidateInfo {
 	return all[0]
 }
 
-// names returns the names of the znodes of candidates.
-func names(candidates ...*candidate) (names []string) {
+// namesOf returns the names of the znodes of candidates.
+func namesOf(candidates ...*candidate) (names []string) {
 	for _, c := range candidates {
 		names = append(names, path.Base(c.ID()))
 	}
 	return names
 }
 
-// received returns the statuses that the candidate has received so far.
-func (c *candidate) received() []timedStatus {
+// receivedStatuses returns the statuses that the candidate has received so far.
+func (c *candidate) receivedStatuses() []timedStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.statuses)
@@ -138,14 +138,14 @@ func (c *candidate) received() []timedStatus {
 // newest returns the status that was received last.
 func (c *candidate) newest() timedStatus {
 	c.h.Helper()
-	all := c.received()
+	all := c.receivedStatuses()
 	require.NotEmpty(c.h, all, "no status was received")
 	return all[len(all)-1]
 }
 
-// roles returns the roles of the received statuses.
-func (c *candidate) roles() (roles []leaderelection.Role) {
-	for _, s := range c.received() {
+// receivedRoles returns the roles of the received statuses.
+func (c *candidate) receivedRoles() (roles []leaderelection.Role) {
+	for _, s := range c.receivedStatuses() {
 		roles = append(roles, s.Role)
 	}
 	return roles
@@ -154,7 +154,7 @@ func (c *candidate) roles() (roles []leaderelection.Role) {
 // timeOf returns when the first status with the given role was received.
 func (c *candidate) timeOf(role leaderelection.Role) time.Time {
 	c.h.Helper()
-	for _, s := range c.received() {
+	for _, s := range c.receivedStatuses() {
 		if s.Role == role {
 			return s.at
 		}
@@ -192,7 +192,7 @@ func (c *candidate) requireFollows(other *candidate) {
 // requireNeverLed requires that the candidate has received no status with the role Leader.
 func (c *candidate) requireNeverLed() {
 	c.h.Helper()
-	require.NotContains(c.h, c.roles(), leaderelection.Leader)
+	require.NotContains(c.h, c.receivedRoles(), leaderelection.Leader)
 }
 
 // requireOnlyCandidate requires that the candidate's znode is the only one and belongs to its
@@ -225,8 +225,8 @@ func (c *candidate) resign() {
 	require.NoError(c.h, c.requireOver())
 }
 
-// terms records the leaderships of all candidates of a test.
-type terms struct {
+// leadershipRecord records the leaderships of all candidates of a test.
+type leadershipRecord struct {
 	mu      sync.Mutex
 	all     []*term
 	overlap bool // two leaders at the same time are permitted
@@ -239,7 +239,7 @@ type term struct {
 }
 
 // add records the leadership of a status.
-func (t *terms) add(s leaderelection.Status) {
+func (t *leadershipRecord) add(s leaderelection.Status) {
 	if s.Leadership == nil {
 		return
 	}
@@ -255,7 +255,7 @@ func (t *terms) add(s leaderelection.Status) {
 }
 
 // verify requires that each election had at most one leader at any time, and that tokens have increased.
-func (t *terms) verify(h *harness) {
+func (t *leadershipRecord) verify(h *harness) {
 	h.Helper()
 	h.advance(0)
 	t.mu.Lock()

@@ -49,7 +49,7 @@ type harness struct {
 	operator   *zk.Conn                // a client that is not a candidate
 	options    []leaderelection.Option // options of all candidates
 	candidates []*candidate            // all candidates, to let them resign at the end
-	terms      terms
+	terms      leadershipRecord
 	contenders int // number of calls of createContender
 }
 

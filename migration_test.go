@@ -19,14 +19,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// scheme describes how a hand-written election names its candidates.
-type scheme struct {
+// namingScheme describes how a hand-written election names its candidates.
+type namingScheme struct {
 	prefix    string
 	protected bool // whether CreateProtectedEphemeralSequential creates the znodes
 }
 
 // schemes contains the naming schemes of public programs.
-var schemes = []scheme{
+var schemes = []namingScheme{
 	{prefix: ""}, // the scheme of Vitess
 	{prefix: "0"},
 	{prefix: "n_"},
@@ -41,14 +41,14 @@ var schemes = []scheme{
 }
 
 // option returns the option by which a candidate uses the names of the scheme.
-func (s scheme) option() leaderelection.Option {
+func (s namingScheme) option() leaderelection.Option {
 	if s.protected {
 		return leaderelection.WithNamePrefix("_c_*-" + s.prefix)
 	}
 	return leaderelection.WithNamePrefix(s.prefix)
 }
 
-func (s scheme) String() string {
+func (s namingScheme) String() string {
 	if s.protected {
 		return "_c_<guid>-" + s.prefix + "<number>"
 	}
@@ -56,7 +56,7 @@ func (s scheme) String() string {
 }
 
 // candidates returns the children that a program with the scheme considers candidates, in its order.
-func (s scheme) candidates(children []string) (names []string) {
+func (s namingScheme) candidates(children []string) (names []string) {
 	for _, name := range children {
 		head, ok := strings.CutSuffix(name, name[max(0, len(name)-10):])
 		if s.protected {
@@ -80,10 +80,10 @@ func (s scheme) candidates(children []string) (names []string) {
 type fleet struct {
 	*testing.T
 	srv    *zktest.Server
-	scheme scheme
+	scheme namingScheme
 
 	mu      sync.Mutex
-	leading map[string]func() bool // for each instance, whether it is still the leader
+	leading map[string]func() bool // functions that report whether an instance is still the leader, by its name
 	elected int                    // number of leaders so far
 }
 
@@ -204,8 +204,8 @@ func (o *handWritten) crash() {
 	o.conn.Close()
 }
 
-// migrated is an instance of the version that uses this library.
-type migrated struct {
+// migratedInstance is an instance of the version that uses this library.
+type migratedInstance struct {
 	fleet    *fleet
 	conn     *zk.Conn
 	election *leaderelection.Election
@@ -228,17 +228,17 @@ func (f *fleet) startMigrated(id string) instance {
 			}
 		}
 	}()
-	return &migrated{f, conn, e}
+	return &migratedInstance{f, conn, e}
 }
 
-func (m *migrated) quit() {
+func (m *migratedInstance) quit() {
 	require.NoError(m.fleet, m.election.Resign())
 	synctest.Wait()
 	m.conn.Close()
 }
 
 // crash cuts the instance off until its session has expired.
-func (m *migrated) crash() {
+func (m *migratedInstance) crash() {
 	id := m.conn.SessionID()
 	m.fleet.srv.Blackhole(zktest.BothWays, id)
 	time.Sleep(8 * time.Second)
@@ -249,8 +249,8 @@ func (m *migrated) crash() {
 }
 
 // TestMigration_RollingUpgrade replaces three instances one after another by the new version, and then by the
-// old version again. The instances end in all ways in which an instance can end. It fails if there are two
-// leaders, or no leader for some time.
+// old version again. The instances end in all ways in which an instance can end. There must be one leader at
+// a time, and never no leader for long.
 func TestMigration_RollingUpgrade(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
@@ -263,7 +263,7 @@ func TestMigration_RollingUpgrade(t *testing.T) {
 	}
 }
 
-func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
+func rollingUpgrade(t *testing.T, s namingScheme, leaderFirst, crash bool) {
 	f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
 	operator, _, err := f.srv.Connect(4 * time.Second)
 	require.NoError(t, err)
@@ -320,8 +320,8 @@ func rollingUpgrade(t *testing.T, s scheme, leaderFirst, crash bool) {
 	require.GreaterOrEqual(t, f.elected, 4)
 }
 
-// TestMigration_DefaultNames fails if a candidate with the default names does not wait for earlier
-// hand-written candidates.
+// TestMigration_DefaultNames checks that a candidate with the default names waits for earlier hand-written
+// candidates.
 func TestMigration_DefaultNames(t *testing.T) {
 	for _, s := range schemes {
 		synctest.Test(t, func(t *testing.T) {
@@ -349,8 +349,8 @@ func TestMigration_DefaultNames(t *testing.T) {
 	}
 }
 
-// TestMigration_ZkLock fails if programs that use zk.Lock do not wait for candidates and mutexes of this
-// library, or if these do not wait for zk.Lock.
+// TestMigration_ZkLock checks that programs that use zk.Lock wait for candidates and mutexes of this library,
+// and that these wait for zk.Lock.
 func TestMigration_ZkLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -38,9 +38,9 @@ func withRegister(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// TestMulti_OnlyLeader fails if a transaction of a candidate that is not the leader is applied, or if only a
-// part of a leader's transaction is applied.
-func TestMulti_OnlyLeader(t *testing.T) {
+// TestMulti_OnlyLeaderWrites checks that a transaction of a candidate that is not the leader is not applied, and
+// that a leader's transaction is applied completely.
+func TestMulti_OnlyLeaderWrites(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
 		_, err := follower.multi(setRegister("follower"))
@@ -80,8 +80,8 @@ func TestMulti_OnlyLeader(t *testing.T) {
 	})
 }
 
-// TestMulti_UnacceptableRequestIsNotSent fails if Multi sends a request that the servers do not accept. They close the connection
-// if a request is larger than a megabyte.
+// TestMulti_UnacceptableRequestIsNotSent checks that Multi sends only requests that the servers accept. They
+// close the connection if a request is larger than a megabyte.
 func TestMulti_UnacceptableRequestIsNotSent(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader := h.join(h.connect())
@@ -102,8 +102,9 @@ func TestMulti_UnacceptableRequestIsNotSent(t *testing.T) {
 	})
 }
 
-// TestMulti_NoReply fails if Multi waits longer than documented when the client library returns no error.
-func TestMulti_NoReply(t *testing.T) {
+// TestMulti_TimesOutWithoutReply checks that Multi waits no longer than documented when the client library
+// returns no error.
+func TestMulti_TimesOutWithoutReply(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		conn, _, err := h.ensemble.ConnectFrom(0, time.Minute)
 		require.NoError(h, err)
@@ -121,7 +122,7 @@ func TestMulti_NoReply(t *testing.T) {
 	})
 }
 
-// TestMulti_ErrorNamesOperation fails if the error does not name the operation that has failed.
+// TestMulti_ErrorNamesOperation checks that the error names the operation that has failed.
 func TestMulti_ErrorNamesOperation(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
@@ -140,7 +141,7 @@ func TestMulti_ErrorNamesOperation(t *testing.T) {
 	})
 }
 
-// TestMulti_EarlierLeadership fails if Multi of a leadership executes transactions during a later
+// TestMulti_EarlierLeadership checks that Multi of a leadership does not execute transactions during a later
 // leadership of the candidate.
 func TestMulti_EarlierLeadership(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -166,8 +167,8 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 	})
 }
 
-// TestTrap07_WriteReplyLost fails if a write whose reply was lost is applied a second time, or if a
-// call fails because it repeats a write that was applied (CURATOR-584, CURATOR-268).
+// TestTrap07_WriteReplyLost checks that a write whose reply was lost is not applied a second time, and that
+// no call fails because it repeats a write that was applied (CURATOR-584, CURATOR-268).
 func TestTrap07_WriteReplyLost(t *testing.T) {
 	t.Run("of the leader", func(t *testing.T) {
 		forEachLoss(t, bubble.LostReplies, 1, func(h *harness, l bubble.Fault) {
@@ -226,7 +227,7 @@ func writeRegister(c *candidate, data string) error {
 	return err
 }
 
-// TestTrap16_WriteSentInNextSession fails if a write of a former leader is applied because the
+// TestTrap16_WriteSentInNextSession checks that a write of a former leader is not applied, although the
 // client library sends requests that were queued without a connection in the next session.
 func TestTrap16_WriteSentInNextSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {

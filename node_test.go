@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithCreateNode_Concurrent fails if several candidates cannot create the node at the same
-// time, or if the node is not persistent.
+// TestWithCreateNode_Concurrent checks that several candidates can create the node at the same time, and that
+// the node is persistent.
 func TestWithCreateNode_Concurrent(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const below = "/of/several/parts"
@@ -65,9 +65,9 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 	})
 }
 
-// TestWithCreateNode_ParentsOfOtherClients fails if WithCreateNode requires the permission to write existing
-// parents. Without that permission, a server returns "no auth" for a parent that exists, and not "node
-// exists".
+// TestWithCreateNode_ParentsOfOtherClients checks that WithCreateNode does not require the permission to
+// write existing parents. Without that permission, a server returns "no auth" for a parent that exists, and
+// not "node exists".
 func TestWithCreateNode_ParentsOfOtherClients(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.Create("/apps", nil, 0, openACL)
@@ -81,9 +81,10 @@ func TestWithCreateNode_ParentsOfOtherClients(t *testing.T) {
 	})
 }
 
-// TestTrap36_NodeDeletedBeforeCreate fails if a candidate without WithCreateNode creates an election node
-// again that was deleted before the create of its znode, or if a candidate with WithCreateNode does not. The
-// servers may have deleted the node because it is an empty container (CURATOR-724, CURATOR-180, kazoo #563).
+// TestTrap36_NodeDeletedBeforeCreate checks that a candidate without WithCreateNode does not create an
+// election node again that was deleted before the create of its znode, and that a candidate with
+// WithCreateNode does. The servers may have deleted the node because it is an empty container (CURATOR-724,
+// CURATOR-180, kazoo #563).
 func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 	// makeContainer makes the election node a container without children.
 	makeContainer := func(h *harness) {
@@ -265,8 +266,8 @@ func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
 	return conn, func() { lag.Heal() }
 }
 
-// TestNewElection_LaggingServer fails if a candidate joins an earlier election that its server still shows,
-// or does not find a node that its server does not show yet.
+// TestNewElection_LaggingServer checks that a candidate does not join an earlier election that its server
+// still shows, and finds a node that its server does not show yet.
 func TestNewElection_LaggingServer(t *testing.T) {
 	for _, existed := range []bool{true, false} {
 		withServers(t, 3, func(h *harness) {
@@ -283,8 +284,8 @@ func TestNewElection_LaggingServer(t *testing.T) {
 	}
 }
 
-// TestEndElection_LaggingServer fails if EndElection does not end the present election because the server has
-// shown the candidate an earlier one.
+// TestEndElection_LaggingServer checks that EndElection ends the present election when the server has shown
+// the candidate an earlier election.
 func TestEndElection_LaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
@@ -297,8 +298,8 @@ func TestEndElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// TestElectLeader_KeepsDataOfElectionNode fails if the first candidate overwrites data of the election node that was
-// written after it has read the node, such as a request to resign.
+// TestElectLeader_KeepsDataOfElectionNode checks that the first candidate does not overwrite data of the
+// election node that was written after it has read the node, such as a request to resign.
 func TestElectLeader_KeepsDataOfElectionNode(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.newCandidate(node, h.connect())
@@ -313,8 +314,8 @@ func TestElectLeader_KeepsDataOfElectionNode(t *testing.T) {
 	})
 }
 
-// TestElectLeader_NotPermittedToWriteNode fails if a candidate that may not write the election node does not
-// lead, or tries again to write it.
+// TestElectLeader_NotPermittedToWriteNode checks that a candidate that may not write the election node leads,
+// and does not try again to write it.
 func TestElectLeader_NotPermittedToWriteNode(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
@@ -368,9 +369,9 @@ func createTransactions(h *harness, conn *zk.Conn) {
 // permanent contains the options of a candidate that continues after every loss.
 var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
 
-// TestDataLoss_PermanentCandidates fails if two candidates that rejoin and create the election node do not
-// continue in the same election after the servers have lost their data: one of them creates the node, and
-// the other candidate joins it.
+// TestDataLoss_PermanentCandidates checks that two candidates that rejoin and create the election node
+// continue in the same election after the servers have lost their data: one of them creates the node, and the
+// other candidate joins it.
 func TestDataLoss_PermanentCandidates(t *testing.T) {
 	for name, loss := range map[string]zktest.Loss{"all data": zktest.LoseAll, "the tree": zktest.LoseTree} {
 		runWithServers(t, name, 1, func(h *harness) {
@@ -399,8 +400,8 @@ func TestDataLoss_PermanentCandidates(t *testing.T) {
 	}
 }
 
-// TestDataLoss_OtherZnodeWithSameName fails if a candidate that reconnects late deletes the znode of another candidate,
-// which has the same name as its own earlier znode.
+// TestDataLoss_OtherZnodeWithSameName checks that a candidate that reconnects late does not delete the znode
+// of another candidate, which has the same name as its own earlier znode.
 func TestDataLoss_OtherZnodeWithSameName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
@@ -434,8 +435,8 @@ func TestDataLoss_OtherZnodeWithSameName(t *testing.T) {
 	})
 }
 
-// TestDataLoss_ErrorIdentifiesReason fails if the error of a candidate that does not continue after a data loss does not
-// identify the reason.
+// TestDataLoss_ErrorIdentifiesReason checks that the error of a candidate that does not continue after a data
+// loss identifies the reason.
 func TestDataLoss_ErrorIdentifiesReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		loss    zktest.Loss
@@ -487,9 +488,9 @@ func TestDataLoss_ErrorIdentifiesReason(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_DeletedAfterSessionOfCreate fails if a candidate creates the election node again after a
-// client has deleted the election. The session in which the candidate had found the node has expired before
-// the candidate joined in the next session.
+// TestWithRejoin_DeletedAfterSessionOfCreate checks that a candidate does not create the election node again
+// after a client has deleted the election. The session in which the candidate had found the node has expired
+// before the candidate joined in the next session.
 func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
 	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
 		runWithServers(t, name, 1, func(h *harness) {
@@ -509,8 +510,8 @@ func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_ZooKeeperStartsLater fails if a candidate that rejoins does not wait for ZooKeeper
-// before its first session.
+// TestWithRejoin_ZooKeeperStartsLater checks that a candidate that rejoins waits for ZooKeeper before its
+// first session.
 func TestWithRejoin_ZooKeeperStartsLater(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.srv.Stop()

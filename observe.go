@@ -132,8 +132,7 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 	return first, err
 }
 
-// publish delivers the leader, unless it was the last one that was delivered. nil means that there is no
-// leader.
+// publish delivers the leader, unless it was delivered last. nil means that there is no leader.
 func (v *observer) publish(leader *CandidateInfo) {
 	var present CandidateInfo // a copy, because the receiver may change the CandidateInfo of the observation
 	if leader != nil {
@@ -191,7 +190,7 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 	if err := checkNode(conn, node); err != nil {
 		return nil, nil, err
 	}
-	children, err := read(o.limit, conn, func() ([]string, error) {
+	children, err := read(o.limitWait, conn, func() ([]string, error) {
 		children, _, err := connection.Children(conn, node)
 		if errors.Is(err, zk.ErrNoNode) {
 			err = ErrNoElection
@@ -210,7 +209,7 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 
 // describeAll describes the candidates in names. It omits names whose znodes are not those of candidates.
 func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]CandidateInfo, error) {
-	ctx, cancel := o.limit()
+	ctx, cancel := o.limitWait()
 	defer cancel()
 	names, _, err := queue.Contenders(ctx, conn, node, names)
 	if err != nil {
@@ -233,7 +232,7 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 
 // describe reads the znode of a candidate. It returns nil if the znode does not exist.
 func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
-	return read(o.limit, conn, func() (*CandidateInfo, error) {
+	return read(o.limitWait, conn, func() (*CandidateInfo, error) {
 		data, stat, err := connection.Get(conn, id)
 		if err != nil && !connection.IsUnreadable(err) {
 			return nil, connection.IgnoreNoNode(err)

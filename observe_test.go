@@ -62,9 +62,9 @@ func candidateInfo(c *candidate, name string, token int64) leaderelection.Candid
 	return leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: token}
 }
 
-// TestObserve_Changes fails if an observation misses a change of the leader, reports other
-// candidates, or watches more than the leader's znode.
-func TestObserve_Changes(t *testing.T) {
+// TestObserve_ReportsChangesOfLeader checks that an observation reports each change of the leader and no
+// other candidates, and watches only the leader's znode.
+func TestObserve_ReportsChangesOfLeader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		session := conn.SessionID()
@@ -99,8 +99,8 @@ func TestObserve_Changes(t *testing.T) {
 	})
 }
 
-// TestObserve_ReceiverChangesLeader fails if a leader that has not changed is delivered again after a
-// reconnect because the receiver has modified the previous observation.
+// TestObserve_ReceiverChangesLeader checks that a leader that has not changed is not delivered again after a
+// reconnect when the receiver has modified the previous observation.
 func TestObserve_ReceiverChangesLeader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
@@ -116,8 +116,7 @@ func TestObserve_ReceiverChangesLeader(t *testing.T) {
 	})
 }
 
-// TestObserve_ElectionIsBeingDeleted fails if a leader is reported after the tombstone was
-// created.
+// TestObserve_ElectionIsBeingDeleted checks that no leader is reported after the tombstone was created.
 func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader := h.joinNamed("leader")
@@ -128,7 +127,7 @@ func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- leaderelection.DeleteElection(deleter, node) }()
 		h.advance(0)
-		h.requireChildren(append(names(leader), "DONE")...)
+		h.requireChildren(append(namesOf(leader), "DONE")...)
 		require.Len(h, v.leaders(), 2)
 		require.ErrorIs(h, v.seen[1].Err, leaderelection.ErrElectionOver)
 		_, err := leaderelection.Observe(h.Context(), h.operator, node)
@@ -149,9 +148,9 @@ func watchesOf(h *harness, session int64) (found []zktest.Watch) {
 	return found
 }
 
-// TestObserve_End fails if an observation does not end when its context is done (without an error) or its
-// connection is closed, or if a slow reader does not receive the newest observation.
-func TestObserve_End(t *testing.T) {
+// TestObserve_EndsWithContext checks that an observation ends when its context is done (without an error) or its
+// connection is closed, and that a slow reader receives the newest observation.
+func TestObserve_EndsWithContext(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
 		ctx, cancel := context.WithCancel(h.Context())
@@ -184,8 +183,8 @@ func TestObserve_End(t *testing.T) {
 	})
 }
 
-// TestTrap43_LeaderLeavesDuringRead fails if an observer does not find the next leader when the leader's
-// znode is deleted between the listing and its read (CURATOR-358, druid #3837).
+// TestTrap43_LeaderLeavesDuringRead checks that an observer finds the next leader when the leader's znode is
+// deleted between the listing and its read (CURATOR-358, druid #3837).
 func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.join(h.connect()), h.join(h.connect())
@@ -218,8 +217,8 @@ func (h *harness) observe(conn *zk.Conn) (<-chan leaderelection.Observation, fun
 	}
 }
 
-// TestObserve_OneWatch fails if the number of watches grows with the number of observations.
-func TestObserve_OneWatch(t *testing.T) {
+// TestObserve_SetsOneWatch checks that the number of watches does not grow with the number of observations.
+func TestObserve_SetsOneWatch(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		for _, leader := range []bool{false, true} {
@@ -236,7 +235,7 @@ func TestObserve_OneWatch(t *testing.T) {
 	})
 }
 
-// TestObserve_WatchLost fails if a change is missed because the client library has lost the watch at a
+// TestObserve_WatchLost checks that a change is not missed when the client library has lost the watch at a
 // reconnect, before or during the observation.
 func TestObserve_WatchLost(t *testing.T) {
 	for _, before := range []bool{false, true} {
@@ -269,8 +268,8 @@ func TestObserve_WatchLost(t *testing.T) {
 	}
 }
 
-// TestWithValue_Observed fails if the advertised value is not listed and observed separately from the
-// name, before and after a hand-over.
+// TestWithValue_Observed checks that the advertised value is listed and observed separately from the name,
+// before and after a hand-over.
 func TestWithValue_Observed(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a := h.join(h.connect(), leaderelection.WithName("ünïcode"), leaderelection.WithValue("10.0.0.1:80"))
@@ -295,8 +294,8 @@ func TestWithValue_Observed(t *testing.T) {
 	})
 }
 
-// TestCandidates_ListedInOrderOfSuccession fails if candidates are not listed in the order of succession, or with
-// wrong data.
+// TestCandidates_ListedInOrderOfSuccession checks that candidates are listed in the order of succession, with
+// the right data.
 func TestCandidates_ListedInOrderOfSuccession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
@@ -329,8 +328,8 @@ func TestCandidates_ListedInOrderOfSuccession(t *testing.T) {
 	})
 }
 
-// TestTrap43_LastCandidateLeavesDuringRead fails if Candidates returns an error because a candidate
-// leaves between the listing and the read of its znode, also if none remains (CURATOR-358).
+// TestTrap43_LastCandidateLeavesDuringRead checks that Candidates does not return an error when a candidate
+// leaves between the listing and the read of its znode, also when none remains (CURATOR-358).
 func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		vanish := func() *zktest.Hook {
@@ -357,8 +356,8 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	})
 }
 
-// TestTrap20_ZnodeWithoutSession fails if Candidates does not let an operator identify and delete a
-// candidate's znode whose session does not exist, so that the servers never delete it (ZOOKEEPER-4837).
+// TestTrap20_ZnodeWithoutSession checks that Candidates lets an operator identify and delete a candidate's
+// znode whose session does not exist, so that the servers never delete it (ZOOKEEPER-4837).
 func TestTrap20_ZnodeWithoutSession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		left := node + "/_c_00000000-0000-4000-8000-000000000000-latch-0000000000"

@@ -125,14 +125,13 @@ func WithSessionTimeout(d time.Duration) Option {
 	return optionFunc(func(o *options) { o.SetTimeout(d) })
 }
 
-// WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after
-// one check of their znodes was acknowledged before they send the next one. Each check is a
-// write of the ensemble. The default is an eighth of the session timeout: 120 checks per
-// minute at 4 s. A longer d reduces them, down to half for a quarter of the session
-// timeout; longer ones count as a quarter. In exchange, the lease has less time left when
-// a check is sent. With a quarter of the session timeout, an answer that takes about a
-// quarter of the session timeout suspends the leader; by default, one that takes three
-// eighths does. After a loss of the connection, the lease does not expire later than by default.
+// WithCheckInterval sets how long a leader, and for a time the candidate that is next, wait after one check
+// of their znodes was acknowledged before they send the next one. Each check is a write of the ensemble. The
+// default is an eighth of the session timeout: 120 checks per minute at 4 s. A longer d reduces them, down to
+// half for a quarter of the session timeout; longer ones count as a quarter. In exchange, the lease has less
+// time left when a check is sent. With a quarter of the session timeout, an answer that takes about a quarter
+// of the session timeout suspends the leader; by default, an answer that takes three eighths does. After a loss
+// of the connection, the lease does not expire later than by default.
 //
 // Of several candidates, locks and queues of one connection that lead or hold something,
 // the shortest interval counts. A d of zero or less is an [ErrInvalid].
@@ -235,16 +234,16 @@ func WithLogger(log *slog.Logger) Option {
 	return optionFunc(func(o *options) { o.Log = log })
 }
 
-// limiter returns a context that limits the wait for the response to one request.
-type limiter func() (context.Context, context.CancelFunc)
+// waitLimiter returns a context that limits the wait for the response to one request.
+type waitLimiter func() (context.Context, context.CancelFunc)
 
-// limit implements limiter: it limits each wait to a session timeout.
-func (o *options) limit() (context.Context, context.CancelFunc) {
+// limitWait implements limiter: it limits each wait to a session timeout.
+func (o *options) limitWait() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.Conn, o.Timeout), ErrUnreachable)
 }
 
 // read calls f, which reads something, and calls it again after transient errors until the limit.
-func read[T any](limit limiter, conn *zk.Conn, f func() (T, error)) (T, error) {
+func read[T any](limit waitLimiter, conn *zk.Conn, f func() (T, error)) (T, error) {
 	ctx, cancel := limit()
 	defer cancel()
 	return connection.Read(ctx, conn, f)

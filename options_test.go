@@ -18,8 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithRejoin_ManySessions fails if a candidate does not join again after session expiry, or if
-// it does not wait for ZooKeeper.
+// TestWithRejoin_ManySessions checks that a candidate joins again after session expiry, and waits for ZooKeeper.
 func TestWithRejoin_ManySessions(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -30,7 +29,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 		h.advance(0)
 		second := follower.requireLeads()
 		h.advance(timeout)
-		require.NoError(h, c.received()[1].Err)
+		require.NoError(h, c.receivedStatuses()[1].Err)
 		require.Equal(h, []leaderelection.Role{leaderelection.Leader, leaderelection.Follower, leaderelection.Follower}, withoutSuspended(c))
 		require.Error(h, first.Err())
 		require.NotEqual(h, oldID, c.ID())
@@ -53,7 +52,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 		require.NoError(h, c.Current().Err)
 		h.srv.Restart(zktest.LoseTree)
 		_, err = h.operator.Create(node, nil, 0, openACL)
-		for err != nil { // until the client of the operator has connected
+		for err != nil { // repeat until the client of the operator has connected
 			h.advance(100 * time.Millisecond)
 			_, err = h.operator.Create(node, nil, 0, openACL)
 		}
@@ -64,7 +63,7 @@ func TestWithRejoin_ManySessions(t *testing.T) {
 
 // withoutSuspended returns the roles of a candidate except Suspended.
 func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
-	for _, role := range c.roles() {
+	for _, role := range c.receivedRoles() {
 		if role != leaderelection.Suspended {
 			roles = append(roles, role)
 		}
@@ -124,9 +123,9 @@ func TestWithStrictACL(t *testing.T) {
 	})
 }
 
-// TestWithACL_AllZnodes fails if a znode does not have the ACL of the option, or if a client
-// without permission can read or change the election.
-func TestWithACL_AllZnodes(t *testing.T) {
+// TestWithACL_AppliesToAllZnodes checks that each znode has the ACL of the option, and that a client without
+// permission can neither read nor change the election.
+func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		member := h.connect()
 		require.NoError(h, member.AddAuth("digest", []byte("member:secret")))
@@ -162,9 +161,9 @@ func TestWithACL_AllZnodes(t *testing.T) {
 	})
 }
 
-// TestWithContext_Done fails if a candidate does not resign when its context is done, before or after it has
-// joined.
-func TestWithContext_Done(t *testing.T) {
+// TestWithContext_CandidateResigns checks that a candidate resigns when its context is done, before or after
+// it has joined.
+func TestWithContext_CandidateResigns(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		c := h.join(h.connect(), leaderelection.WithContext(ctx))
@@ -189,13 +188,13 @@ func TestWithContext_Done(t *testing.T) {
 		c.start()
 		h.advance(0)
 		require.NoError(h, c.requireOver())
-		h.requireChildren(names(follower)...)
+		h.requireChildren(namesOf(follower)...)
 	})
 }
 
-// TestWithContext_Registrations fails if a call that fails, or a candidacy that is over, remains
+// TestWithContext_RegistrationsEnd checks that neither a call that fails nor a candidacy that is over remains
 // registered with the context of WithContext.
-func TestWithContext_Registrations(t *testing.T) {
+func TestWithContext_RegistrationsEnd(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx := testenv.NewContext()
 		_, err := leaderelection.NewElection(h.connect(), "/missing", leaderelection.WithContext(ctx))
@@ -208,9 +207,9 @@ func TestWithContext_Registrations(t *testing.T) {
 	})
 }
 
-// TestWithContext_Unanswered fails if a call waits for the reply to a request after its context is
-// done.
-func TestWithContext_Unanswered(t *testing.T) {
+// TestWithContext_UnansweredRequest checks that a call does not wait for the reply to a request after its
+// context is done.
+func TestWithContext_UnansweredRequest(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.newCandidate(node, conn)
@@ -233,9 +232,9 @@ func TestWithContext_Unanswered(t *testing.T) {
 	})
 }
 
-// TestWithLogger_Messages fails if a change of the status or the end of the candidacy is not logged, if a
-// message does not name the candidate, or if anything is logged without WithLogger.
-func TestWithLogger_Messages(t *testing.T) {
+// TestWithLogger_LogsStatuses checks that changes of the status and the end of the candidacy are logged, that
+// each message names the candidate, and that nothing is logged without WithLogger.
+func TestWithLogger_LogsStatuses(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var global, out testenv.Buffer
 		before := slog.Default()
@@ -261,8 +260,8 @@ func TestWithLogger_Messages(t *testing.T) {
 	})
 }
 
-// TestTrap46_OneDeadlineForWholeCall fails if a deadline does not limit the whole call, however many requests
-// it sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
+// TestTrap46_OneDeadlineForWholeCall checks that a deadline limits the whole call, however many requests it
+// sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	slow := func(h *harness) *zk.Conn {
@@ -316,9 +315,8 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	})
 }
 
-// TestOptions_Invalid fails if an invalid option is accepted, or if options are checked only after the
-// connection.
-func TestOptions_Invalid(t *testing.T) {
+// TestNewElection_RejectsInvalidOptions checks that an invalid option is rejected, before the connection is checked.
+func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	var noContext context.Context
 	conn := new(zk.Conn) // a connection over which nothing can be sent, because no request must be sent
 	for name, opt := range map[string]leaderelection.Option{
@@ -347,8 +345,7 @@ func TestOptions_Invalid(t *testing.T) {
 	}
 }
 
-// TestWithSessionTimeout_LongerThanGranted fails if a timeout is accepted that is longer than the
-// granted one.
+// TestWithSessionTimeout_LongerThanGranted checks that a timeout is rejected that is longer than the granted timeout.
 func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)

@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOrder_PersistentChildrenAreNoCandidates fails if a persistent child is taken for a candidate because of its
-// name, or an ephemeral child whose name ends in ten digits is not.
+// TestOrder_PersistentChildrenAreNoCandidates checks that a persistent child is not taken for a candidate
+// because of its name, and an ephemeral child whose name ends in ten digits is.
 func TestOrder_PersistentChildrenAreNoCandidates(t *testing.T) {
 	for _, names := range [][]leaderelection.Option{nil, {leaderelection.WithNamePrefix("n_")}, {leaderelection.WithNamePrefix("")}} {
 		withServers(t, 1, func(h *harness) {
@@ -63,8 +63,8 @@ func TestOrder_PersistentChildrenAreNoCandidates(t *testing.T) {
 	}
 }
 
-// TestOrder_SameSequenceNumber fails if a candidate continues although another ephemeral child has
-// the same number, so that their order is unknown.
+// TestOrder_SameSequenceNumber checks that a candidate ends when another ephemeral child has the same number,
+// so that their order is unknown.
 func TestOrder_SameSequenceNumber(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		twin := node + "/n_0000000000"
@@ -91,7 +91,7 @@ func TestOrder_SameSequenceNumber(t *testing.T) {
 		h.create(node + "/config")
 		require.ErrorIs(h, again.EndElection(), leaderelection.ErrForeignChildren)
 		again.requireLeads()
-		h.requireChildren("config", names(again)[0])
+		h.requireChildren("config", namesOf(again)[0])
 	})
 }
 
@@ -108,9 +108,9 @@ func (h *harness) deletionsDelivered(session int64) (paths []string) {
 	return paths
 }
 
-// TestSuccession_PredecessorOfSameSession fails if a candidate becomes the leader because its predecessor was
-// deleted, although a session has ended to which both belong. The server deletes their znodes in the order of
-// the queue.
+// TestSuccession_PredecessorOfSameSession checks that a candidate does not become the leader when its
+// predecessor was deleted by the end of a session to which both belong. The server deletes their znodes in
+// the order of the queue.
 func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 	for name, end := range map[string]struct {
 		do        func(h *harness, conn *zk.Conn)
@@ -131,15 +131,15 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 			h.advance(timeout)
 			require.Error(h, leader.requireOver())
 			require.Error(h, second.requireOver())
-			require.NotContains(h, second.roles(), leaderelection.Leader)
+			require.NotContains(h, second.receivedRoles(), leaderelection.Leader)
 			third.requireLeads()
 			require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the test does not test this")
 		})
 	}
 }
 
-// TestTrap11_OwnZnodeDeletedWithLeader fails if a candidate becomes the leader whose znode is deleted
-// together with its predecessor, when both notifications arrive at the same time (CURATOR-696).
+// TestTrap11_OwnZnodeDeletedWithLeader checks that a candidate whose znode is deleted together with its
+// predecessor does not become the leader, when both notifications arrive at the same time (CURATOR-696).
 func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {
@@ -165,8 +165,8 @@ func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
 			h.advance(shortTime)
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrDeleted)
 			require.False(h, led.Load())
-			require.Equal(h, ahead, c.received()[1].NowFollowing)
-			require.Equal(h, second, c.received()[1].WasFollowing)
+			require.Equal(h, ahead, c.receivedStatuses()[1].NowFollowing)
+			require.Equal(h, second, c.receivedStatuses()[1].WasFollowing)
 		})
 	}
 }
@@ -181,8 +181,8 @@ func (h *harness) createManyCandidates() {
 	}
 }
 
-// TestTrap37_TooManyCandidates fails if a candidate that cannot receive the list of candidates does
-// not end with an error, or if its znode blocks others (Netflix/curator #76).
+// TestTrap37_TooManyCandidates checks that a candidate that cannot receive the list of candidates ends with
+// an error, and that its znode does not block others (Netflix/curator #76).
 func TestTrap37_TooManyCandidates(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.createManyCandidates()
@@ -217,8 +217,8 @@ func TestTrap37_TooManyCandidates(t *testing.T) {
 	})
 }
 
-// TestTrap37_ManyLeadersOnOneConnection fails if the check of all leaders on one connection, which is one
-// transaction, becomes longer than a server accepts: it would break the connection again and again
+// TestTrap37_ManyLeadersOnOneConnection checks that the check of all leaders on one connection, which is one
+// transaction, does not become longer than a server accepts: it would break the connection again and again
 // (Netflix/curator #76, CURATOR-203, CURATOR-690).
 func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -233,14 +233,14 @@ func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 		h.advance(timeout)
 		for _, c := range all {
 			require.NoError(h, c.requireLeads().Err())
-			require.Len(h, c.received(), 1)
+			require.Len(h, c.receivedStatuses(), 1)
 		}
 		require.Equal(h, 1, h.srv.Log().Session(conn.SessionID()).Count(zktest.OpConnect))
 	}, zktest.WithMaxPacket(300<<10))
 }
 
-// TestTrap37_LongClientName fails if a name that is too long is not rejected before it is sent,
-// where it would break the connection (CURATOR-690).
+// TestTrap37_LongClientName checks that a name that is too long is rejected before it is sent, because it
+// would break the connection (CURATOR-690).
 func TestTrap37_LongClientName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -257,8 +257,8 @@ func TestTrap37_LongClientName(t *testing.T) {
 	}, zktest.WithMaxPacket(66<<10))
 }
 
-// TestTrap37_LongQueue fails if joining, watching or deleting a queue of thousands of candidates
-// requires a request of more than a few kilobytes (CURATOR-690).
+// TestTrap37_LongQueue checks that joining, watching or deleting a queue of thousands of candidates requires
+// no request of more than a few kilobytes (CURATOR-690).
 func TestTrap37_LongQueue(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const count = 2000
@@ -278,8 +278,8 @@ func TestTrap37_LongQueue(t *testing.T) {
 	}, zktest.WithMaxPacket(32<<10))
 }
 
-// TestTrap02_OtherData_NamePrefix fails if a candidate uses or deletes a znode of its session that
-// has other data.
+// TestTrap02_OtherData_NamePrefix checks that a candidate neither uses nor deletes a znode of its session
+// that has other data.
 func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
@@ -296,8 +296,8 @@ func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 	})
 }
 
-// TestTrap01_SeveralCandidates_NamePrefix fails if one of several candidates on one connection uses
-// a znode that another candidate has created, because a create has lost its reply.
+// TestTrap01_SeveralCandidates_NamePrefix checks that none of several candidates on one connection uses a
+// znode that another candidate has created, after a create has lost its reply.
 func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
 		forEachLoss(t, bubble.ConnectionLost, 1, func(h *harness, l bubble.Fault) {

@@ -23,7 +23,7 @@ import (
 func (e *Election) Resign() error {
 	e.candidacy.Stop(ErrResigned)
 	<-e.candidacy.Done()
-	if e.left() {
+	if e.hasLeft() {
 		return nil
 	}
 	znode := e.ID()
@@ -33,8 +33,8 @@ func (e *Election) Resign() error {
 	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, znode)
 }
 
-// left reports whether the servers have confirmed that the candidate has no znode.
-func (e *Election) left() bool {
+// hasLeft reports whether the servers have confirmed that the candidate has no znode.
+func (e *Election) hasLeft() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.removals = slices.DeleteFunc(e.removals, (*queue.Removal).Confirmed)
@@ -95,7 +95,7 @@ func (e *Election) removeWatch() {
 		})
 	}
 	removed := connection.Start(remove) // after an error the watch remains
-	if !e.left() {
+	if !e.hasLeft() {
 		return
 	}
 	timer := time.NewTimer(limit.Confirm)
@@ -131,7 +131,7 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 			if changed, err = reader.Wait(ctx, e.renamed); err != nil {
 				return
 			}
-			// Without the node, nothing can be requested before the candidate has joined again.
+			// While the election node does not exist, nothing can be requested before the candidate has joined again.
 			changed = changed || missing
 		}
 	}

@@ -30,8 +30,8 @@ func (h *harness) requireNoWatches(conn *zk.Conn) {
 	require.Zero(h, bubble.Watches(conn))
 }
 
-// TestResignRequested_ManyElections fails if a watch of an election remains after its candidates have left,
-// one after another or at the same time, even if they were never started.
+// TestResignRequested_ManyElections checks that no watch of an election remains after its candidates have
+// left, one after another or at the same time, even when they were never started.
 func TestResignRequested_ManyElections(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -65,8 +65,8 @@ func TestResignRequested_ManyElections(t *testing.T) {
 	})
 }
 
-// TestResignRequested_RemovalOfWatch fails if a watch on the election node remains, or if removing it changes
-// the data of another application or makes each of many candidates send a request.
+// TestResignRequested_RemovalOfWatch checks that no watch on the election node remains, and that removing it
+// neither changes the data of another application nor makes each of many candidates send a request.
 func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	// join returns n candidates on separate connections that can receive requests.
 	join := func(h *harness, n int) (all []*candidate) {
@@ -148,8 +148,8 @@ func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	})
 }
 
-// TestResignRequested_ElectionIsDeleted fails if a candidate takes the deletion of the election for a request
-// to resign.
+// TestResignRequested_ElectionIsDeleted checks that a candidate does not take the deletion of the election
+// for a request to resign.
 func TestResignRequested_ElectionIsDeleted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
@@ -166,8 +166,8 @@ func TestResignRequested_ElectionIsDeleted(t *testing.T) {
 	})
 }
 
-// TestResignRequested_NodeIsMissing fails if a candidate that continues without its election node
-// does not notice later requests.
+// TestResignRequested_NodeIsMissing checks that a candidate that continues without its election node notices
+// later requests.
 func TestResignRequested_NodeIsMissing(t *testing.T) {
 	for name, lose := range map[string]func(h *harness, c *candidate){
 		"ZooKeeper starts later": func(h *harness, c *candidate) {
@@ -198,7 +198,7 @@ func TestResignRequested_NodeIsMissing(t *testing.T) {
 			}
 			reads := h.srv.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpGetData && e.Path == appNode })
 			require.Less(h, len(reads), 10)
-			_, err := conn.Set(appNode, record.FormatRequests(names(c)), -1)
+			_, err := conn.Set(appNode, record.FormatRequests(namesOf(c)), -1)
 			require.NoError(h, err)
 			h.advance(0)
 			receive(h, requested)

@@ -94,10 +94,10 @@ func (h *harness) requireRequests(want []int, all ...*candidate) {
 	require.Equal(h, sum, log.Count(), "requests of other clients\n%v", log)
 }
 
-// TestWithCheckInterval_Checks fails if a leader sends more than 60 checks per minute with the longest
-// interval, if the next candidate still sends checks after some time, or if a leader that is cut off is
-// suspended after more than half of the session timeout.
-func TestWithCheckInterval_Checks(t *testing.T) {
+// TestWithCheckInterval_LimitsChecks checks that a leader sends at most 60 checks per minute with the longest
+// interval, that the next candidate sends no checks after some time, and that a leader that is cut off is
+// suspended after at most half of the session timeout.
+func TestWithCheckInterval_LimitsChecks(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		rarely := leaderelection.WithCheckInterval(time.Hour)
 		leader, next := h.join(h.connect(), rarely), h.join(h.connect(), rarely)
@@ -115,8 +115,8 @@ func TestWithCheckInterval_Checks(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_LateSuccession fails if a candidate that has been next for a long time, and keeps no lease
-// in advance, needs more than a check when the leader leaves.
+// TestRoundTrips_LateSuccession checks that a candidate that has been next for a long time, and keeps no
+// lease in advance, needs only a check when the leader leaves.
 func TestRoundTrips_LateSuccession(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(2)
@@ -128,7 +128,7 @@ func TestRoundTrips_LateSuccession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_NewElection fails if NewElection takes more round trips than documented.
+// TestRoundTrips_NewElection checks that NewElection takes no more round trips than documented.
 func TestRoundTrips_NewElection(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		h.joinAll(1)
@@ -140,7 +140,7 @@ func TestRoundTrips_NewElection(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_Joining fails if joining takes more round trips or requests than documented.
+// TestRoundTrips_Joining checks that joining takes no more round trips or requests than documented.
 func TestRoundTrips_Joining(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
@@ -148,8 +148,8 @@ func TestRoundTrips_Joining(t *testing.T) {
 		roundTrips float64
 	}{
 		{0, 2, 1}, // the create, and the watch of its znode
-		{1, 4, 3}, // in addition the watch of the predecessor
-		{2, 5, 3}, // in addition the watch of the candidate before the predecessor
+		{1, 4, 3}, // the same, and the watch of the predecessor
+		{2, 5, 3}, // the same, and the watch of the candidate before the predecessor
 		{9, 5, 3},
 	} {
 		withLatency(t, func(h *harness) {
@@ -163,8 +163,8 @@ func TestRoundTrips_Joining(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_WithACL fails if a candidate with WithACL does not read the ACL of the election node once
-// for each connection, or if a candidate without WithACL reads it.
+// TestRoundTrips_WithACL checks that a candidate with WithACL reads the ACL of the election node once for
+// each connection, and that a candidate without WithACL does not read it.
 func TestRoundTrips_WithACL(t *testing.T) {
 	protected := leaderelection.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
 	for _, x := range []struct {
@@ -188,8 +188,9 @@ func TestRoundTrips_WithACL(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Succession fails if the successor needs a request to become the leader. The candidate behind
-// it may list the queue to find out that it is next, unless it has joined directly after the successor.
+// TestRoundTrips_Succession checks that the successor needs no request to become the leader. The candidate
+// behind it may list the queue to find out that it is next, unless it has joined directly after the
+// successor.
 func TestRoundTrips_Succession(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(5)
@@ -208,7 +209,7 @@ func TestRoundTrips_Succession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionByExpiry fails if the successor needs a request when the session of the leader
+// TestRoundTrips_SuccessionByExpiry checks that the successor needs no request when the session of the leader
 // expires.
 func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	withLatency(t, func(h *harness) {
@@ -222,8 +223,8 @@ func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_TwoPredecessorsLeave fails if a candidate does not list the queue when the two candidates
-// ahead of it leave at the same time. Without the listing, it could not know that it is the first.
+// TestRoundTrips_TwoPredecessorsLeave checks that a candidate lists the queue when the two candidates ahead
+// of it leave at the same time. Without the listing, it could not know that it is the first.
 func TestRoundTrips_TwoPredecessorsLeave(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
@@ -238,7 +239,7 @@ func TestRoundTrips_TwoPredecessorsLeave(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_Resigning fails if resigning takes more round trips or requests than documented.
+// TestRoundTrips_Resigning checks that resigning takes no more round trips or requests than documented.
 func TestRoundTrips_Resigning(t *testing.T) {
 	for _, x := range []struct {
 		candidates, resigns int
@@ -259,9 +260,9 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Idle fails if the leader sends more than one request per period, or if other candidates send
-// anything after some time, except the reads that verify their watches.
-func TestRoundTrips_Idle(t *testing.T) {
+// TestRoundTrips_OneRequestPerPeriod checks that the leader sends one request per period, and that other
+// candidates send nothing after some time, except the reads that verify their watches.
+func TestRoundTrips_OneRequestPerPeriod(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {
 		all := h.joinAll(4)
@@ -273,8 +274,8 @@ func TestRoundTrips_Idle(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SharedConnection fails if more than one request per period is needed to extend the
-// leases of all candidates of a connection.
+// TestRoundTrips_SharedConnection checks that one request per period extends the leases of all candidates of
+// a connection.
 func TestRoundTrips_SharedConnection(t *testing.T) {
 	const periods, elections = 100, 20
 	withServers(t, 1, func(h *harness) {
@@ -292,9 +293,9 @@ func TestRoundTrips_SharedConnection(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_PersistentChildren fails if a candidate that joins an election node with thousands of
-// persistent children that are named like candidates lists the node for each of them, or reads them one
-// after the other, or if Observe reads them one after the other.
+// TestRoundTrips_PersistentChildren checks that a candidate that joins an election node with thousands of
+// persistent children that are named like candidates does not list the node for each of them, and does not
+// read them one after the other, and that Observe does not either.
 func TestRoundTrips_PersistentChildren(t *testing.T) {
 	const children = 4000
 	for prefix, listings := range map[string]int{"_c_*-n_": 2, "job-": 3} {

@@ -22,9 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSessionExpiry_Polled fails if a candidate does not notice the expiry of its session by polling the
-// state of the client in each 32nd of the session timeout. The client library also notifies watches, but can
-// be late: here its event callback blocks.
+// TestSessionExpiry_Polled checks that a candidate notices the expiry of its session by polling the state of
+// the client in each 32nd of the session timeout. The client library also notifies watches, but can be late:
+// here its event callback blocks.
 func TestSessionExpiry_Polled(t *testing.T) {
 	for _, position := range []string{"leader", "second", "third", "rejoining"} {
 		runWithServers(t, position, 2, func(h *harness) {
@@ -49,7 +49,7 @@ func TestSessionExpiry_Polled(t *testing.T) {
 			session := conn.SessionID()
 			h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(session)) })
 			require.Equal(h, time.Now(), expired.time())
-			require.Len(h, c.received(), 1)
+			require.Len(h, c.receivedStatuses(), 1)
 			h.advance(timeout / 32)
 			s := c.newest()
 			require.Greater(h, s.at, expired.time(), "it was not reported")
@@ -69,7 +69,7 @@ func TestSessionExpiry_Polled(t *testing.T) {
 	}
 }
 
-// TestTrap55_SessionEndsWhileEventsAreDropped fails if a leader does not notice that its session ends because the
+// TestTrap55_SessionEndsWhileEventsAreDropped checks that a leader notices that its session ends when the
 // client library drops events that the program does not receive (samuel #153).
 func TestTrap55_SessionEndsWhileEventsAreDropped(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
@@ -144,17 +144,17 @@ func (c *closeWatcher) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// granted is a leadership, a hold of a lock, an item of a queue and so on.
-type granted interface {
+// grantOfSession is a leadership, a hold of a lock, an item of a queue and so on.
+type grantOfSession interface {
 	Err() error
 	Context() context.Context
 }
 
-// TestClose_GrantsEndFirst fails if a grant is still valid when Close of the connection ends the session, or
-// if the reason of its end is not ErrConnClosed.
+// TestClose_GrantsEndFirst checks that no grant is valid when Close of the connection ends the session, and
+// that the reason of its end is ErrConnClosed.
 func TestClose_GrantsEndFirst(t *testing.T) {
-	obtain := map[string]func(context.Context, *zk.Conn) (granted, error){
-		"leadership": func(_ context.Context, conn *zk.Conn) (granted, error) {
+	obtain := map[string]func(context.Context, *zk.Conn) (grantOfSession, error){
+		"leadership": func(_ context.Context, conn *zk.Conn) (grantOfSession, error) {
 			e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
 			if err != nil {
 				return nil, err
@@ -167,14 +167,14 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			}
 			return nil, e.ElectLeader()
 		},
-		"lock": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"lock": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			m, err := lock.NewMutex(conn, "/lock")
 			if err != nil {
 				return nil, err
 			}
 			return m.Lock(ctx)
 		},
-		"several locks": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"several locks": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			a, err := lock.NewMutex(conn, "/lock-a")
 			if err != nil {
 				return nil, err
@@ -189,21 +189,21 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			}
 			return both.Lock(ctx)
 		},
-		"semaphore": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"semaphore": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			s, err := lock.NewSemaphore(conn, "/semaphore", 3)
 			if err != nil {
 				return nil, err
 			}
 			return s.Acquire(ctx, 2)
 		},
-		"Curator's semaphore": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"Curator's semaphore": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			s, err := lock.NewSemaphore(conn, "/curator", 3, lock.WithCuratorLayout())
 			if err != nil {
 				return nil, err
 			}
 			return s.Acquire(ctx, 2)
 		},
-		"item": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"item": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			q, err := queue.New(conn, "/queue")
 			if err != nil {
 				return nil, err
@@ -214,7 +214,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 			}
 			return q.Take(ctx)
 		},
-		"barrier": func(ctx context.Context, conn *zk.Conn) (granted, error) {
+		"barrier": func(ctx context.Context, conn *zk.Conn) (grantOfSession, error) {
 			d, err := barrier.NewDouble(conn, "/barrier", 1)
 			if err != nil {
 				return nil, err
@@ -226,7 +226,7 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := zktest.Start(t)
-				var g granted
+				var g grantOfSession
 				var atClose []error
 				conn, _, err := zkdial.Connect([]string{srv.Name()}, timeout,
 					zkdial.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
@@ -249,10 +249,10 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 	}
 }
 
-// TestConnect_HangsAfterFailedWrite fails if candidates and locks wait indefinitely on a connection of
-// zk.Connect that never connects again. The client library hangs if a write fails while credentials are
-// sent again; here its event callback blocks at the same point, and can be released. It also fails if
-// the connection cannot be used after that.
+// TestConnect_HangsAfterFailedWrite checks that candidates and locks do not wait indefinitely on a connection
+// of zk.Connect that never connects again. The client library hangs if a write fails while credentials are
+// sent again; here its event callback blocks at the same point, and can be released. After that the
+// connection must be usable.
 func TestConnect_HangsAfterFailedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -302,9 +302,9 @@ func TestConnect_HangsAfterFailedWrite(t *testing.T) {
 	})
 }
 
-// TestWatch_SetWatchesFails_SameServer fails if a candidate misses that its predecessor has left while it was
-// disconnected. The client reconnects immediately to its only server, and the server rejects the request that
-// sets the watches again.
+// TestWatch_SetWatchesFails_SameServer checks that a candidate notices that its predecessor has left while it
+// was disconnected. The client reconnects immediately to its only server, and the server rejects the request
+// that sets the watches again.
 func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
 	for how, fault := range map[string]zktest.HookFunc{"rejected": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
 		runWithServers(t, how, 1, func(h *harness) {
@@ -321,8 +321,8 @@ func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
 	}
 }
 
-// TestTrap28_RecreatedWhileDisconnected fails if a znode that is deleted and created again while the client
-// is disconnected, with the same version, is taken for the previous one (CURATOR-391).
+// TestTrap28_RecreatedWhileDisconnected checks that a znode that is deleted and created again while the
+// client is disconnected, with the same version, is not taken for the previous znode (CURATOR-391).
 func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 	// recreate deletes a znode and creates it again.
 	recreate := func(h *harness, path string, flags int32) {

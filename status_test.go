@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap30_SlowReader fails if a reader that receives its first status, and the next one long
-// after, blocks the candidacy or receives old statuses (CURATOR-344, TN1, marathon #4640).
+// TestTrap30_SlowReader checks that a reader that receives its first status, and the next status long after,
+// does not block the candidacy and does not receive old statuses (CURATOR-344, TN1, marathon #4640).
 func TestTrap30_SlowReader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -39,7 +39,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 			require.Equal(h, leaderelection.Leader, e.Current().Role)
 		}
 		require.Equal(h, e.ID(), other.newest().NowFollowing)
-		require.Len(h, other.received(), 1)
+		require.Len(h, other.receivedStatuses(), 1)
 		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the loss of the first leadership")
 		again := receive(h, e.Status())
 		require.Same(h, e.Current().Leadership, again.Leadership)
@@ -58,8 +58,8 @@ func TestTrap30_SlowReader(t *testing.T) {
 	})
 }
 
-// TestStatus_String fails if the text of a status for logs changes.
-func TestStatus_String(t *testing.T) {
+// TestStatus_LogText checks that the text of a status for logs does not change.
+func TestStatus_LogText(t *testing.T) {
 	require.Equal(t, "follower", leaderelection.Role(0).String())
 	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
 	l, _ := candidacy.NewLeadership(12, nil)
@@ -73,8 +73,8 @@ func TestStatus_String(t *testing.T) {
 		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
 }
 
-// TestStatus_NextIsSecondCandidate fails if another candidate than the second one is next, if a candidate becomes next without
-// a status, or if a break of the connection changes Next.
+// TestStatus_NextIsSecondCandidate checks that only the second candidate is next, that a candidate becomes
+// next with a status, and that a break of the connection does not change Next.
 func TestStatus_NextIsSecondCandidate(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		var all []*candidate
@@ -93,7 +93,7 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 		h.advance(0)
 		all[1].requireFollows(all[0])
 		requireNext(all[1])
-		require.Len(h, all[2].received(), 1, "nothing has changed for the third candidate")
+		require.Len(h, all[2].receivedStatuses(), 1, "nothing has changed for the third candidate")
 
 		h.whileDisconnected(all[1].conn, func() {})
 		h.advance(timeout)
@@ -105,7 +105,7 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 		all[0].requireLeads()
 		all[1].requireFollows(all[0])
 		requireNext(all[1])
-		statuses := all[1].received()
+		statuses := all[1].receivedStatuses()
 		require.Len(h, statuses, 2, "it becomes next with one status")
 		require.Equal(h, all[0].ID(), statuses[1].WasFollowing)
 
@@ -118,8 +118,7 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 	})
 }
 
-// TestLeadership_DoneBeforeSuspended fails if the status Suspended is published before Done is
-// closed.
+// TestLeadership_DoneBeforeSuspended checks that the status Suspended is not published before Done is closed.
 func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var leadership atomic.Pointer[leaderelection.Leadership]
@@ -144,8 +143,8 @@ func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	})
 }
 
-// TestTrap42_LeadershipsDoNotOverlap fails if a leadership begins before the previous one has ended
-// (druid PR 17546).
+// TestTrap42_LeadershipsDoNotOverlap checks that a leadership does not begin before the previous one has
+// ended (druid PR 17546).
 func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c := h.join(h.connect(), leaderelection.WithRejoin())
@@ -166,9 +165,9 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 		}
 		// Each leadership was delivered once, and another status between each two of them.
 		var delivered []*leaderelection.Leadership
-		for i, s := range c.received() {
+		for i, s := range c.receivedStatuses() {
 			if s.Role == leaderelection.Leader {
-				require.True(h, i == 0 || c.received()[i-1].Role != leaderelection.Leader)
+				require.True(h, i == 0 || c.receivedStatuses()[i-1].Role != leaderelection.Leader)
 				delivered = append(delivered, s.Leadership)
 			}
 		}
@@ -179,8 +178,8 @@ func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// TestLease_EndsWithSession fails if a lease that was confirmed in one session is still valid in the
-// next session of the connection.
+// TestLease_EndsWithSession checks that a lease that was confirmed in one session is not valid in the next
+// session of the connection.
 func TestLease_EndsWithSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
@@ -209,10 +208,9 @@ func TestLease_EndsWithSession(t *testing.T) {
 	})
 }
 
-// TestTrap17_LeaseExpiresByEitherClock fails if a lease is valid although one of the clocks has
-// passed its deadline. The monotonic clock stops while a virtual machine is suspended
-// (golang/go#24595), and a wall clock can be set back. This test uses real time, because a bubble
-// has only one clock.
+// TestTrap17_LeaseExpiresByEitherClock checks that a lease is not valid when one of the clocks has passed its
+// deadline. The monotonic clock stops while a virtual machine is suspended (golang/go#24595), and a wall
+// clock can be set back. This test uses real time, because a bubble has only one clock.
 func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
 	for name, deadline := range map[string]time.Time{
 		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
@@ -237,8 +235,8 @@ func withMonotonic(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestTrap23_LeaseIgnoresServerClock fails if a lease depends on the server's clock, which here stops and then
-// jumps. kazoo's NonBlockingLease compares the clocks of two machines.
+// TestTrap23_LeaseIgnoresServerClock checks that a lease does not depend on the server's clock, which here
+// stops and then jumps. kazoo's NonBlockingLease compares the clocks of two machines.
 func TestTrap23_LeaseIgnoresServerClock(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
@@ -250,7 +248,7 @@ func TestTrap23_LeaseIgnoresServerClock(t *testing.T) {
 			require.WithinDuration(h, time.Now().Add(timeout/2), l.Deadline(), timeout/8+timeout/32)
 		}
 		require.NoError(h, l.Err())
-		require.Len(h, next.received(), 1)
+		require.Len(h, next.receivedStatuses(), 1)
 		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
 		left := time.Until(l.Deadline())
 		h.advance(left)
@@ -286,8 +284,8 @@ func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leaders
 	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestTrap13_ReconnectsToOtherServer fails if a leader does not resume when its client connects to
-// another server before the session expires (CURATOR-444).
+// TestTrap13_ReconnectsToOtherServer checks that a leader resumes when its client connects to another server
+// before the session expires (CURATOR-444).
 func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
@@ -299,11 +297,11 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 		require.NotEqual(h, h.srv.Name(), c.conn.Server())
 		require.Equal(h, l.Token(), c.requireLeads().Token())
 		next.requireFollows(c)
-		require.Len(h, next.received(), 1)
+		require.Len(h, next.receivedStatuses(), 1)
 	})
 }
 
-// TestTrap21_FlappingConnection fails if a connection that breaks repeatedly makes the leader
+// TestTrap21_FlappingConnection checks that a connection that breaks repeatedly does not make the leader
 // change (FLINK-10052, CURATOR-87, CURATOR-505).
 func TestTrap21_FlappingConnection(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
@@ -321,14 +319,14 @@ func TestTrap21_FlappingConnection(t *testing.T) {
 		require.NoError(h, grant.Err())
 		require.Equal(h, session, conn.SessionID())
 		for _, each := range []*candidate{c, next, last} {
-			require.Len(h, each.received(), 1)
+			require.Len(h, each.receivedStatuses(), 1)
 		}
 		h.requireIDs(c.ID(), next.ID(), last.ID())
 		require.Len(h, h.createdIDs(), 3)
 	})
 }
 
-// TestTrap21_SlowConnection fails if the role changes repeatedly because each reply is so late that
+// TestTrap21_SlowConnection checks that the role does not change repeatedly when each reply is so late that
 // it extends the lease only for a moment (FLINK-10052).
 func TestTrap21_SlowConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -336,12 +334,12 @@ func TestTrap21_SlowConnection(t *testing.T) {
 		grant := c.requireLeads()
 		h.srv.Delay(zktest.BothWays, timeout*3/16, c.conn.SessionID())
 		h.advance(20 * timeout)
-		require.Len(h, c.received(), 2)
+		require.Len(h, c.receivedStatuses(), 2)
 		require.Equal(h, leaderelection.Suspended, c.newest().Role)
 		next.requireFollows(c)
 		h.srv.Heal()
 		h.advance(timeout)
 		require.Equal(h, grant.Token(), c.requireLeads().Token())
-		require.Len(h, c.received(), 3)
+		require.Len(h, c.receivedStatuses(), 3)
 	})
 }

@@ -168,7 +168,7 @@ type eventStream struct {
 	mu      sync.Mutex
 	missed  int       // number of dropped events that no delivered event has reported
 	token   int64     // token of the newest leadership
-	term    term      // reported progress of the newest leadership
+	term    term      // the progress of the newest leadership that was reported
 	vacated time.Time // when the last predecessor left; zero if that is not known
 	closed  bool
 }
@@ -191,7 +191,7 @@ func newEventStream(current *Leadership) *eventStream {
 	return s
 }
 
-// C returns the channel.
+// C returns the channel on which the reader receives events.
 func (s *eventStream) C() <-chan event.Event { return s.c }
 
 // SetVacated sets when the last predecessor left, or the zero time if that is unknown.

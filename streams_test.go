@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-func leading(token int64) Status {
+func leadingStatus(token int64) Status {
 	grant, _ := newLeadership(token, nil)
 	return Status{Role: Leader, Leadership: grant}
 }
@@ -39,12 +39,12 @@ func requireClosed(t *testing.T, f *statusFeed) {
 	}
 }
 
-// TestStatusFeed_SlowReaderReceivesNewest fails if a slow reader does not receive the newest status.
+// TestStatusFeed_SlowReaderReceivesNewest checks that a slow reader receives the newest status.
 func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
 	f.Publish(Status{NowFollowing: "b"})
-	last := leading(7)
+	last := leadingStatus(7)
 	f.Publish(last)
 	require.Equal(t, last, f.Current())
 	require.Equal(t, last, receiveStatus(t, f))
@@ -52,11 +52,11 @@ func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	requireClosed(t, f)
 }
 
-// TestStatusFeed_LossIsDelivered fails if the loss of a leadership that the reader has received is
+// TestStatusFeed_LossIsDelivered checks that the loss of a leadership that the reader has received is not
 // replaced by a later status.
 func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	f := newStatusFeed()
-	first, again := leading(7), leading(7)
+	first, again := leadingStatus(7), leadingStatus(7)
 	f.Publish(first)
 	require.Equal(t, first, receiveStatus(t, f))
 	f.Publish(Status{Role: Suspended})
@@ -66,44 +66,44 @@ func TestStatusFeed_LossIsDelivered(t *testing.T) {
 
 	// A reader that has not received a leadership does not receive its loss.
 	f.Publish(Status{Role: Suspended})
-	f.Publish(leading(7))
+	f.Publish(leadingStatus(7))
 	f.Publish(Status{Role: Suspended})
-	third := leading(7)
+	third := leadingStatus(7)
 	f.Publish(third)
 	require.Equal(t, Suspended, receiveStatus(t, f).Role)
 	require.Equal(t, third, receiveStatus(t, f))
 }
 
-// TestStatusFeed_FinalStatusIsLast fails if the last status that the reader receives is not the final one.
+// TestStatusFeed_FinalStatusIsLast checks that the last status that the reader receives is the final status.
 func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	f := newStatusFeed()
-	f.Publish(leading(1))
+	f.Publish(leadingStatus(1))
 	receiveStatus(t, f)
 	f.Publish(Status{Role: Suspended})
 	f.Finish(Status{Err: ErrSessionExpired})
 	require.ErrorIs(t, receiveStatus(t, f).Err, ErrSessionExpired)
 	requireClosed(t, f)
-	f.Publish(leading(2))
-	f.Retract(leading(2))
+	f.Publish(leadingStatus(2))
+	f.Retract(leadingStatus(2))
 	f.Finish(Status{Err: errors.New("late")})
 	f.Withdraw()
 	require.ErrorIs(t, f.Current().Err, ErrSessionExpired)
 }
 
-// TestStatusFeed_Withdraw fails if the reader receives an unread status after Withdraw.
-func TestStatusFeed_Withdraw(t *testing.T) {
+// TestStatusFeed_WithdrawRemovesUnread checks that the reader does not receive an unread status after Withdraw.
+func TestStatusFeed_WithdrawRemovesUnread(t *testing.T) {
 	f := newStatusFeed()
-	f.Publish(leading(1))
+	f.Publish(leadingStatus(1))
 	f.Withdraw()
 	requireClosed(t, f)
 	require.Equal(t, Follower, f.Current().Role)
 }
 
-// TestStatusFeed_Retract fails if the reader receives an unread status after Retract, or the status that was
-// passed to it.
-func TestStatusFeed_Retract(t *testing.T) {
+// TestStatusFeed_RetractRemovesUnread checks that after Retract the reader receives neither an unread status nor the
+// status that was passed to it.
+func TestStatusFeed_RetractRemovesUnread(t *testing.T) {
 	f := newStatusFeed()
-	f.Publish(leading(1))
+	f.Publish(leadingStatus(1))
 	f.Retract(Status{CandidateID: "x"})
 	require.Empty(t, f.C())
 	require.Equal(t, Status{CandidateID: "x"}, f.Current())
@@ -111,8 +111,8 @@ func TestStatusFeed_Retract(t *testing.T) {
 	require.Equal(t, "a", receiveStatus(t, f).NowFollowing)
 }
 
-// TestStatusFeed_RandomOrder publishes and receives in random orders. It fails if a reader receives two
-// leaderships without another status between them, or does not receive the newest status last.
+// TestStatusFeed_RandomOrder publishes and receives in random orders. A reader must not receive two
+// leaderships without another status between them, and must receive the newest status last.
 func TestStatusFeed_RandomOrder(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -128,7 +128,7 @@ func TestStatusFeed_RandomOrder(t *testing.T) {
 		for range 30 {
 			switch r.IntN(5) {
 			case 0:
-				f.Publish(leading(int64(seed)))
+				f.Publish(leadingStatus(int64(seed)))
 			case 1:
 				f.Publish(Status{Role: Suspended})
 			case 2:
@@ -149,8 +149,8 @@ func TestStatusFeed_RandomOrder(t *testing.T) {
 	}
 }
 
-// TestStatusFeed_ConcurrentReader fails if a reader that receives while statuses are replaced receives
-// two leaderships without another status between them.
+// TestStatusFeed_ConcurrentReader checks that a reader that receives while statuses are replaced does not
+// receive two leaderships without another status between them.
 func TestStatusFeed_ConcurrentReader(t *testing.T) {
 	f := newStatusFeed()
 	received := make(chan error, 1)
@@ -166,7 +166,7 @@ func TestStatusFeed_ConcurrentReader(t *testing.T) {
 		received <- err
 	}()
 	for range 100_000 {
-		f.Publish(leading(1))
+		f.Publish(leadingStatus(1))
 		f.Publish(Status{Role: Suspended})
 	}
 	f.Withdraw()
@@ -181,16 +181,16 @@ func receiveAll(c <-chan event.Event) (events []event.Event) {
 	return events
 }
 
-// missed returns the number of dropped events that events report.
-func missed(events []event.Event) (n int) {
+// countMissed returns the number of dropped events that events report.
+func countMissed(events []event.Event) (n int) {
 	for _, e := range events {
 		n += e.Missed
 	}
 	return n
 }
 
-// TestEventStream_DropsOldest fails if other events than the oldest ones are dropped, or if a dropped event
-// is not counted exactly once, even when the event that has counted it is dropped as well.
+// TestEventStream_DropsOldest checks that only the oldest events are dropped, and that a dropped event is
+// counted exactly once, even when the event that has counted it is dropped as well.
 func TestEventStream_DropsOldest(t *testing.T) {
 	for _, dropped := range []int{10, 4*maxEvents + 3} {
 		s := newEventStream(nil)
@@ -204,13 +204,13 @@ func TestEventStream_DropsOldest(t *testing.T) {
 			require.Equal(t, time.Duration(dropped+i), e.Duration, "the order has changed")
 			require.False(t, e.Time.IsZero())
 		}
-		require.Equal(t, dropped, missed(events))
+		require.Equal(t, dropped, countMissed(events))
 		s.Add(event.Event{Kind: event.Joined})
-		require.Zero(t, missed(receiveAll(c)), "events are counted twice")
+		require.Zero(t, countMissed(receiveAll(c)), "events are counted twice")
 	}
 }
 
-// TestEventStream_DropsFrequentEventsFirst fails if other events are dropped because of frequent events.
+// TestEventStream_DropsFrequentEventsFirst checks that frequent events do not make other events be dropped.
 func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)
@@ -229,9 +229,9 @@ func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	}
 }
 
-// TestEventStream_Leadership fails if the events of a leadership do not alternate between suspended and
-// resumed, or if its loss is not reported once.
-func TestEventStream_Leadership(t *testing.T) {
+// TestEventStream_SuspendedAndResumedAlternate checks that the events of a leadership alternate between
+// suspended and resumed, and that its loss is reported once.
+func TestEventStream_SuspendedAndResumedAlternate(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	failed := errors.New("failed")
@@ -267,8 +267,9 @@ func TestEventStream_Leadership(t *testing.T) {
 	}, events)
 }
 
-// TestEventStream_Close fails if events that wait are lost, or if events are added after Close.
-func TestEventStream_Close(t *testing.T) {
+// TestEventStream_CloseKeepsWaitingEvents checks that events that wait are not lost, and that no events are
+// added after Close.
+func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
 	s.Add(event.Event{Kind: event.Joined})
@@ -282,8 +283,9 @@ func TestEventStream_Close(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_End fails if a leadership is not reported as lost before the end, or twice.
-func TestEventStream_End(t *testing.T) {
+// TestEventStream_LeadershipLostOnceAtEnd checks that a leadership is reported as lost once, at the end and
+// not before.
+func TestEventStream_LeadershipLostOnceAtEnd(t *testing.T) {
 	failed := errors.New("failed")
 	for _, reported := range []bool{false, true} {
 		s := newEventStream(nil)
@@ -309,8 +311,8 @@ func TestEventStream_End(t *testing.T) {
 	}
 }
 
-// TestEventStream_CreatedDuringLeadership fails if events after the first call of Events have a wrong token. The events
-// before it were not delivered.
+// TestEventStream_CreatedDuringLeadership checks that events after the first call of Events have the right
+// token. The events before it were not delivered.
 func TestEventStream_CreatedDuringLeadership(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {
@@ -332,8 +334,8 @@ func TestEventStream_CreatedDuringLeadership(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_ConcurrentReader fails if a concurrent reader receives events in the wrong order, or if an
-// event is neither delivered nor counted as dropped.
+// TestEventStream_ConcurrentReader checks that a concurrent reader receives events in the right order, and
+// that each event is either delivered or counted as dropped.
 func TestEventStream_ConcurrentReader(t *testing.T) {
 	const n = 100_000
 	s := newEventStream(nil)
@@ -353,8 +355,8 @@ func TestEventStream_ConcurrentReader(t *testing.T) {
 	require.Equal(t, n, count)
 }
 
-// TestEventStream_WithoutReader fails if events use memory although Events was not called.
-func TestEventStream_WithoutReader(t *testing.T) {
+// TestEventStream_WithoutReaderUsesNoMemory checks that events use no memory when Events was not called.
+func TestEventStream_WithoutReaderUsesNoMemory(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.SetID("a")
 	require.Zero(t, testing.AllocsPerRun(100, func() {

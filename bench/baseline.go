@@ -13,7 +13,7 @@ const baselineName = "baseline"
 
 // newBaseline returns the baseline: the shortest loop in which sessions take turns, without any
 // guarantee. The package comment describes it.
-func newBaseline(addr string, timeout time.Duration) *local {
+func newBaseline(addr string, timeout time.Duration) *localContestant {
 	l := newLocal(baselineName, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
 			return &baselineEntry{conn: conn, dir: dir}, nil

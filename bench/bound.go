@@ -20,7 +20,7 @@ const (
 )
 
 // newBound returns the bound with this name.
-func newBound(name, addr string, timeout time.Duration) *local {
+func newBound(name, addr string, timeout time.Duration) *localContestant {
 	l := newLocal(name, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
 			return &boundEntry{baselineEntry{conn: conn, dir: dir}, name == tokenName}, nil

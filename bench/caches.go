@@ -24,14 +24,14 @@ const (
 	baselineParallelism = 64
 )
 
-func (l *local) fillCache(session int, dir string, n int) (time.Duration, error) {
+func (l *localContestant) fillCache(session int, dir string, n int) (time.Duration, error) {
 	if l.implementation.fillCache == nil {
 		return 0, errors.ErrUnsupported
 	}
 	return l.implementation.fillCache(l.conn(session), dir, n)
 }
 
-func (l *local) watchCache(session int, dir string) error {
+func (l *localContestant) watchCache(session int, dir string) error {
 	if l.implementation.watchCache == nil {
 		return errors.ErrUnsupported
 	}
@@ -39,7 +39,7 @@ func (l *local) watchCache(session int, dir string) error {
 	return l.implementation.watchCache(l.conn(session), dir, l.updates)
 }
 
-func (l *local) writeCached(session int, dir string) (time.Duration, error) {
+func (l *localContestant) writeCached(session int, dir string) (time.Duration, error) {
 	begin := now()
 	if _, err := l.conn(session).Set(dir+"/"+cachedName, make([]byte, cachedSize), -1); err != nil {
 		return 0, err
@@ -174,7 +174,7 @@ func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
 	if err != nil {
 		return err
 	}
-	var turns []turn
+	var turns []contestantTurn
 	for _, c := range b.contestants {
 		turns = append(turns, newTurn(c, func(context.Context) (time.Duration, error) {
 			if err := c.connect(0); err != nil {
@@ -184,14 +184,14 @@ func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
 			return took, errors.Join(err, c.reset())
 		}))
 	}
-	return b.interleave(ctx, []*row{r}, 4, max(2, b.rounds/8), b.longPause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, 4, max(2, b.rounds/8), b.longPause, turns)
 }
 
 // measureCacheUpdates measures the time from a write of one session to the event of a cache of
 // another.
 func (b *bench) measureCacheUpdates(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
-	var turns []turn
+	var turns []contestantTurn
 	for _, c := range b.contestants {
 		dir, err := b.server.newDir()
 		if err != nil {
@@ -211,8 +211,8 @@ func (b *bench) measureCacheUpdates(ctx context.Context, r *row) error {
 		}
 		turns = append(turns, newTurn(c, func(context.Context) (time.Duration, error) { return c.writeCached(1, dir) }))
 	}
-	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
+	if err := b.interleaveTurns(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
 		return err
 	}
-	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcessorTime fails if processorTime returns the time of a single thread, or of another process.
-func TestProcessorTime(t *testing.T) {
+// TestProcessorTime_OfAllThreads checks that processorTime returns the time of all threads of this process, and of no
+// other process.
+func TestProcessorTime_OfAllThreads(t *testing.T) {
 	before, err := processorTime(os.Getpid())
 	require.NoError(t, err)
 	used := make(chan struct{})
@@ -28,8 +29,7 @@ func TestProcessorTime(t *testing.T) {
 	require.GreaterOrEqual(t, after-before, 20*time.Millisecond)
 }
 
-// TestFindChild_ByArgument fails if the server's process is not found, so that its processor time is not
-// measured.
+// TestFindChild_ByArgument checks that the server's process is found, so that its processor time is measured.
 func TestFindChild_ByArgument(t *testing.T) {
 	const argument = "3600.0625" // this argument is unique among the child processes
 	child := exec.Command("sleep", argument)

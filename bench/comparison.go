@@ -16,7 +16,7 @@ import (
 // comparison compares a row of this library with the recorded result.
 type comparison struct {
 	name     string
-	old, now float64 // medians
+	old, now float64 // the medians of the two recordings
 	// change is the relative change: 0.1 means that the value is 10 % larger.
 	change float64
 	// noise is the change that is not distinguished from that of a repetition.
@@ -52,7 +52,7 @@ type samples struct {
 	halves [2][]float64
 }
 
-func (s samples) all() []float64 { return slices.Concat(s.halves[0], s.halves[1]) }
+func (s samples) allValues() []float64 { return slices.Concat(s.halves[0], s.halves[1]) }
 
 // noise returns the change between the halves, or 0 if there is only one value.
 func (s samples) noise() float64 {
@@ -102,13 +102,13 @@ func compare(old, now []samples) []comparison {
 
 func (s samples) compare(old samples, leastNoise float64) comparison {
 	c := comparison{
-		name: s.name, old: benchmark.Median(old.all()), now: benchmark.Median(s.all()),
+		name: s.name, old: benchmark.Median(old.allValues()), now: benchmark.Median(s.allValues()),
 		noise: max(leastNoise, old.noise(), s.noise()), p: math.NaN(),
 	}
 	c.change = relativeChange(c.old, c.now)
 	confirmed := true
-	if thresholds := (&benchmath.Thresholds{CompareAlpha: comparisonAlpha}); min(len(old.all()), len(s.all())) >= minTested {
-		test := benchmath.AssumeNothing.Compare(benchmath.NewSample(old.all(), thresholds), benchmath.NewSample(s.all(), thresholds))
+	if thresholds := (&benchmath.Thresholds{CompareAlpha: comparisonAlpha}); min(len(old.allValues()), len(s.allValues())) >= minTested {
+		test := benchmath.AssumeNothing.Compare(benchmath.NewSample(old.allValues(), thresholds), benchmath.NewSample(s.allValues(), thresholds))
 		c.p, confirmed = test.P, test.P < test.Alpha
 	}
 	switch {

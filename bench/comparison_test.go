@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// around returns a row whose halves have six values each around the given medians.
-func around(name, unit string, first, second float64) samples {
+// samplesAround returns a row whose halves have six values each around the given medians.
+func samplesAround(name, unit string, first, second float64) samples {
 	s := samples{name: name, unit: unit}
 	for half, median := range []float64{first, second} {
 		for _, factor := range []float64{0.97, 0.98, 0.99, 1.01, 1.02, 1.03} {
@@ -24,28 +24,29 @@ func around(name, unit string, first, second float64) samples {
 
 func compareOne(old, now samples) comparison { return compare([]samples{old}, []samples{now})[0] }
 
-// TestCompare_MarksChangesBeyondTheNoise fails if a change that is not larger than the difference between
-// the halves is marked, if a larger one is not, or if the direction of rates is wrong.
+// TestCompare_MarksChangesBeyondTheNoise checks that only a change that is larger than the difference between
+// the halves is marked, and that a greater rate is not marked as worse.
 func TestCompare_MarksChangesBeyondTheNoise(t *testing.T) {
 	multiple := recordedUnits[unitMillis]
-	old := around("row", multiple, 1.00, 1.04)
-	require.Equal(t, same, compareOne(old, around("row", multiple, 1.01, 1.05)).verdict)
-	require.Equal(t, worse, compareOne(old, around("row", multiple, 1.20, 1.24)).verdict)
-	require.Equal(t, better, compareOne(old, around("row", multiple, 0.80, 0.83)).verdict)
-	require.Equal(t, same, compareOne(old, around("row", multiple, 1.00, 1.40)).verdict, "the halves of this run differ")
-	require.Equal(t, same, compareOne(around("row", multiple, 1.00, 1.40), around("row", multiple, 1.5, 1.5)).verdict,
+	old := samplesAround("row", multiple, 1.00, 1.04)
+	require.Equal(t, same, compareOne(old, samplesAround("row", multiple, 1.01, 1.05)).verdict)
+	require.Equal(t, worse, compareOne(old, samplesAround("row", multiple, 1.20, 1.24)).verdict)
+	require.Equal(t, better, compareOne(old, samplesAround("row", multiple, 0.80, 0.83)).verdict)
+	require.Equal(t, same, compareOne(old, samplesAround("row", multiple, 1.00, 1.40)).verdict, "the halves of this run differ")
+	require.Equal(t, same, compareOne(samplesAround("row", multiple, 1.00, 1.40), samplesAround("row", multiple, 1.5, 1.5)).verdict,
 		"the halves of the recorded run differ")
 
 	share := recordedUnits[unitRate]
-	require.Equal(t, worse, compareOne(around("row", share, 0.8, 0.81), around("row", share, 0.6, 0.61)).verdict)
-	require.Equal(t, better, compareOne(around("row", share, 0.6, 0.61), around("row", share, 0.8, 0.81)).verdict)
+	require.Equal(t, worse, compareOne(samplesAround("row", share, 0.8, 0.81), samplesAround("row", share, 0.6, 0.61)).verdict)
+	require.Equal(t, better, compareOne(samplesAround("row", share, 0.6, 0.61), samplesAround("row", share, 0.8, 0.81)).verdict)
 }
 
-// TestCompare_UsesTheNoiseOfAllRows fails if a row whose halves are equal by accident has no noise.
+// TestCompare_UsesTheNoiseOfAllRows checks that a row whose halves are equal by accident is compared with the
+// noise of all rows.
 func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
 	multiple := recordedUnits[unitMillis]
-	old := []samples{around("lucky", multiple, 1, 1), around("a", multiple, 1, 1.2), around("b", multiple, 1, 1.2)}
-	now := []samples{around("lucky", multiple, 1.1, 1.1), around("a", multiple, 1, 1.2), around("new", multiple, 1, 1.2)}
+	old := []samples{samplesAround("lucky", multiple, 1, 1), samplesAround("a", multiple, 1, 1.2), samplesAround("b", multiple, 1, 1.2)}
+	now := []samples{samplesAround("lucky", multiple, 1.1, 1.1), samplesAround("a", multiple, 1, 1.2), samplesAround("new", multiple, 1, 1.2)}
 	all := compare(old, now)
 	require.Len(t, all, 2, "a row that only one of the results contains is not compared")
 	require.Equal(t, "lucky", all[0].name)
@@ -53,13 +54,13 @@ func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
 	require.Equal(t, same, all[0].verdict)
 }
 
-// TestCompare_CountsHaveLittleNoise fails if counts have the noise of times, or if a difference is
-// required to be confirmed by a test that has too few values to do so.
+// TestCompare_CountsHaveLittleNoise checks that counts do not have the noise of times, and that a test
+// confirms a difference only when it has enough values to do so.
 func TestCompare_CountsHaveLittleNoise(t *testing.T) {
 	count := func(values ...float64) samples {
 		return samples{name: "count", unit: recordedUnits[unitNumber], halves: [2][]float64{halfOf(values, 0), halfOf(values, 1)}}
 	}
-	noisy := around("time", recordedUnits[unitMillis], 1, 2)
+	noisy := samplesAround("time", recordedUnits[unitMillis], 1, 2)
 	verdictOf := func(old, now samples) verdict {
 		return compare([]samples{old, noisy}, []samples{now, noisy})[0].verdict
 	}
@@ -72,7 +73,7 @@ func TestCompare_CountsHaveLittleNoise(t *testing.T) {
 	require.Equal(t, better, verdictOf(count(2, 2), count(0, 0)))
 }
 
-// TestCompare_ConfirmsChangesByTest fails if a change of medians of widely spread values is marked.
+// TestCompare_ConfirmsChangesByTest checks that a change of medians of widely spread values is not marked.
 func TestCompare_ConfirmsChangesByTest(t *testing.T) {
 	spread := func(values ...float64) samples {
 		return samples{name: "row", unit: recordedUnits[unitMillis], halves: [2][]float64{values, values}}
@@ -82,8 +83,8 @@ func TestCompare_ConfirmsChangesByTest(t *testing.T) {
 	require.Equal(t, same, c.verdict)
 }
 
-// TestRecording_RoundTrip fails if a recording loses a value or the machine, or if a file of another kind
-// is accepted.
+// TestRecording_RoundTrip checks that a recording keeps each value and the machine, and that a file of
+// another kind is rejected.
 func TestRecording_RoundTrip(t *testing.T) {
 	r := report{Delay: "0s", Environment: environment{ZooKeeper: "3.8.0", Machine: benchmark.Environment{
 		CPUs: 2, Platform: "linux/amd64", Go: "go1.26.8", Processor: "Some(R) Processor: 2 GHz",
@@ -109,11 +110,11 @@ func TestRecording_RoundTrip(t *testing.T) {
 	require.Equal(t, "1.00", read.config[keyOthers])
 
 	read.config["cpus"] = "4"
-	require.Equal(t, `other programs used "1.00" cores during the recording; cpus was "2" and is "4"`, rec.incomparable(read))
+	require.Equal(t, `other programs used "1.00" cores during the recording; cpus was "2" and is "4"`, rec.describeDifference(read))
 	rec.config[keyOthers] = "0.10"
-	require.Equal(t, `cpus was "2" and is "4"`, rec.incomparable(read))
+	require.Equal(t, `cpus was "2" and is "4"`, rec.describeDifference(read))
 	read.config["cpus"] = "2"
-	require.Empty(t, rec.incomparable(read))
+	require.Empty(t, rec.describeDifference(read))
 	read.config["cpus"] = "4"
 	var out strings.Builder
 	printComparison(&out, "file", rec, read)

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// locking is what sessions do with locks in a period. Session i begins with lock i, and acquires the
+// lockingPattern is what sessions do with locks in a period. Session i begins with lock i, and acquires the
 // locks one after another. It always releases a lock before it acquires the next.
-type locking struct {
+type lockingPattern struct {
 	sessions, locks int
 	held            time.Duration // the time from the acquisition of a lock to its release
 	period          benchmark.Period
@@ -28,16 +28,16 @@ type contention struct {
 	handOver time.Duration // the median time from just before a release to the next acquisition
 }
 
-// cycle contains the number of a lock, and the times at which it was granted, just before its release,
+// lockCycle contains the number of a lock, and the times at which it was granted, just before its release,
 // and after its release.
-type cycle struct{ lock, granted, releasing, released int64 }
+type lockCycle struct{ lock, granted, releasing, released int64 }
 
 // errOverlap means that the lock was not exclusive, so that the figures are not comparable.
 var errOverlap = errors.New("two sessions had the lock at the same time")
 
-// summarize returns the result of the cycles of all sessions in a period that started at start.
-func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, error) {
-	slices.SortFunc(cycles, func(a, b cycle) int {
+// summarizeCycles returns the result of the cycles of all sessions in a period that started at start.
+func summarizeCycles(cycles []lockCycle, start int64, p benchmark.Period) (contention, error) {
+	slices.SortFunc(cycles, func(a, b lockCycle) int {
 		return cmp.Or(cmp.Compare(a.lock, b.lock), cmp.Compare(a.granted, b.granted))
 	})
 	from, to := start+int64(p.Warmup), start+int64(p.Total())
@@ -67,7 +67,7 @@ func summarize(cycles []cycle, start int64, p benchmark.Period) (contention, err
 	return c, nil
 }
 
-func (l *local) contend(k locking, dir string) (contention, error) {
+func (l *localContestant) contend(k lockingPattern, dir string) (contention, error) {
 	entries := make([][]entry, k.sessions)
 	for i := range entries {
 		for lock := range k.locks {
@@ -78,13 +78,13 @@ func (l *local) contend(k locking, dir string) (contention, error) {
 			entries[i] = append(entries[i], e)
 		}
 	}
-	cycles, failures := make([][]cycle, k.sessions), make([]error, k.sessions)
+	cycles, failures := make([][]lockCycle, k.sessions), make([]error, k.sessions)
 	var sessions sync.WaitGroup
 	start := now()
 	for i, locks := range entries {
 		sessions.Go(func() {
 			for next, running := i, true; running; next, running = next+1, now() < start+int64(k.period.Total()) {
-				c := cycle{lock: int64(next % k.locks)}
+				c := lockCycle{lock: int64(next % k.locks)}
 				e := locks[c.lock]
 				if failures[i] = e.acquire(func() {}); failures[i] != nil {
 					return
@@ -106,10 +106,10 @@ func (l *local) contend(k locking, dir string) (contention, error) {
 	if err := errors.Join(failures...); err != nil {
 		return contention{}, err
 	}
-	return summarize(slices.Concat(cycles...), start, k.period)
+	return summarizeCycles(slices.Concat(cycles...), start, k.period)
 }
 
-func (p *process) contend(k locking, dir string) (contention, error) {
+func (p *process) contend(k lockingPattern, dir string) (contention, error) {
 	values, err := p.callNumbers("contend", k.sessions, k.locks, dir, k.held.Nanoseconds(),
 		k.period.Warmup.Nanoseconds(), k.period.Length.Nanoseconds())
 	if err != nil {
@@ -118,11 +118,11 @@ func (p *process) contend(k locking, dir string) (contention, error) {
 	if len(values)%4 != 1 {
 		return contention{}, fmt.Errorf("%s: contend: %d numbers", p.title, len(values))
 	}
-	cycles := make([]cycle, 0, len(values)/4)
+	cycles := make([]lockCycle, 0, len(values)/4)
 	for c := values[1:]; len(c) > 0; c = c[4:] {
-		cycles = append(cycles, cycle{c[0], c[1], c[2], c[3]})
+		cycles = append(cycles, lockCycle{c[0], c[1], c[2], c[3]})
 	}
-	return summarize(cycles, values[0], k.period)
+	return summarizeCycles(cycles, values[0], k.period)
 }
 
 // contentionRows are the rows that are measured with a number of contenders.
@@ -132,9 +132,9 @@ type contentionRows struct {
 }
 
 // measureContention measures sessions that acquire and release locks repeatedly.
-func (b *bench) measureContention(ctx context.Context, rows contentionRows, k locking) error {
+func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lockingPattern) error {
 	defer reset(b.contestants)
-	var turns []turn
+	var turns []contestantTurn
 	for _, c := range b.contestants {
 		if k.sessions > c.maxCandidates() {
 			continue
@@ -148,9 +148,9 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lo
 		}
 		clientID := c.processID()
 		if b.delay > 0 {
-			clientID = 0 // not measured: the process of the contestants in Go also contains the proxy
+			clientID = 0 // the value is not measured: the process of the contestants in Go also contains the proxy
 		}
-		turns = append(turns, turn{c.name(), func(context.Context) ([]float64, error) {
+		turns = append(turns, contestantTurn{c.name(), func(context.Context) ([]float64, error) {
 			client, server := newStopwatch(clientID), newStopwatch(b.server.pid)
 			result, err := c.contend(k, dir)
 			if err != nil {
@@ -163,7 +163,7 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lo
 		}})
 	}
 	all := []*row{rows.rate, rows.handOver, rows.cpu, rows.client, rows.server}
-	return b.interleave(ctx, all, b.warmPeriods, max(2, b.rounds/8), b.pause, turns)
+	return b.interleaveTurns(ctx, all, b.warmPeriods, max(2, b.rounds/8), b.pause, turns)
 }
 
 // stopwatch measures the processor time of a process.

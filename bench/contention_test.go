@@ -11,33 +11,33 @@ import (
 
 var secondAfterSecond = benchmark.Period{Warmup: time.Second, Length: time.Second}
 
-// TestSummarize_CountsLocksOfThePeriod fails if locks of the warm-up or after the period count for the
-// rate, or if they are missing in the total, by which processor times are divided.
+// TestSummarize_CountsLocksOfThePeriod checks that locks of the warm-up or after the period do not count for
+// the rate, and that they count in the total, by which processor times are divided.
 func TestSummarize_CountsLocksOfThePeriod(t *testing.T) {
 	const start, ms = 1e12, int64(time.Millisecond)
-	at := func(granted int64) cycle {
-		return cycle{0, start + granted*ms, start + (granted+10)*ms, start + (granted+15)*ms}
+	at := func(granted int64) lockCycle {
+		return lockCycle{0, start + granted*ms, start + (granted+10)*ms, start + (granted+15)*ms}
 	}
 	// The cycles are sorted by session, not by time.
-	c, err := summarize([]cycle{at(900), at(1100), at(1990), at(100), at(1000)}, start, secondAfterSecond)
+	c, err := summarizeCycles([]lockCycle{at(900), at(1100), at(1990), at(100), at(1000)}, start, secondAfterSecond)
 	require.NoError(t, err)
 	require.Equal(t, 5, c.locks)
 	require.Equal(t, 2.0, c.rate)
 	require.Equal(t, 90*time.Millisecond, c.handOver, "the median of 90, 90 and 880 ms")
 }
 
-// TestSummarize_FailsIfLocksOverlap fails if a contestant is measured that does not exclude others.
+// TestSummarize_FailsIfLocksOverlap checks that a contestant that does not exclude others is not measured.
 func TestSummarize_FailsIfLocksOverlap(t *testing.T) {
-	_, err := summarize([]cycle{{0, 10, 20, 30}, {0, 19, 40, 50}}, 0, secondAfterSecond)
+	_, err := summarizeCycles([]lockCycle{{0, 10, 20, 30}, {0, 19, 40, 50}}, 0, secondAfterSecond)
 	require.ErrorIs(t, err, errOverlap)
-	_, err = summarize([]cycle{{0, 10, 20, 30}, {0, 20, 40, 50}}, 0, secondAfterSecond)
+	_, err = summarizeCycles([]lockCycle{{0, 10, 20, 30}, {0, 20, 40, 50}}, 0, secondAfterSecond)
 	require.NoError(t, err, "the next session may have the lock before the release returns")
-	_, err = summarize([]cycle{{0, 10, 20, 30}, {1, 10, 20, 30}}, 0, secondAfterSecond)
+	_, err = summarizeCycles([]lockCycle{{0, 10, 20, 30}, {1, 10, 20, 30}}, 0, secondAfterSecond)
 	require.NoError(t, err, "different locks may be held at the same time")
 }
 
-// TestCountCompletions fails if operations that complete during the warm-up count.
-func TestCountCompletions(t *testing.T) {
+// TestCountCompletions_OmitsWarmup checks that operations that complete during the warm-up do not count.
+func TestCountCompletions_OmitsWarmup(t *testing.T) {
 	times := []int64{0, int64(time.Second) - 1, int64(time.Second), int64(2*time.Second) - 1, int64(2 * time.Second)}
 	require.Equal(t, completions{counted: 2, total: 5}, countCompletions(0, times, secondAfterSecond))
 }

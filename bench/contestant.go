@@ -59,7 +59,7 @@ type contestant interface {
 
 	// contend acquires and releases locks repeatedly. The locks are children of dir, and childPath
 	// returns their paths.
-	contend(l locking, dir string) (contention, error)
+	contend(l lockingPattern, dir string) (contention, error)
 	// repeat repeats an operation on an object at dir, in each of the sessions 0 to n-1.
 	repeat(o operation, n int, dir string, p benchmark.Period) (completions, error)
 
@@ -79,8 +79,8 @@ type acquisition struct {
 	at        int64
 }
 
-// absent is an implementation that is not measured, and the reason why it is not.
-type absent struct {
+// absentContestant is an implementation that is not measured, and the reason why it is not.
+type absentContestant struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
@@ -107,8 +107,8 @@ func (e *events) reportFailure(err error) {
 	}
 }
 
-// discard removes all unread reports, which come from candidates of earlier measurements.
-func (e *events) discard() {
+// discardUnread removes all unread reports, which come from candidates of earlier measurements.
+func (e *events) discardUnread() {
 	for {
 		select {
 		case <-e.acquired:

@@ -20,12 +20,12 @@ type curve struct {
 	sizes []int
 	// extra is the title of an additional column, if there is one.
 	extra   string
-	measure func(ctx context.Context, c contestant, n int) (point, error)
+	measure func(ctx context.Context, c contestant, n int) (curvePoint, error)
 }
 
-// point is what one size costs. The values are divided by the size, or by the number of locks or items.
+// curvePoint is what one size costs. The values are divided by the size, or by the number of locks or items.
 // A value is NaN if it is unknown.
-type point struct {
+type curvePoint struct {
 	took      time.Duration // the time of the whole measurement, without preparations
 	time      float64       // the time in ms
 	requests  float64       // the number of requests that the server received, with pings
@@ -57,10 +57,10 @@ func (b *bench) runCurve(ctx context.Context, w io.Writer, name string) error {
 	const format = "%-10v%-14s%12s%12s%12s%12s%16s%16s\n"
 	fmt.Fprintf(w, "%s\n\n"+format, cv.unit, "", "", "time, ms", "requests", "watches", "heap, KiB", "allocated, KiB", cv.extra)
 	for _, c := range b.contestants {
-		if _, ok := c.(*local); !ok {
+		if _, ok := c.(*localContestant); !ok {
 			continue
 		}
-		var points []point
+		var points []curvePoint
 		for at, n := range cv.sizes {
 			if at > 0 && predict(points, cv.sizes[:at+1]) > b.patience {
 				fmt.Fprintf(w, "%-10d%-14snot measured: probably more than %v (-patience)\n", n, c.name(), b.patience)
@@ -75,7 +75,7 @@ func (b *bench) runCurve(ctx context.Context, w io.Writer, name string) error {
 				return fmt.Errorf("%s: %s: %d: %w", cv.name, c.name(), n, err)
 			}
 			points = append(points, p)
-			fmt.Fprintf(w, format, n, c.name(), cell(p.time), cell(p.requests), cell(p.watches), cell(p.heap), cell(p.allocated), cell(p.extra))
+			fmt.Fprintf(w, format, n, c.name(), formatCost(p.time), formatCost(p.requests), formatCost(p.watches), formatCost(p.heap), formatCost(p.allocated), formatCost(p.extra))
 		}
 	}
 	return nil
@@ -83,7 +83,7 @@ func (b *bench) runCurve(ctx context.Context, w io.Writer, name string) error {
 
 // predict returns the duration of the last of the sizes, given the points of the others. It assumes that the
 // time continues to grow with the same power of the size: at least linearly, and at most with its square.
-func predict(points []point, sizes []int) time.Duration {
+func predict(points []curvePoint, sizes []int) time.Duration {
 	last := len(points) - 1
 	growth := float64(sizes[last+1]) / float64(sizes[last])
 	exponent := 1.0
@@ -94,20 +94,20 @@ func predict(points []point, sizes []int) time.Duration {
 	return time.Duration(float64(points[last].took) * math.Pow(growth, exponent))
 }
 
-func cell(v float64) string {
+func formatCost(v float64) string {
 	if math.IsNaN(v) {
 		return ""
 	}
 	return fmt.Sprintf("%.2f", v)
 }
 
-// meter reads the counters whose differences are the costs.
-type meter struct {
+// costMeter reads the counters whose differences are the costs.
+type costMeter struct {
 	requests, watches int
-	heap, allocated   float64 // memory in KiB
+	heap, allocated   float64 // the memory on the heap and the allocated memory, in KiB
 }
 
-func (b *bench) readMeter(ctx context.Context) (m meter, err error) {
+func (b *bench) readMeter(ctx context.Context) (m costMeter, err error) {
 	if m.watches, err = b.server.settledWatches(ctx); err != nil {
 		return m, err
 	}
@@ -129,23 +129,23 @@ func heapUse() (live, allocated float64) {
 
 // costOf calls build, and returns its costs divided by n. What build has created must exist until
 // costOf returns.
-func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, error)) (point, error) {
+func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, error)) (curvePoint, error) {
 	before, err := b.readMeter(ctx)
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	took, err := build()
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	// Read before the pause in which the number of watches settles, because clients send pings in it.
 	requests, err := b.server.requests()
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	after, err := b.readMeter(ctx)
 	per := func(v float64) float64 { return v / float64(n) }
-	return point{
+	return curvePoint{
 		took: took, time: per(benchmark.Milliseconds(took)), requests: per(float64(requests - before.requests)),
 		watches: per(float64(after.watches - before.watches)), heap: per(after.heap - before.heap),
 		allocated: per(after.allocated - before.allocated), extra: math.NaN(),
@@ -153,15 +153,15 @@ func (b *bench) costOf(ctx context.Context, n int, build func() (time.Duration, 
 }
 
 // measureCandidatesPoint lets n candidates join an election at the same time, and then measures hand-overs.
-func (b *bench) measureCandidatesPoint(ctx context.Context, c contestant, n int) (point, error) {
+func (b *bench) measureCandidatesPoint(ctx context.Context, c contestant, n int) (curvePoint, error) {
 	dir, err := b.server.newDir()
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	if err := connectSessions(c, sharedSessions); err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
-	p, err := b.costOf(ctx, n, func() (time.Duration, error) { return b.enlist(ctx, c, dir, n, true) })
+	p, err := b.costOf(ctx, n, func() (time.Duration, error) { return b.joinCandidates(ctx, c, dir, n, true) })
 	if err != nil {
 		return p, err
 	}
@@ -181,13 +181,13 @@ func (b *bench) measureCandidatesPoint(ctx context.Context, c contestant, n int)
 }
 
 // measureElectionsPoint lets one session lead n elections.
-func (b *bench) measureElectionsPoint(ctx context.Context, c contestant, n int) (point, error) {
+func (b *bench) measureElectionsPoint(ctx context.Context, c contestant, n int) (curvePoint, error) {
 	dir, err := b.server.newDirWith(n, nil)
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	if err := c.connect(0); err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	return b.costOf(ctx, n, func() (time.Duration, error) { return leadAll(ctx, c, dir, n) })
 }
@@ -195,28 +195,28 @@ func (b *bench) measureElectionsPoint(ctx context.Context, c contestant, n int) 
 // measureContendersPoint lets n sessions acquire and release a lock repeatedly. The time and the requests are
 // those per lock. The watches and the heap are those per contender, and are measured in a second
 // period.
-func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int) (point, error) {
+func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int) (curvePoint, error) {
 	dir, err := b.server.newDirWith(1, nil)
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	if err := connectSessions(c, n); err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
-	k := locking{sessions: n, locks: 1, period: b.period}
+	k := lockingPattern{sessions: n, locks: 1, period: b.period}
 	// Long enough for several locks of each contender.
 	k.period.Length = max(k.period.Length, time.Duration(n)*20*time.Millisecond)
 	before, err := b.readMeter(ctx)
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	start := time.Now()
 	result, err := c.contend(k, dir)
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	locks := float64(result.locks)
-	p := point{took: time.Since(start), extra: math.NaN()}
+	p := curvePoint{took: time.Since(start), extra: math.NaN()}
 	p.time = benchmark.Milliseconds(p.took) / locks
 	after, err := b.readMeter(ctx)
 	if err != nil {
@@ -247,13 +247,13 @@ func (b *bench) measureContendersPoint(ctx context.Context, c contestant, n int)
 
 // measureCachePoint fills a cache of n znodes. The watches and the heap are those of a second cache, which
 // remains open; the baseline has no such cache.
-func (b *bench) measureCachePoint(ctx context.Context, c contestant, n int) (point, error) {
+func (b *bench) measureCachePoint(ctx context.Context, c contestant, n int) (curvePoint, error) {
 	dir, err := b.server.newDirWith(n, make([]byte, cachedSize))
 	if err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	if err := c.connect(0); err != nil {
-		return point{}, err
+		return curvePoint{}, err
 	}
 	p, err := b.costOf(ctx, n, func() (time.Duration, error) { return c.fillCache(0, dir, n) })
 	p.watches, p.heap = math.NaN(), math.NaN()

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves fails if a curve cannot be measured, or if requests, watches or time are not divided by
-// the number of units.
-func TestCurves(t *testing.T) {
+// TestCurves_AreMeasured checks that every curve can be measured, and that requests, watches and time are
+// divided by the number of units.
+func TestCurves_AreMeasured(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
 	require.Equal(t, baselineName, baseline.name())
@@ -47,8 +47,9 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// TestRunCurve fails if a size that would take too long is measured, or if an unknown name is accepted.
-func TestRunCurve(t *testing.T) {
+// TestRunCurve_OmitsSlowSizes checks that a size that would take too long is not measured, and that an
+// unknown name is rejected.
+func TestRunCurve_OmitsSlowSizes(t *testing.T) {
 	b := newTestBench(t, "")
 	var out strings.Builder
 	require.NoError(t, b.runCurve(t.Context(), &out, "elections"))
@@ -56,12 +57,12 @@ func TestRunCurve(t *testing.T) {
 	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
 }
 
-// TestPredict_ContinuesGrowth fails if linear growth is predicted as quadratic, so that sizes are
+// TestPredict_ContinuesGrowth checks that linear growth is not predicted as quadratic, so that sizes are
 // skipped, or the reverse.
 func TestPredict_ContinuesGrowth(t *testing.T) {
-	points := func(took ...time.Duration) (all []point) {
+	points := func(took ...time.Duration) (all []curvePoint) {
 		for _, d := range took {
-			all = append(all, point{took: d})
+			all = append(all, curvePoint{took: d})
 		}
 		return all
 	}

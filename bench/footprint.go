@@ -52,7 +52,7 @@ const (
 func (b *bench) measureFootprints(ctx context.Context, rows footprintRows, w waiting) error {
 	all := []*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak}
 	for _, c := range b.contestants {
-		if _, ok := c.(*local); !ok {
+		if _, ok := c.(*localContestant); !ok {
 			for _, r := range all {
 				r.Missing[c.name()] = "not measured in other languages"
 			}
@@ -111,7 +111,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 	if err != nil {
 		return err
 	}
-	constructors := map[string]func(string, time.Duration) *local{
+	constructors := map[string]func(string, time.Duration) *localContestant{
 		baselineName: newBaseline, libraryName: newLibrary, zkLockName: newZKLock,
 	}
 	newContestant := constructors[name]
@@ -161,7 +161,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 }
 
 // joinIdle adds n candidates or contenders.
-func joinIdle(c *local, n int, dir string, w waiting) error {
+func joinIdle(c *localContestant, n int, dir string, w waiting) error {
 	predecessor := ""
 	for candidate := range n {
 		session := candidate % sharedSessions

@@ -20,8 +20,8 @@ type handOver struct {
 func (b *bench) measureHandOvers(ctx context.Context, r, watches *row, h handOver) error {
 	const warmups = 5
 	defer reset(b.contestants)
-	var turns []turn
-	for _, c := range b.eligible([]*row{r}, b.contestants, h.size) {
+	var turns []contestantTurn
+	for _, c := range b.eligibleContestants([]*row{r}, b.contestants, h.size) {
 		q, err := b.newHandOverQueue(ctx, c, h, min(h.size, warmups+h.rounds+2))
 		if err != nil {
 			if err := b.exclude(ctx, []*row{r}, c.name(), err); err != nil {
@@ -35,7 +35,7 @@ func (b *bench) measureHandOvers(ctx context.Context, r, watches *row, h handOve
 		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) { return q.replaceHead(ctx, h.takeOver) }))
 	}
 	sleep(ctx, h.pause)
-	return b.interleave(ctx, []*row{r}, warmups, h.rounds, h.pause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, warmups, h.rounds, h.pause, turns)
 }
 
 // newHandOverQueue fills a queue. The candidates that will be heads join in order, and have separate
@@ -49,5 +49,5 @@ func (b *bench) newHandOverQueue(ctx context.Context, c contestant, h handOver, 
 	if err != nil {
 		return nil, err
 	}
-	return q, q.fill(ctx, h.size, heads)
+	return q, q.fillQueue(ctx, h.size, heads)
 }

@@ -18,7 +18,7 @@ type installation struct {
 	server      *server
 	backend     string
 	contestants []contestant // all contestants; the baseline is the first
-	absent      []absent
+	absent      []absentContestant
 	closers     []func() error
 }
 

@@ -11,7 +11,7 @@ import (
 // their construction if construct is set.
 func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error {
 	defer reset(b.contestants)
-	var turns []turn
+	var turns []contestantTurn
 	for _, c := range b.contestants {
 		dir, err := b.server.newDir()
 		if err != nil {
@@ -29,16 +29,16 @@ func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error 
 		}))
 	}
 	// There are many warm-up rounds, so that Java compiles the code before the rounds that count.
-	if err := b.interleave(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
+	if err := b.interleaveTurns(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
 		return err
 	}
-	return b.interleave(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
 }
 
 // measureElections measures the time until candidates of one session lead n elections that have no other
 // candidates.
 func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) error {
-	var turns []turn
+	var turns []contestantTurn
 	for _, c := range b.contestants {
 		dir, err := b.server.newDirWith(n, nil)
 		if err != nil {
@@ -52,7 +52,7 @@ func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) err
 			return took, errors.Join(err, c.reset())
 		}))
 	}
-	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
 // leadAll lets candidates of session 0 lead the elections at n children of dir. At most concurrentJoins of them join
@@ -77,14 +77,14 @@ func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duratio
 // positions. The time includes their construction if construct is set.
 func (b *bench) measureMassJoins(ctx context.Context, r *row, n, rounds int, construct bool) error {
 	defer reset(b.contestants)
-	var turns []turn
-	for _, c := range b.eligible([]*row{r}, b.contestants, n) {
+	var turns []contestantTurn
+	for _, c := range b.eligibleContestants([]*row{r}, b.contestants, n) {
 		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
 			took, err := b.joinAll(ctx, c, n, construct)
 			return took, errors.Join(err, c.reset())
 		}))
 	}
-	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
 // joinPatience is the maximum duration of the joins of many candidates at the same time.
@@ -98,12 +98,12 @@ func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool
 	if err := connectSessions(c, sharedSessions); err != nil {
 		return 0, err
 	}
-	return b.enlist(ctx, c, dir, n, construct)
+	return b.joinCandidates(ctx, c, dir, n, construct)
 }
 
-// enlist lets n candidates join the election at dir at the same time. The sessions are connected. It returns
+// joinCandidates lets n candidates join the election at dir at the same time. The sessions are connected. It returns
 // the time until all candidates know their positions.
-func (b *bench) enlist(ctx context.Context, c contestant, dir string, n int, construct bool) (time.Duration, error) {
+func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
 		return 0, err

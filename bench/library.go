@@ -16,7 +16,7 @@ import (
 const libraryName = "this library"
 
 // newLibrary returns the library of this repository as a contestant.
-func newLibrary(addr string, timeout time.Duration) *local {
+func newLibrary(addr string, timeout time.Duration) *localContestant {
 	library := libraryRecipes{timeout: timeout, option: recipes.WithSessionTimeout(timeout), candidacies: new(sync.WaitGroup)}
 	l := newLocal(libraryName, addr, timeout, implementation{
 		newEntry:     library.newEntry,

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// local is a contestant in this process.
-type local struct {
+// localContestant is a contestant in this process.
+type localContestant struct {
 	title string
 	// sessions contains the open connections.
 	sessions
@@ -61,20 +61,20 @@ type generation struct {
 	queued  atomic.Int64
 }
 
-func newLocal(title, addr string, timeout time.Duration, i implementation) *local {
-	return &local{
+func newLocal(title, addr string, timeout time.Duration, i implementation) *localContestant {
+	return &localContestant{
 		title: title, sessions: sessions{addrs: strings.Split(addr, ","), timeout: timeout, conns: map[int]*zk.Conn{}}, implementation: i,
 		generation: &generation{events: newEvents()}, prepared: map[int]entry{}, heads: map[int]entry{},
 	}
 }
 
-func (l *local) name() string                     { return l.title }
-func (l *local) maxCandidates() int               { return math.MaxInt }
-func (l *local) processID() int                   { return os.Getpid() }
-func (l *local) acquisitions() <-chan acquisition { return l.generation.events.acquired }
-func (l *local) failures() <-chan error           { return l.generation.events.failed }
+func (l *localContestant) name() string                     { return l.title }
+func (l *localContestant) maxCandidates() int               { return math.MaxInt }
+func (l *localContestant) processID() int                   { return os.Getpid() }
+func (l *localContestant) acquisitions() <-chan acquisition { return l.generation.events.acquired }
+func (l *localContestant) failures() <-chan error           { return l.generation.events.failed }
 
-func (l *local) timeJoin(session int, dir string, construct bool) (time.Duration, error) {
+func (l *localContestant) timeJoin(session int, dir string, construct bool) (time.Duration, error) {
 	at := now()
 	e, err := l.implementation.newEntry(election, l.conn(session), dir)
 	if err != nil {
@@ -90,7 +90,7 @@ func (l *local) timeJoin(session int, dir string, construct bool) (time.Duration
 	return took, e.release()
 }
 
-func (l *local) prepare(candidate, session int, dir string) error {
+func (l *localContestant) prepare(candidate, session int, dir string) error {
 	e, err := l.implementation.newEntry(election, l.conn(session), dir)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (l *local) prepare(candidate, session int, dir string) error {
 	return nil
 }
 
-func (l *local) join(r recipe, candidate, session int, dir string) {
+func (l *localContestant) join(r recipe, candidate, session int, dir string) {
 	l.mu.Lock()
 	e := l.prepared[candidate]
 	delete(l.prepared, candidate)
@@ -123,7 +123,7 @@ func (l *local) join(r recipe, candidate, session int, dir string) {
 
 // acquire acquires the leadership or the lock for a candidate. If leaveNext requires that, the
 // candidate leaves immediately.
-func (l *local) acquire(g *generation, candidate int, e entry) error {
+func (l *localContestant) acquire(g *generation, candidate int, e entry) error {
 	if err := e.acquire(func() { g.queued.Add(1) }); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (l *local) acquire(g *generation, candidate int, e entry) error {
 	return nil
 }
 
-func (l *local) leave(candidate int) (int64, error) {
+func (l *localContestant) leave(candidate int) (int64, error) {
 	l.mu.Lock()
 	e := l.heads[candidate]
 	delete(l.heads, candidate)
@@ -152,12 +152,12 @@ func (l *local) leave(candidate int) (int64, error) {
 	return at, e.release()
 }
 
-func (l *local) leaveNext(n int) error {
+func (l *localContestant) leaveNext(n int) error {
 	l.leaving.Store(int64(n))
 	return nil
 }
 
-func (l *local) queued() (int, error) {
+func (l *localContestant) queued() (int, error) {
 	if !l.countsQueued {
 		return 0, errors.ErrUnsupported
 	}
@@ -169,7 +169,7 @@ func (l *local) queued() (int, error) {
 // library can block without a notification of the watches.
 const stopPatience = 3 * time.Second
 
-func (l *local) reset() error {
+func (l *localContestant) reset() error {
 	l.disconnectAll()
 	waitTimeout(&l.generation.running, stopPatience)
 	var err error
@@ -185,7 +185,7 @@ func (l *local) reset() error {
 	return err
 }
 
-func (l *local) close() error { return l.reset() }
+func (l *localContestant) close() error { return l.reset() }
 
 // waitTimeout reports whether all goroutines of wg return within limit.
 func waitTimeout(wg *sync.WaitGroup, limit time.Duration) bool {

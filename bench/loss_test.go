@@ -25,10 +25,11 @@ var lossCandidates = flag.Int("loss.candidates", 600, "`number` of candidates in
 // lossGroup is the number of candidates of each election, and of each connection.
 const lossGroup = 100
 
-// TestServerLoss simulates the loss of one of three servers in fake time, and prints what the other servers
-// receive then. It fails if a leader is replaced although its session continues, if an election does not
-// have one leader afterwards, or if a candidate costs more requests than those that set its watches again.
-func TestServerLoss(t *testing.T) {
+// TestServerLoss_PrintsRequests simulates the loss of one of three servers in fake time, and prints what the
+// other servers receive then. A leader must not be replaced while its session continues, each election must
+// have one leader afterwards, and a candidate must not cost more requests than those that set its watches
+// again.
+func TestServerLoss_PrintsRequests(t *testing.T) {
 	for _, leader := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leader=%v", leader), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { simulateLoss(t, *lossCandidates, leader) })
@@ -116,7 +117,7 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 
 	t.Logf("%d candidates of %d elections, %d connections, of which %d have lost their server; %d leaders were suspended, %d terms began in all",
 		candidates, groups, groups, affected, f.suspensions.Load(), f.terms.Load())
-	t.Logf("\n%s", tabulate(log, at))
+	t.Logf("\n%s", tabulateRequests(log, at))
 	require.EqualValues(t, groups, f.leaders.Load(), "leaders")
 	require.EqualValues(t, groups, f.terms.Load(), "no leader was replaced")
 	require.Zero(t, f.failures.Load())
@@ -134,8 +135,8 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 	}
 }
 
-// tabulate returns a table of the requests after the time at, with the number of each kind per second.
-func tabulate(log zktest.Log, at time.Time) string {
+// tabulateRequests returns a table of the requests after the time at, with the number of each kind per second.
+func tabulateRequests(log zktest.Log, at time.Time) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "second\tconnects\tsets of watches\treads\tlistings\ttransactions\tevents\t")

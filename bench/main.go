@@ -86,7 +86,7 @@ func parseFlags() (settings, error) {
 		s.warmPeriods, s.period.Length, s.idle = 1, 500*time.Millisecond, 5*time.Second
 	}
 	if *short {
-		s.shorten()
+		s.applyShort()
 		*peers = "^$"
 		if *only == "" {
 			*only = strings.Join(shortRows, "|")
@@ -117,8 +117,8 @@ var shortRows = []string{
 	"^counter.*8", "^queue.*8", "^cache", "^goroutines", "^memory, (live|resident per)",
 }
 
-// shorten changes the settings as the flag -short requires.
-func (s *settings) shorten() {
+// applyShort changes the settings as the flag -short requires.
+func (s *settings) applyShort() {
 	s.rounds, s.candidates, s.elections, s.passes, s.warmJoins = 40, 500, 1000, 2, 20
 	s.longPause, s.warmPeriods = 100*time.Millisecond, 1
 	s.period = benchmark.Period{Warmup: 100 * time.Millisecond, Length: 400 * time.Millisecond}

@@ -51,7 +51,7 @@ func countCompletions(start int64, times []int64, p benchmark.Period) completion
 	return c
 }
 
-func (l *local) repeat(o operation, n int, dir string, p benchmark.Period) (completions, error) {
+func (l *localContestant) repeat(o operation, n int, dir string, p benchmark.Period) (completions, error) {
 	if l.implementation.newOperation == nil {
 		return completions{}, errors.ErrUnsupported
 	}
@@ -155,7 +155,7 @@ func counterPath(dir string) string { return dir + "/counter" }
 func (b *bench) measureOperations(ctx context.Context, r *row, o operation, n int) error {
 	defer reset(b.contestants)
 	dirs, sums := map[string]string{}, map[string]int{}
-	var turns []turn
+	var turns []contestantTurn
 	for _, c := range b.contestants {
 		dir, err := b.server.newDir()
 		if err != nil {
@@ -170,13 +170,13 @@ func (b *bench) measureOperations(ctx context.Context, r *row, o operation, n in
 			return err
 		}
 		dirs[c.name()] = dir
-		turns = append(turns, turn{c.name(), func(context.Context) ([]float64, error) {
+		turns = append(turns, contestantTurn{c.name(), func(context.Context) ([]float64, error) {
 			done, err := c.repeat(o, n, dir, b.period)
 			sums[c.name()] += done.total
 			return []float64{float64(done.counted) / b.period.Length.Seconds()}, err
 		}})
 	}
-	err := b.interleave(ctx, []*row{r}, b.warmPeriods, max(2, b.rounds/8), b.pause, turns)
+	err := b.interleaveTurns(ctx, []*row{r}, b.warmPeriods, max(2, b.rounds/8), b.pause, turns)
 	if err != nil || o != operationAdd {
 		return err
 	}

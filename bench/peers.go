@@ -30,14 +30,14 @@ const (
 )
 
 // unavailable lists the implementations that cannot be installed.
-var unavailable = []absent{{
+var unavailable = []absentContestant{{
 	"Comcast go-leaderelection",
 	"github.com/Comcast/go-leaderelection is not available from the Go module proxy, so this module cannot require it",
 }}
 
 // startContestants returns the contestants for the servers at addr, the baseline first. Contestants that
 // are not installed are returned as absent.
-func (b *bench) startContestants(ctx context.Context, addr string, timeout time.Duration) ([]contestant, []absent) {
+func (b *bench) startContestants(ctx context.Context, addr string, timeout time.Duration) ([]contestant, []absentContestant) {
 	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout)}
 	if b.bounds {
 		all = append(all, newBound(verifiedName, addr, timeout), newBound(tokenName, addr, timeout))
@@ -55,7 +55,7 @@ func (b *bench) startContestants(ctx context.Context, addr string, timeout time.
 		}
 		p, err := peer.start(ctx, addr, b.dir, timeout)
 		if err != nil {
-			missing = append(missing, absent{peer.name, err.Error()})
+			missing = append(missing, absentContestant{peer.name, err.Error()})
 			continue
 		}
 		all = append(all, p)

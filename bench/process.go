@@ -209,7 +209,7 @@ func (p *process) queued() (int, error) { return 0, errors.ErrUnsupported }
 
 func (p *process) reset() error {
 	_, err := p.call("reset")
-	p.events.discard()
+	p.events.discardUnread()
 	return err
 }
 

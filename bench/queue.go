@@ -22,7 +22,7 @@ type queue struct {
 	candidates int         // the number of candidates that have joined so far
 	sessionOf  map[int]int // the session of each candidate in the queue
 	head       int         // the candidate at the head; -1 without candidates
-	watches    int         // the number of watches of all candidates when fill has returned
+	watches    int         // the number of watches of all candidates when fillQueue has returned
 }
 
 // sharedSessions is the number of sessions among which the candidates are distributed.
@@ -59,10 +59,10 @@ func (q *queue) join(session int) {
 	q.candidates++
 }
 
-// fill adds candidates to an empty queue. The first ordered candidates join one after another, so
+// fillQueue adds candidates to an empty queue. The first ordered candidates join one after another, so
 // that successive heads have different sessions. The others join in groups with one candidate for
 // each shared session.
-func (q *queue) fill(ctx context.Context, size, ordered int) error {
+func (q *queue) fillQueue(ctx context.Context, size, ordered int) error {
 	before, err := q.server.settledWatches(ctx)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (q *queue) fill(ctx context.Context, size, ordered int) error {
 			return err
 		}
 	}
-	if err := q.refill(ctx, size-ordered); err != nil {
+	if err := q.addCandidates(ctx, size-ordered); err != nil {
 		return err
 	}
 	after, err := q.server.settledWatches(ctx)
@@ -90,8 +90,8 @@ func (q *queue) fill(ctx context.Context, size, ordered int) error {
 	return err
 }
 
-// refill adds n candidates in groups with one candidate for each shared session.
-func (q *queue) refill(ctx context.Context, n int) error {
+// addCandidates adds n candidates in groups with one candidate for each shared session.
+func (q *queue) addCandidates(ctx context.Context, n int) error {
 	for joined := 0; joined < n; {
 		for range min(q.shared, n-joined) {
 			q.join(q.separate + joined%q.shared)

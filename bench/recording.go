@@ -27,8 +27,8 @@ type recording struct {
 	rows   []samples
 }
 
-// These are the keys of the configuration in a recording. Times and rates are not comparable if the
-// value of one of machineKeys differs.
+// The keys of the configuration in a recording. Times and rates are not comparable if the value of one of
+// machineKeys differs.
 const (
 	keyCommit = "commit"
 	keyDate   = "date"
@@ -113,10 +113,10 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// incomparable describes why times and rates of the recordings are not comparable: how the machines, or what
+// describeDifference describes why times and rates of the recordings are not comparable: how the machines, or what
 // is installed on them, differ, and whether other programs disturbed the earlier one. It returns "" if they
 // are comparable.
-func (r recording) incomparable(now recording) string {
+func (r recording) describeDifference(now recording) string {
 	var differences []string
 	if others, err := strconv.ParseFloat(r.config[keyOthers], 64); err != nil || (benchmark.Others{Cores: others}).Disturb() {
 		differences = append(differences, fmt.Sprintf("other programs used %q cores during the recording", r.config[keyOthers]))
@@ -143,7 +143,7 @@ func (r recording) write(w io.Writer) error {
 	for _, s := range r.rows {
 		result.Name = benchfmt.Name(namePrefix + strings.ReplaceAll(s.name, " ", "_"))
 		result.Iters = 1
-		for _, v := range s.all() {
+		for _, v := range s.allValues() {
 			result.Values = []benchfmt.Value{{Value: v, Unit: s.unit}}
 			if err := out.Write(&result); err != nil {
 				return err
@@ -207,7 +207,7 @@ func (r recording) writeFile(name string) error {
 func printComparison(w io.Writer, name string, old, now recording) {
 	fmt.Fprintf(w, "\nThis library (%s) compared with commit %s of %s (%s; other programs used up to %s cores):\n",
 		now.config[keyCommit], old.config[keyCommit], old.config[keyDate], name, old.config[keyOthers])
-	if reason := old.incomparable(now); reason != "" {
+	if reason := old.describeDifference(now); reason != "" {
 		fmt.Fprintf(w, "Times and rates are not compared: %s.\n", reason)
 		now.rows = slices.DeleteFunc(slices.Clone(now.rows), samples.isRelative)
 	}

@@ -13,12 +13,12 @@ import (
 
 // report is the result of a run. Its JSON contains every value.
 type report struct {
-	Environment environment `json:"environment"`
-	Seed        uint64      `json:"seed"`
-	Delay       string      `json:"delay"` // the simulated delay of the network
-	Contestants []string    `json:"contestants"`
-	Absent      []absent    `json:"absent,omitempty"`
-	Rows        []*row      `json:"rows"`
+	Environment environment        `json:"environment"`
+	Seed        uint64             `json:"seed"`
+	Delay       string             `json:"delay"` // the simulated delay of the network
+	Contestants []string           `json:"contestants"`
+	Absent      []absentContestant `json:"absent,omitempty"`
+	Rows        []*row             `json:"rows"`
 }
 
 func (r *report) print(w io.Writer, s settings) {
@@ -29,12 +29,12 @@ func (r *report) print(w io.Writer, s settings) {
 	missing := map[string][]string{} // the names of rows without values, by contestant and reason
 	var disturbed []string
 	for _, row := range r.Rows {
-		cells := []string{row.Name, string(row.Unit), fmt.Sprint(row.rounds()), row.others()}
-		if row.disturbed() {
+		cells := []string{row.Name, string(row.Unit), fmt.Sprint(row.roundCount()), row.otherPrograms()}
+		if row.isDisturbed() {
 			disturbed = append(disturbed, fmt.Sprintf("%s (%v)", row.Name, row.Others))
 		}
 		for _, name := range r.Contestants {
-			cells = append(cells, row.cell(name))
+			cells = append(cells, row.formatCell(name))
 			if reason := row.Missing[name]; reason != "" {
 				note := name + " " + reason
 				missing[note] = append(missing[note], row.Name)

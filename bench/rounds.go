@@ -22,30 +22,30 @@ type bench struct {
 	results []*row
 }
 
-// turn measures a contestant once. It returns a value for each row that is measured, NaN if the value
+// contestantTurn measures a contestant once. It returns a value for each row that is measured, NaN if the value
 // is unknown.
-type turn struct {
+type contestantTurn struct {
 	contestant string
 	measure    func(ctx context.Context) ([]float64, error)
 }
 
 // newTurn returns a turn that measures a duration.
-func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, error)) turn {
-	return turn{c.name(), func(ctx context.Context) ([]float64, error) {
+func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, error)) contestantTurn {
+	return contestantTurn{c.name(), func(ctx context.Context) ([]float64, error) {
 		took, err := measure(ctx)
 		return []float64{benchmark.Milliseconds(took)}, err
 	}}
 }
 
-// interleave measures every turn once per round, in random order, with a pause after each. The
+// interleaveTurns measures every turn once per round, in random order, with a pause after each. The
 // warm-up rounds do not count. If a turn fails, the contestant has no values in these rows, and does
 // not participate in the remaining rounds. If the baseline fails, interleave fails.
-func (b *bench) interleave(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns []turn) error {
+func (b *bench) interleaveTurns(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns []contestantTurn) error {
 	turns = slices.Clone(turns)
 	for round := -warmups; round < rounds; round++ {
 		runtime.GC() // a collection now does not start during a turn
 		b.random.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
-		var remaining []turn
+		var remaining []contestantTurn
 		for _, t := range turns {
 			values, err := t.measure(ctx)
 			switch {
@@ -88,8 +88,8 @@ func (b *bench) exclude(ctx context.Context, rows []*row, contestant string, err
 	return nil
 }
 
-// eligible returns the contestants that can have n candidates, and records the others in rows.
-func (b *bench) eligible(rows []*row, contestants []contestant, n int) []contestant {
+// eligibleContestants returns the contestants that can have n candidates, and records the others in rows.
+func (b *bench) eligibleContestants(rows []*row, contestants []contestant, n int) []contestant {
 	var eligible []contestant
 	for _, c := range contestants {
 		if n <= c.maxCandidates() {

@@ -53,7 +53,7 @@ type goal struct {
 	BeatPeers bool `json:"beat_peers,omitempty"`
 }
 
-func limit(value float64) goal { return goal{Limit: value, Set: true} }
+func limitGoal(value float64) goal { return goal{Limit: value, Set: true} }
 
 var beatPeers = goal{BeatPeers: true}
 
@@ -67,26 +67,26 @@ func newRow(name string, u unit, g goal) *row {
 // isRelative reports whether the values are printed relative to the baseline.
 func (r *row) isRelative() bool { return r.Unit == unitMillis || r.Unit == unitRate }
 
-// disturbed reports whether other programs used so much processor time that times are not comparable.
-func (r *row) disturbed() bool { return r.isRelative() && r.Others != nil && r.Others.Disturb() }
+// isDisturbed reports whether other programs used so much processor time that times are not comparable.
+func (r *row) isDisturbed() bool { return r.isRelative() && r.Others != nil && r.Others.Disturb() }
 
-// withheld reports whether the row has no results because other programs disturbed it.
-func (r *row) withheld() bool { return r.disturbed() && !r.allowBusy }
+// isWithheld reports whether the row has no results because other programs disturbed it.
+func (r *row) isWithheld() bool { return r.isDisturbed() && !r.allowBusy }
 
-// others returns the text in the column of the other programs.
-func (r *row) others() string {
+// otherPrograms returns the text in the column of the other programs.
+func (r *row) otherPrograms() string {
 	switch {
 	case r.Others == nil:
 		return "?"
-	case r.disturbed():
+	case r.isDisturbed():
 		return fmt.Sprintf("%.2f !", r.Others.Cores)
 	default:
 		return fmt.Sprintf("%.2f", r.Others.Cores)
 	}
 }
 
-// rounds returns the greatest number of values that a contestant has.
-func (r *row) rounds() int {
+// roundCount returns the greatest number of values that a contestant has.
+func (r *row) roundCount() int {
 	n := 0
 	for _, values := range r.Values {
 		n = max(n, len(values))
@@ -94,19 +94,19 @@ func (r *row) rounds() int {
 	return n
 }
 
-// compared returns the one of the values by which contestants are compared: the median, or another
+// comparedValue returns the one of the values by which contestants are compared: the median, or another
 // quantile that counts from the best value; of rates the best is the greatest.
-func (r *row) compared(values []float64) float64 {
+func (r *row) comparedValue(values []float64) float64 {
 	if r.Unit == unitRate {
 		return benchmark.Quantile(values, 1-r.quantile)
 	}
 	return benchmark.Quantile(values, r.quantile)
 }
 
-// base returns the divisor of the values: the value of the baseline for relative rows, and 1 for others.
-func (r *row) base() float64 {
+// baseValue returns the divisor of the values: the value of the baseline for relative rows, and 1 for others.
+func (r *row) baseValue() float64 {
 	if r.isRelative() {
-		return r.compared(r.Values[baselineName])
+		return r.comparedValue(r.Values[baselineName])
 	}
 	return 1
 }
@@ -115,18 +115,18 @@ func (r *row) base() float64 {
 // if they are withheld.
 func (r *row) result(contestant string) (value float64, ok bool) {
 	values := r.Values[contestant]
-	if len(values) == 0 || r.withheld() || r.isRelative() && len(r.Values[baselineName]) == 0 {
+	if len(values) == 0 || r.isWithheld() || r.isRelative() && len(r.Values[baselineName]) == 0 {
 		return 0, false
 	}
-	return r.compared(values) / r.base(), true
+	return r.comparedValue(values) / r.baseValue(), true
 }
 
-// cell returns the text in the column of a contestant: the result and the quartiles.
-func (r *row) cell(contestant string) string {
+// formatCell returns the text in the column of a contestant: the result and the quartiles.
+func (r *row) formatCell(contestant string) string {
 	if _, ok := r.result(contestant); !ok {
 		return "–"
 	}
-	values, format, base := r.Values[contestant], "%.2f", r.base()
+	values, format, base := r.Values[contestant], "%.2f", r.baseValue()
 	switch {
 	case contestant == baselineName && r.Unit == unitMillis:
 		format, base = "%.2f", 1
@@ -143,7 +143,7 @@ func (r *row) cell(contestant string) string {
 		return fmt.Sprintf(format, scaled[0])
 	}
 	return fmt.Sprintf(format+" ("+format+"–"+format+")",
-		r.compared(scaled), benchmark.Quantile(scaled, 0.25), benchmark.Quantile(scaled, 0.75))
+		r.comparedValue(scaled), benchmark.Quantile(scaled, 0.25), benchmark.Quantile(scaled, 0.75))
 }
 
 // verdict compares the result of this library with the goal, with the precision of the table.

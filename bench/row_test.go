@@ -18,36 +18,36 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 	return r
 }
 
-// TestRow_PrintsMultiplesOfTheBaseline fails if values are divided by the baseline although their
-// unit is absolute, if the baseline is not printed in its unit, or if a quantile counts from the
-// worst value.
+// TestRow_PrintsMultiplesOfTheBaseline checks that values are not divided by the baseline when their unit is
+// absolute, that the baseline is printed in its unit, and that a quantile does not count from the worst
+// value.
 func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)
-	require.Equal(t, "2.00 (1.50–2.50)", r.cell(baselineName))
-	require.Equal(t, "1.50 (1.25–1.75)", r.cell(libraryName))
-	require.Equal(t, "–", r.cell(zkLockName))
-	require.Equal(t, 3, r.rounds())
+	require.Equal(t, "2.00 (1.50–2.50)", r.formatCell(baselineName))
+	require.Equal(t, "1.50 (1.25–1.75)", r.formatCell(libraryName))
+	require.Equal(t, "–", r.formatCell(zkLockName))
+	require.Equal(t, 3, r.roundCount())
 
 	r.quantile = 0
-	require.Equal(t, "1.00 (1.50–2.50)", r.cell(baselineName))
-	require.Equal(t, "2.00 (2.50–3.50)", r.cell(libraryName), "multiples of the best value of the baseline")
+	require.Equal(t, "1.00 (1.50–2.50)", r.formatCell(baselineName))
+	require.Equal(t, "2.00 (2.50–3.50)", r.formatCell(libraryName), "multiples of the best value of the baseline")
 	rates := newTestRow(unitRate, goal{}, values)
 	rates.quantile = 0
-	require.Equal(t, "1.33 (0.83–1.17)", rates.cell(libraryName), "the best rate is the highest")
+	require.Equal(t, "1.33 (0.83–1.17)", rates.formatCell(libraryName), "the best rate is the highest")
 
-	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).cell(baselineName))
-	require.Equal(t, "3.0 (2.5–3.5)", newTestRow(unitKiB, goal{}, values).cell(libraryName))
-	require.Equal(t, "4.00", newTestRow(unitNumber, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName))
-	require.Equal(t, "–", newTestRow(unitMillis, goal{}, map[string][]float64{libraryName: {4}}).cell(libraryName),
+	require.Equal(t, "2 (2–2)", newTestRow(unitRate, goal{}, values).formatCell(baselineName))
+	require.Equal(t, "3.0 (2.5–3.5)", newTestRow(unitKiB, goal{}, values).formatCell(libraryName))
+	require.Equal(t, "4.00", newTestRow(unitNumber, goal{}, map[string][]float64{libraryName: {4}}).formatCell(libraryName))
+	require.Equal(t, "–", newTestRow(unitMillis, goal{}, map[string][]float64{libraryName: {4}}).formatCell(libraryName),
 		"a row without a baseline has no multiples")
 }
 
-// TestRow_ComparesWithGoal fails if a goal counts as met although the printed value misses it, if it
-// counts as missed although the printed value meets it, or if rates have a maximum.
+// TestRow_ComparesWithGoal checks that a goal counts as met exactly when the printed value meets it, and that
+// rates have no maximum.
 func TestRow_ComparesWithGoal(t *testing.T) {
 	verdict := func(u unit, limitValue, baseline, library float64) string {
-		return newTestRow(u, limit(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
+		return newTestRow(u, limitGoal(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
 	}
 	require.Equal(t, "≤ 1.15 met", verdict(unitMillis, 1.15, 100, 115.4))
 	require.Equal(t, "≤ 1.15 MISSED", verdict(unitMillis, 1.15, 100, 116))
@@ -57,35 +57,36 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 	require.Equal(t, "≤ 2 MISSED", verdict(unitNumber, 2, 1, 2.1))
 	require.Equal(t, "≤ 0 met", verdict(unitPerMinute, 0, 0, 0))
 	require.Equal(t, "≤ 0 MISSED", verdict(unitPerMinute, 0, 0, 2))
-	require.Equal(t, "≤ 2", newTestRow(unitNumber, limit(2), nil).verdict(), "without values the goal is neither met nor missed")
+	require.Equal(t, "≤ 2", newTestRow(unitNumber, limitGoal(2), nil).verdict(), "without values the goal is neither met nor missed")
 	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
 }
 
-// TestRow_WithholdsDisturbedTimes fails if a time or rate has a result although other programs used a core,
-// if the option does not override that, or if counts are withheld, which do not depend on the load.
+// TestRow_WithholdsDisturbedTimes checks that a time or rate has no result when other programs used a core,
+// unless the option overrides that, and that counts, which do not depend on the load, are printed.
 func TestRow_WithholdsDisturbedTimes(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {1}}
-	r := newTestRow(unitMillis, limit(1.15), values)
-	require.Equal(t, "?", r.others())
+	r := newTestRow(unitMillis, limitGoal(1.15), values)
+	require.Equal(t, "?", r.otherPrograms())
 	require.Equal(t, "≤ 1.15 met", r.verdict(), "unknown use")
 	r.Others = &benchmark.Others{Cores: 0.2}
-	require.Equal(t, "0.20", r.others())
+	require.Equal(t, "0.20", r.otherPrograms())
 	require.Equal(t, "≤ 1.15 met", r.verdict())
 	r.Others = &benchmark.Others{Cores: 1}
-	require.Equal(t, "1.00 !", r.others())
-	require.Equal(t, "–", r.cell(libraryName))
-	require.Equal(t, "–", r.cell(baselineName))
+	require.Equal(t, "1.00 !", r.otherPrograms())
+	require.Equal(t, "–", r.formatCell(libraryName))
+	require.Equal(t, "–", r.formatCell(baselineName))
 	require.Equal(t, "≤ 1.15", r.verdict())
 	r.allowBusy = true
-	require.Equal(t, "1.00", r.cell(libraryName))
-	require.Equal(t, "1.00 !", r.others(), "the row is still marked")
+	require.Equal(t, "1.00", r.formatCell(libraryName))
+	require.Equal(t, "1.00 !", r.otherPrograms(), "the row is still marked")
 
-	count := newTestRow(unitNumber, limit(1), values)
+	count := newTestRow(unitNumber, limitGoal(1), values)
 	count.Others = &benchmark.Others{Cores: 1}
 	require.Equal(t, "≤ 1 met", count.verdict())
 }
 
-// TestRow_ComparesWithPeers fails if the baseline counts as a peer, or if the direction is wrong.
+// TestRow_ComparesWithPeers checks that the baseline does not count as a peer, and that greater rates and
+// smaller times are better.
 func TestRow_ComparesWithPeers(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {2}, zkLockName: {3}, kazooName: {4}}
 	require.Equal(t, "best: met", newTestRow(unitMillis, beatPeers, values).verdict())
@@ -93,13 +94,13 @@ func TestRow_ComparesWithPeers(t *testing.T) {
 	require.Equal(t, "best", newTestRow(unitRate, beatPeers, nil).verdict())
 }
 
-// TestInterleave_ExcludesContestantsThatFail fails if a contestant that failed keeps some of its
-// values or participates again, if warm-up rounds count, or if a contestant that lacks a recipe counts
-// as failed.
+// TestInterleave_ExcludesContestantsThatFail checks that a contestant that failed loses all of its values and
+// does not participate again, that warm-up rounds do not count, and that a contestant that lacks a recipe
+// does not count as failed.
 func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
 	calls := map[string]int{}
-	always := func(name string, values []float64, err func(call int) error) turn {
-		return turn{name, func(context.Context) ([]float64, error) {
+	always := func(name string, values []float64, err func(call int) error) contestantTurn {
+		return contestantTurn{name, func(context.Context) ([]float64, error) {
 			calls[name]++
 			return values, err(calls[name])
 		}}
@@ -113,19 +114,19 @@ func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
 	}
 	unsupported := func(int) error { return errors.ErrUnsupported }
 	first, second := newRow("first", unitMillis, goal{}), newRow("second", unitMillis, goal{})
-	turns := []turn{
+	turns := []contestantTurn{
 		always(baselineName, []float64{1, math.NaN()}, succeed),
 		always(libraryName, []float64{2, 3}, failThird),
 		always(zkLockName, nil, unsupported),
 	}
 	b := &bench{random: rand.New(rand.NewPCG(1, 2))}
-	require.NoError(t, b.interleave(t.Context(), []*row{first, second}, 1, 4, 0, turns))
+	require.NoError(t, b.interleaveTurns(t.Context(), []*row{first, second}, 1, 4, 0, turns))
 	require.Equal(t, map[string]int{baselineName: 5, libraryName: 3, zkLockName: 1}, calls)
 	require.Equal(t, map[string][]float64{baselineName: {1, 1, 1, 1}}, first.Values)
 	require.Empty(t, second.Values, "an unknown value is not added")
 	require.Equal(t, map[string]string{libraryName: "failed: cause"}, first.Missing)
 	require.Equal(t, first.Missing, second.Missing)
 
-	failing := []turn{always(baselineName, nil, func(int) error { return errors.New("cause") })}
-	require.ErrorContains(t, b.interleave(t.Context(), []*row{first}, 0, 1, 0, failing), "first: baseline: cause")
+	failing := []contestantTurn{always(baselineName, nil, func(int) error { return errors.New("cause") })}
+	require.ErrorContains(t, b.interleaveTurns(t.Context(), []*row{first}, 0, 1, 0, failing), "first: baseline: cause")
 }

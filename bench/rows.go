@@ -49,9 +49,9 @@ func (b *bench) joinMeasurements() []measurement {
 	massName := fmt.Sprintf("join of %d candidates at the same time", b.candidates)
 	elections := newRow(fmt.Sprintf("leading %d elections on one connection", b.elections), unitMillis, beatPeers)
 	return []measurement{
-		single("first join", limit(1.10), false),
-		single("first join, with construction", limit(1.15), true),
-		mass(massName, limit(1.15), false),
+		single("first join", limitGoal(1.10), false),
+		single("first join, with construction", limitGoal(1.15), true),
+		mass(massName, limitGoal(1.15), false),
 		mass(massName+", with construction", goal{}, true),
 		{[]*row{elections}, func(ctx context.Context) error {
 			return b.measureElections(ctx, elections, b.elections, max(2, b.rounds/16))
@@ -71,20 +71,20 @@ func (b *bench) handOverMeasurements() []measurement {
 		return handOver{recipe: election, size: size, rounds: max(1, b.rounds/2), pause: b.pause, takeOver: true}
 	}
 
-	medium := newRow(fmt.Sprintf("election hand-over, %d candidates", mediumQueue), unitMillis, limit(1.10))
-	watches := newRow(fmt.Sprintf("watches per candidate, %d candidates", mediumQueue), unitNumber, limit(2))
+	medium := newRow(fmt.Sprintf("election hand-over, %d candidates", mediumQueue), unitMillis, limitGoal(1.10))
+	watches := newRow(fmt.Sprintf("watches per candidate, %d candidates", mediumQueue), unitNumber, limitGoal(2))
 	large := handOver{recipe: election, size: b.candidates, rounds: max(2, b.rounds/4), pause: b.longPause}
 	lockQueue := handOver{recipe: mutex, size: mediumQueue, rounds: b.rounds, pause: b.pause}
 	return []measurement{
-		handOverOf("election hand-over, 2 candidates", limit(1.10), electionOf(2)),
-		handOverOf("election hand-over, 10 candidates", limit(1.10), electionOf(10)),
+		handOverOf("election hand-over, 2 candidates", limitGoal(1.10), electionOf(2)),
+		handOverOf("election hand-over, 10 candidates", limitGoal(1.10), electionOf(10)),
 		{[]*row{medium, watches}, func(ctx context.Context) error {
 			return b.measureHandOvers(ctx, medium, watches, electionOf(mediumQueue))
 		}},
-		handOverOf(fmt.Sprintf("election hand-over, %d candidates", b.candidates), limit(1.15), large),
-		handOverOf("election take-over, 2 candidates", limit(1.15), takeOverOf(2)),
-		handOverOf(fmt.Sprintf("election take-over, %d candidates", mediumQueue), limit(1.15), takeOverOf(mediumQueue)),
-		handOverOf(fmt.Sprintf("mutex hand-over, %d waiting", mediumQueue), limit(1.15), lockQueue),
+		handOverOf(fmt.Sprintf("election hand-over, %d candidates", b.candidates), limitGoal(1.15), large),
+		handOverOf("election take-over, 2 candidates", limitGoal(1.15), takeOverOf(2)),
+		handOverOf(fmt.Sprintf("election take-over, %d candidates", mediumQueue), limitGoal(1.15), takeOverOf(mediumQueue)),
+		handOverOf(fmt.Sprintf("mutex hand-over, %d waiting", mediumQueue), limitGoal(1.15), lockQueue),
 	}
 }
 
@@ -92,23 +92,23 @@ func (b *bench) successionMeasurements() []measurement {
 	const successions = 100 // successions in a row, in each round
 	rounds := max(2, b.rounds/8)
 	large := func(when string, joining bool) measurement {
-		r := newRow(fmt.Sprintf("immediate resignations, %d candidates, %s", b.candidates, when), unitMillis, limit(1.5))
+		r := newRow(fmt.Sprintf("immediate resignations, %d candidates, %s", b.candidates, when), unitMillis, limitGoal(1.5))
 		return measurement{[]*row{r}, func(ctx context.Context) error {
 			return b.measureSuccessions(ctx, r, b.candidates, min(successions, b.candidates/2), rounds, joining)
 		}}
 	}
-	draining := newRow(fmt.Sprintf("immediate resignations, draining %d candidates", mediumQueue), unitMillis, limit(1.15))
+	draining := newRow(fmt.Sprintf("immediate resignations, draining %d candidates", mediumQueue), unitMillis, limitGoal(1.15))
 	counted := func(when string, pause time.Duration) measurement {
-		requests := newRow("requests per succession, "+when, unitNumber, limit(3))
-		watches := newRow("watches fired per succession, "+when, unitNumber, limit(2))
+		requests := newRow("requests per succession, "+when, unitNumber, limitGoal(3))
+		watches := newRow("watches fired per succession, "+when, unitNumber, limitGoal(2))
 		return measurement{[]*row{requests, watches}, func(ctx context.Context) error {
 			return b.measureRequests(ctx, requests, watches, mediumQueue, min(3, rounds), pause)
 		}}
 	}
 	idle := []*row{
-		newRow("transactions per minute, idle leader", unitPerMinute, limit(60)),
-		newRow("transactions per minute, idle second candidate", unitPerMinute, limit(0)),
-		newRow("transactions per minute, idle third candidate", unitPerMinute, limit(0)),
+		newRow("transactions per minute, idle leader", unitPerMinute, limitGoal(60)),
+		newRow("transactions per minute, idle second candidate", unitPerMinute, limitGoal(0)),
+		newRow("transactions per minute, idle third candidate", unitPerMinute, limitGoal(0)),
 	}
 	return []measurement{
 		large("others join", true),
@@ -122,7 +122,7 @@ func (b *bench) successionMeasurements() []measurement {
 
 func (b *bench) lockMeasurements() []measurement {
 	var all []measurement
-	add := func(k locking, name string, rate, handOver goal, printed func(contentionRows) []*row) {
+	add := func(k lockingPattern, name string, rate, handOver goal, printed func(contentionRows) []*row) {
 		k.period = b.period
 		rows := contentionRows{
 			rate:     newRow("locks per second, "+name, unitRate, rate),
@@ -135,19 +135,19 @@ func (b *bench) lockMeasurements() []measurement {
 	}
 	everything := func(r contentionRows) []*row { return []*row{r.rate, r.handOver, r.cpu, r.client, r.server} }
 	withoutHandOver := func(r contentionRows) []*row { return []*row{r.rate, r.cpu, r.client, r.server} }
-	add(locking{sessions: 1, locks: 1}, "1 contender", limit(1.15), goal{}, withoutHandOver)
-	add(locking{sessions: 8, locks: 1}, "8 contenders", limit(0.85), beatPeers, everything)
-	add(locking{sessions: 64, locks: 1}, "64 contenders", limit(0.85), beatPeers, everything)
+	add(lockingPattern{sessions: 1, locks: 1}, "1 contender", limitGoal(1.15), goal{}, withoutHandOver)
+	add(lockingPattern{sessions: 8, locks: 1}, "8 contenders", limitGoal(0.85), beatPeers, everything)
+	add(lockingPattern{sessions: 64, locks: 1}, "64 contenders", limitGoal(0.85), beatPeers, everything)
 	// The rate is not shown for sessions that hold their locks, because it mostly depends on the time
 	// for which they do so.
 	withoutRate := func(r contentionRows) []*row { return []*row{r.handOver, r.cpu, r.client, r.server} }
 	for _, held := range []time.Duration{time.Millisecond, 10 * time.Millisecond} {
 		for _, n := range []int{2, 8, 64} {
-			add(locking{sessions: n, locks: 1, held: held}, fmt.Sprintf("%d contenders, held for %d ms", n, held.Milliseconds()),
+			add(lockingPattern{sessions: n, locks: 1, held: held}, fmt.Sprintf("%d contenders, held for %d ms", n, held.Milliseconds()),
 				goal{}, beatPeers, withoutRate)
 		}
 	}
-	add(locking{sessions: 100, locks: 100}, "100 connections with 100 locks each", beatPeers, goal{}, withoutHandOver)
+	add(lockingPattern{sessions: 100, locks: 100}, "100 connections with 100 locks each", beatPeers, goal{}, withoutHandOver)
 	return all
 }
 
@@ -202,14 +202,14 @@ func (b *bench) footprintMeasurements() []measurement {
 	of := func(w waiting) measurement {
 		suffix := fmt.Sprintf(" per %s, %d candidates", w, b.candidates)
 		rows := footprintRows{
-			goroutines: newRow("goroutines"+suffix, unitNumber, limit(1)),
-			heap:       newRow("memory, live heap"+suffix, unitKiB, limit(3)),
+			goroutines: newRow("goroutines"+suffix, unitNumber, limitGoal(1)),
+			heap:       newRow("memory, live heap"+suffix, unitKiB, limitGoal(3)),
 			stacks:     newRow("memory, stacks"+suffix, unitKiB, goal{}),
-			resident:   newRow("memory, resident"+suffix, unitKiB, limit(10)),
+			resident:   newRow("memory, resident"+suffix, unitKiB, limitGoal(10)),
 			peak:       newRow("memory, resident before it is returned"+suffix, unitKiB, goal{}),
 		}
 		if w == waitingObserved {
-			rows.goroutines.Goal = limit(2) // the second goroutine receives the statuses
+			rows.goroutines.Goal = limitGoal(2) // the second goroutine receives the statuses
 		}
 		return measurement{
 			[]*row{rows.goroutines, rows.heap, rows.stacks, rows.resident, rows.peak},
@@ -219,8 +219,8 @@ func (b *bench) footprintMeasurements() []measurement {
 	return []measurement{of(waitingUnobserved), of(waitingObserved), of(waitingForMutex)}
 }
 
-// selected returns the rows of the measurement whose names match the flag -only.
-func (b *bench) selected(m measurement) []*row {
+// selectedRows returns the rows of the measurement whose names match the flag -only.
+func (b *bench) selectedRows(m measurement) []*row {
 	var selected []*row
 	for _, r := range m.rows {
 		if b.only.MatchString(r.Name) {
@@ -233,10 +233,10 @@ func (b *bench) selected(m measurement) []*row {
 // measureAll performs the measurements that have selected rows, and adds these rows to the results. Each
 // pass adds values to the same rows.
 func (b *bench) measureAll(ctx context.Context) error {
-	all := slices.DeleteFunc(b.measurements(), func(m measurement) bool { return len(b.selected(m)) == 0 })
+	all := slices.DeleteFunc(b.measurements(), func(m measurement) bool { return len(b.selectedRows(m)) == 0 })
 	for pass := range max(1, b.passes) {
 		for _, m := range all {
-			rows := b.selected(m)
+			rows := b.selectedRows(m)
 			at := time.Now()
 			fmt.Fprintf(os.Stderr, "%s ...", rows[0].Name)
 			others, err := b.observeOthers(func() error { return m.measure(ctx) })
@@ -283,7 +283,7 @@ func (b *bench) observeOthers(measure func() error) (*benchmark.Others, error) {
 // requireQuiet returns an error if rows whose results are times or rates are selected, and other programs
 // use the processor.
 func (b *bench) requireQuiet(ctx context.Context) error {
-	relative := func(m measurement) bool { return slices.ContainsFunc(b.selected(m), (*row).isRelative) }
+	relative := func(m measurement) bool { return slices.ContainsFunc(b.selectedRows(m), (*row).isRelative) }
 	if b.busy || !slices.ContainsFunc(b.measurements(), relative) {
 		return nil
 	}
@@ -300,7 +300,7 @@ func (b *bench) requireQuiet(ctx context.Context) error {
 // printNames prints the names and the goals of the selected rows.
 func (b *bench) printNames() {
 	for _, m := range b.measurements() {
-		for _, r := range b.selected(m) {
+		for _, r := range b.selectedRows(m) {
 			fmt.Printf("%-70s %s\n", r.Name, r.verdict())
 		}
 	}

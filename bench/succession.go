@@ -17,11 +17,11 @@ import (
 // resigns; otherwise after the n successions. The value is the time for one succession.
 func (b *bench) measureSuccessions(ctx context.Context, r *row, size, n, rounds int, joining bool) error {
 	defer reset(b.contestants)
-	var turns []turn
-	for _, c := range b.eligible([]*row{r}, b.contestants, size) {
+	var turns []contestantTurn
+	for _, c := range b.eligibleContestants([]*row{r}, b.contestants, size) {
 		q, err := newQueue(b.server, c, election, size, 0)
 		if err == nil {
-			err = q.fill(ctx, size, 1)
+			err = q.fillQueue(ctx, size, 1)
 		}
 		if err != nil {
 			if err := b.exclude(ctx, []*row{r}, c.name(), err); err != nil {
@@ -32,27 +32,27 @@ func (b *bench) measureSuccessions(ctx context.Context, r *row, size, n, rounds 
 		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
 			took, err := q.replaceHeads(ctx, n, joining)
 			if err == nil && !joining {
-				err = q.refill(ctx, n)
+				err = q.addCandidates(ctx, n)
 			}
 			return took / time.Duration(n), err
 		}))
 	}
 	sleep(ctx, b.longPause)
-	return b.interleave(ctx, []*row{r}, 1, rounds, b.longPause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
 // measureDraining measures an election with size candidates in which every leader resigns as soon as
 // it leads, and no other candidates join. The value is the time for one succession.
 func (b *bench) measureDraining(ctx context.Context, r *row, size, rounds int) error {
 	defer reset(b.contestants)
-	var turns []turn
-	for _, c := range b.eligible([]*row{r}, b.contestants, size) {
+	var turns []contestantTurn
+	for _, c := range b.eligibleContestants([]*row{r}, b.contestants, size) {
 		q, err := newQueue(b.server, c, election, size, 0)
 		if err != nil {
 			return err
 		}
 		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
-			if err := q.fill(ctx, size, 1); err != nil {
+			if err := q.fillQueue(ctx, size, 1); err != nil {
 				return 0, err
 			}
 			sleep(ctx, b.longPause)
@@ -63,7 +63,7 @@ func (b *bench) measureDraining(ctx context.Context, r *row, size, rounds int) e
 			return took / time.Duration(size-1), q.empty(ctx)
 		}))
 	}
-	return b.interleave(ctx, []*row{r}, 2, rounds, b.pause, turns)
+	return b.interleaveTurns(ctx, []*row{r}, 2, rounds, b.pause, turns)
 }
 
 // measureRequests counts the requests that the server receives, and the watches that fire, per
@@ -72,14 +72,14 @@ func (b *bench) measureDraining(ctx context.Context, r *row, size, rounds int) e
 func (b *bench) measureRequests(ctx context.Context, requests, watches *row, size, rounds int, pause time.Duration) error {
 	return b.throughProxy(ctx, sessionTimeout, func(proxy *zkproxy.Proxy, contestants []contestant) error {
 		rows := []*row{requests, watches}
-		var turns []turn
-		for _, c := range b.eligible(rows, contestants, size) {
+		var turns []contestantTurn
+		for _, c := range b.eligibleContestants(rows, contestants, size) {
 			q, err := newQueue(b.server, c, election, size, 0)
 			if err != nil {
 				return err
 			}
-			turns = append(turns, turn{c.name(), func(ctx context.Context) ([]float64, error) {
-				if err := q.fill(ctx, size, 1); err != nil {
+			turns = append(turns, contestantTurn{c.name(), func(ctx context.Context) ([]float64, error) {
+				if err := q.fillQueue(ctx, size, 1); err != nil {
 					return nil, err
 				}
 				sleep(ctx, b.longPause)
@@ -89,13 +89,13 @@ func (b *bench) measureRequests(ctx context.Context, requests, watches *row, siz
 				}
 				sleep(ctx, b.longPause) // time for requests that follow the last succession
 				sent, fired := countMessages(proxy.Log())
-				sent.divide(float64(size - 1))
-				fired.divide(float64(size - 1))
+				sent.divideBy(float64(size - 1))
+				fired.divideBy(float64(size - 1))
 				requests.Details[c.name()], watches.Details[c.name()] = sent.String(), fired.String()
 				return []float64{sent.total(), fired.total()}, q.empty(ctx)
 			}})
 		}
-		return b.interleave(ctx, rows, 0, rounds, b.pause, turns)
+		return b.interleaveTurns(ctx, rows, 0, rounds, b.pause, turns)
 	})
 }
 
@@ -126,12 +126,12 @@ func (b *bench) throughProxy(ctx context.Context, timeout time.Duration, measure
 	return measure(proxy, contestants)
 }
 
-// counts contains numbers of messages by kind.
-type counts map[string]float64
+// messageCounts contains numbers of messages by kind.
+type messageCounts map[string]float64
 
 // countMessages counts the requests except pings and handshakes, and the events of watches.
-func countMessages(log []zkproxy.Record) (requests, events counts) {
-	requests, events = counts{}, counts{}
+func countMessages(log []zkproxy.Record) (requests, events messageCounts) {
+	requests, events = messageCounts{}, messageCounts{}
 	for _, r := range log {
 		switch {
 		case r.Kind == zkproxy.Event:
@@ -143,7 +143,7 @@ func countMessages(log []zkproxy.Record) (requests, events counts) {
 	return requests, events
 }
 
-func (c counts) total() float64 {
+func (c messageCounts) total() float64 {
 	total := 0.0
 	for _, n := range c {
 		total += n
@@ -151,14 +151,14 @@ func (c counts) total() float64 {
 	return total
 }
 
-func (c counts) divide(by float64) {
+func (c messageCounts) divideBy(by float64) {
 	for kind := range c {
 		c[kind] /= by
 	}
 }
 
 // String lists the numbers, the largest first.
-func (c counts) String() string {
+func (c messageCounts) String() string {
 	kinds := slices.SortedFunc(maps.Keys(c), func(a, b string) int {
 		if c[a] != c[b] {
 			return int(1000 * (c[b] - c[a]))

@@ -9,8 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCountMessages fails if pings, handshakes or replies count as requests, or replies as events.
-func TestCountMessages(t *testing.T) {
+// TestCountMessages_OmitsPings checks that pings, handshakes and replies do not count as requests, and
+// replies not as events.
+func TestCountMessages_OmitsPings(t *testing.T) {
 	requests, events := countMessages([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect},
 		{Kind: zkproxy.Request, Op: zktest.OpPing},
@@ -23,13 +24,13 @@ func TestCountMessages(t *testing.T) {
 		{Kind: zkproxy.Event, EventType: 3},
 		{Kind: zkproxy.Event, EventType: 2},
 	})
-	require.Equal(t, counts{"get children": 2, "delete": 1, "operation 100": 1}, requests)
+	require.Equal(t, messageCounts{"get children": 2, "delete": 1, "operation 100": 1}, requests)
 	require.Equal(t, 4.0, requests.total())
-	events.divide(2)
+	events.divideBy(2)
 	require.Equal(t, "deleted 1.00, data changed 0.50", events.String())
 }
 
-// TestNewestConnection fails if idle transactions are counted for the wrong candidate.
+// TestNewestConnection checks that idle transactions are counted for the right candidate.
 func TestNewestConnection(t *testing.T) {
 	require.Equal(t, 7, newestConnection([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect, Conn: 7}, {Kind: zkproxy.Request, Op: zktest.OpPing, Conn: 9},

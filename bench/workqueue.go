@@ -18,7 +18,7 @@ type workQueue struct {
 
 // openWorkQueue opens a queue with n consumers. Only this library has such queues.
 func (b *bench) openWorkQueue(c contestant, n int) (w workQueue, err error) {
-	l, ok := c.(*local)
+	l, ok := c.(*localContestant)
 	if !ok || l.name() != libraryName {
 		return w, errors.ErrUnsupported
 	}
@@ -43,8 +43,8 @@ func (b *bench) openWorkQueue(c contestant, n int) (w workQueue, err error) {
 	return w, nil
 }
 
-// put puts n items, with many items in each transaction.
-func (w workQueue) put(ctx context.Context, n int) error {
+// putItems puts n items, with many items in each transaction.
+func (w workQueue) putItems(ctx context.Context, n int) error {
 	items := make([][]byte, n)
 	for i := range items {
 		items[i] = make([]byte, itemSize)
@@ -71,13 +71,13 @@ func (w workQueue) close() error {
 // measureItemsPoint puts n items into a queue. The costs are those of an item that one consumer takes and
 // acknowledges while the queue contains n items. The additional column is the time until a new consumer
 // receives an item.
-func (b *bench) measureItemsPoint(ctx context.Context, c contestant, n int) (p point, err error) {
+func (b *bench) measureItemsPoint(ctx context.Context, c contestant, n int) (p curvePoint, err error) {
 	w, err := b.openWorkQueue(c, 1)
 	if err != nil {
 		return p, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	if err := w.put(ctx, n); err != nil {
+	if err := w.putItems(ctx, n); err != nil {
 		return p, err
 	}
 	takeOne := func() error {
@@ -108,7 +108,7 @@ func (b *bench) measureItemsPoint(ctx context.Context, c contestant, n int) (p p
 
 // measureConsumersPoint lets n consumers work off items that are put together. The costs are those of an item. The additional
 // column is the number of requests for an item that is put while all consumers are idle.
-func (b *bench) measureConsumersPoint(ctx context.Context, c contestant, n int) (p point, err error) {
+func (b *bench) measureConsumersPoint(ctx context.Context, c contestant, n int) (p curvePoint, err error) {
 	const items, single = 1000, 20
 	w, err := b.openWorkQueue(c, n)
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *bench) measureConsumersPoint(ctx context.Context, c contestant, n int) 
 	defer func() { stop(); consuming.Wait() }()
 	p, err = b.costOf(ctx, items, func() (time.Duration, error) {
 		start := time.Now()
-		err := w.put(ctx, items)
+		err := w.putItems(ctx, items)
 		for range items {
 			err = errors.Join(err, <-done)
 		}
@@ -142,7 +142,7 @@ func (b *bench) measureConsumersPoint(ctx context.Context, c contestant, n int) 
 	}
 	before, err := b.server.requests()
 	for i := 0; i < single && err == nil; i++ {
-		if err = w.put(ctx, 1); err == nil {
+		if err = w.putItems(ctx, 1); err == nil {
 			err = <-done
 		}
 		sleep(ctx, b.pause) // time in which all consumers begin to wait again

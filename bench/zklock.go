@@ -10,7 +10,7 @@ const zkLockName = "zk.Lock"
 
 // newZKLock returns the lock of the client library, go-zookeeper. It is also measured as an election:
 // the holder of the lock is the leader.
-func newZKLock(addr string, timeout time.Duration) *local {
+func newZKLock(addr string, timeout time.Duration) *localContestant {
 	return newLocal(zkLockName, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
 			return zkLockEntry{zk.NewLock(conn, dir, zk.WorldACL(zk.PermAll))}, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
-// TestNew_ImplementsCandidacy fails if the type of the root package does not implement Candidacy.
+// TestNew_ImplementsCandidacy checks that the type of the root package implements Candidacy.
 func TestNew_ImplementsCandidacy(t *testing.T) {
 	c := candidacy.New(t.Context(), nil)
 	failed := errors.New("failed")
@@ -23,7 +23,7 @@ func TestNew_ImplementsCandidacy(t *testing.T) {
 	require.Equal(t, failed, (<-c.Status()).Err)
 }
 
-// TestNewLeadership_EndsWithFirstReason fails if the leadership does not end with the first reason.
+// TestNewLeadership_EndsWithFirstReason checks that the leadership ends with the first reason.
 func TestNewLeadership_EndsWithFirstReason(t *testing.T) {
 	l, end := candidacy.NewLeadership(3, nil)
 	require.EqualValues(t, 3, l.Token())

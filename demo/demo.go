@@ -89,7 +89,7 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 	}
 	d.control.readers.Go(func() {
 		for o := range observations {
-			d.monitor.do(func() { d.monitor.observed = o })
+			d.monitor.updateState(func() { d.monitor.observed = o })
 		}
 	})
 	d.out.print(line{fmt.Sprintf("%s. Sessions of %v.", description, d.options.session), dim})

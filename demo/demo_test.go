@@ -88,12 +88,12 @@ func requirePicture(t *testing.T, text string) {
 	require.Greater(t, len(svg.Lines), 10)
 	number := regexp.MustCompile(`\d+(\.\d+)?|\+`) // matches times, tokens and differences
 	normalize := func(s string) string { return strings.Join(strings.Fields(number.ReplaceAllString(s, "")), " ") }
-	for _, line := range svg.Lines[1:] { // without the first line, which is the command
+	for _, line := range svg.Lines[1:] { // the first line is the command
 		assert.Contains(t, normalize(text), normalize(line), "draw this line of docs/demo-*.svg again")
 	}
 }
 
-// TestRunDemo_EmbeddedServers fails if a step does not have the expected result.
+// TestRunDemo_EmbeddedServers checks that each step has the expected result.
 func TestRunDemo_EmbeddedServers(t *testing.T) {
 	t.Parallel()
 	text, err := runAndRead(t.Context(), t, options{session: testSession})
@@ -105,20 +105,20 @@ func TestRunDemo_EmbeddedServers(t *testing.T) {
 	assert.Contains(t, text, "stopped the servers")
 }
 
-// TestRunDemo_InterruptedDuringPartition fails if the demo cannot clean up while a server is partitioned. TestMain
-// detects goroutines that are still running.
+// TestRunDemo_InterruptedDuringPartition checks that the demo can clean up while a server is partitioned.
+// TestMain detects goroutines that are still running.
 func TestRunDemo_InterruptedDuringPartition(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	out := &trigger{word: "cyn  is cut off", fire: interrupt}
+	out := &triggerWriter{word: "cyn  is cut off", fire: interrupt}
 	err := runDemo(ctx, options{session: testSession}, out, false)
 	require.ErrorIs(t, err, context.Canceled)
 	assert.NotContains(t, out.text.String(), "Some znodes remain")
 	assert.Contains(t, out.text.String(), "stopped the servers")
 }
 
-// TestRunDemo_UserServers fails if a step on real servers does not have the expected result, or if znodes remain.
+// TestRunDemo_UserServers checks that each step on real servers has the expected result, and that no znodes remain.
 func TestRunDemo_UserServers(t *testing.T) {
 	t.Parallel()
 	e, err := ensemble.Start(t.Context(), ensemble.Config{Backend: ensemble.Process, Servers: 3, TickTime: testSession / 10})
@@ -138,7 +138,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
-		out := &trigger{word: "The leader crashes", fire: interrupt}
+		out := &triggerWriter{word: "The leader crashes", fire: interrupt}
 		err := runDemo(ctx, options{servers: e.Addrs(), session: testSession}, out, false)
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Contains(t, out.text.String(), "Deleted /leaderelection-demo-")
@@ -146,7 +146,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 	})
 
 	t.Run("output closed", func(t *testing.T) {
-		out := &trigger{word: "The leader crashes", err: io.ErrClosedPipe}
+		out := &triggerWriter{word: "The leader crashes", err: io.ErrClosedPipe}
 		err := runDemo(t.Context(), options{servers: e.Addrs(), session: testSession}, out, true)
 		require.ErrorIs(t, err, context.Canceled)
 		requireNoZnodes(t, e.Addrs())
@@ -154,7 +154,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 
 	t.Run("unexpected end of the election", func(t *testing.T) {
 		// Another client ends the election as soon as it has a leader.
-		out := &trigger{word: "writes as leader", fire: func() { endElection(t, e.Addrs()) }}
+		out := &triggerWriter{word: "writes as leader", fire: func() { endElection(t, e.Addrs()) }}
 		err := runDemo(t.Context(), options{servers: e.Addrs(), session: testSession, pause: time.Second}, out, false)
 		require.Error(t, err)
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
@@ -163,7 +163,7 @@ func TestRunDemo_UserServers(t *testing.T) {
 	})
 }
 
-// TestRunDemo_NoServer fails if the demo does not stop when its context is done.
+// TestRunDemo_NoServer checks that the demo stops when its context is done.
 func TestRunDemo_NoServer(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout of the test"))
 	defer cancel()
@@ -171,30 +171,30 @@ func TestRunDemo_NoServer(t *testing.T) {
 	require.ErrorContains(t, err, "no ZooKeeper session")
 }
 
-// TestOptions fails if a flag is ignored, or if an invalid value is accepted.
-func TestOptions(t *testing.T) {
+// TestOptions_InvalidValuesAreRejected checks that no flag is ignored, and that invalid values are rejected.
+func TestOptions_InvalidValuesAreRejected(t *testing.T) {
 	for line, want := range map[string]options{
 		"":                                 {servers: []string{}, session: 2 * time.Second, pause: 3 * time.Second},
 		"--zk=a:1, b:2,":                   {servers: []string{"a:1", "b:2"}, session: 4 * time.Second, pause: 3 * time.Second},
 		"--zk=a:1|--session=5s|--pause=0s": {servers: []string{"a:1"}, session: 5 * time.Second},
 	} {
 		var opts options
-		require.NoError(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), split(line)), line)
+		require.NoError(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), splitColumns(line)), line)
 		assert.Equal(t, want, opts, line)
 	}
 	for _, line := range []string{"--zk=,", "--session=1ms", "--session=1h", "--pause=-1s", "surplus"} {
 		var opts options
-		assert.Error(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), split(line)), line)
+		assert.Error(t, opts.parse(flag.NewFlagSet("demo", flag.ContinueOnError), splitColumns(line)), line)
 	}
 }
 
-// split returns the arguments of a line that separates them by "|".
-func split(line string) []string {
+// splitColumns returns the arguments of a line that separates them by "|".
+func splitColumns(line string) []string {
 	return strings.FieldsFunc(line, func(r rune) bool { return r == '|' })
 }
 
-// trigger is a writer that calls a function once when a certain text is written.
-type trigger struct {
+// triggerWriter is a writer that calls a function once when a certain text is written.
+type triggerWriter struct {
 	text  strings.Builder
 	word  string
 	fire  func()
@@ -202,7 +202,7 @@ type trigger struct {
 	fired bool
 }
 
-func (w *trigger) Write(p []byte) (int, error) {
+func (w *triggerWriter) Write(p []byte) (int, error) {
 	w.text.Write(p)
 	if !w.fired && strings.Contains(string(p), w.word) {
 		w.fired = true

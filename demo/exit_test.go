@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExitCodes fails if the exit code of the demo does not tell success, failure, wrong usage and an
-// interrupt apart.
-func TestExitCodes(t *testing.T) {
+// TestExitCodes_TellOutcomesApart checks that the exit codes of the demo tell success, failure, wrong usage
+// and an interrupt apart.
+func TestExitCodes_TellOutcomesApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		args string
 		line string // the test waits for this line of the output before it calls act

@@ -27,8 +27,8 @@ type monitor struct {
 	changed  chan struct{} // closed and replaced after each change
 }
 
-// do calls f with mu held, and then wakes the calls of await.
-func (m *monitor) do(f func()) {
+// updateState calls f with mu held, and then wakes the calls of await.
+func (m *monitor) updateState(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
@@ -38,7 +38,7 @@ func (m *monitor) do(f func()) {
 
 // startClock sets the origin of the printed times to the current time, and returns it.
 func (m *monitor) startClock() (now time.Time) {
-	m.do(func() {
+	m.updateState(func() {
 		now = time.Now()
 		m.start = now
 	})
@@ -46,11 +46,11 @@ func (m *monitor) startClock() (now time.Time) {
 }
 
 // allowEnd allows candidacies to end.
-func (m *monitor) allowEnd() { m.do(func() { m.ending = true }) }
+func (m *monitor) allowEnd() { m.updateState(func() { m.ending = true }) }
 
 // addCandidacy records a new candidacy.
 func (m *monitor) addCandidacy(p *participant, election *leaderelection.Election) {
-	m.do(func() {
+	m.updateState(func() {
 		p.election, p.status, p.since = election, leaderelection.Status{}, time.Time{}
 		p.absence, p.leadership = "", nil
 	})
@@ -58,7 +58,7 @@ func (m *monitor) addCandidacy(p *participant, election *leaderelection.Election
 
 // addStatus records a status that a participant has received.
 func (m *monitor) addStatus(p *participant, election *leaderelection.Election, s leaderelection.Status) {
-	m.do(func() {
+	m.updateState(func() {
 		if p.election != election || p.absence != "" {
 			return // the participant has crashed: it cannot receive the status
 		}
@@ -92,7 +92,7 @@ func (m *monitor) checkLeadership(leader *participant, l *leaderelection.Leaders
 
 // endCandidacy records that the Status channel of a candidacy was closed.
 func (m *monitor) endCandidacy(p *participant, election *leaderelection.Election) {
-	m.do(func() {
+	m.updateState(func() {
 		switch err := p.status.Err; {
 		case p.election != election || p.absence != "": // the participant has crashed, or has begun another candidacy
 		case err == nil:
@@ -107,7 +107,7 @@ func (m *monitor) endCandidacy(p *participant, election *leaderelection.Election
 
 // addEvent prints an event of a participant.
 func (m *monitor) addEvent(p *participant, text string, s style) {
-	m.do(func() { m.printEvent(p, text, s) })
+	m.updateState(func() { m.printEvent(p, text, s) })
 }
 
 // printEvent prints an event with the time since the start of the step. The caller must hold mu.

@@ -42,7 +42,7 @@ addEventListener("load", () => {
 });
 </script>`
 
-// TestBrowser_Picture fails if a browser does not draw each character of the picture in README.md in its column.
+// TestBrowser_Picture checks that a browser draws each character of the picture in README.md in its column.
 // It needs browsers: "make browser" runs it.
 func TestBrowser_Picture(t *testing.T) {
 	if *browsers == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// These are the time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
+// The time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
 const (
 	stepLimit      = 10 * time.Second
 	reconnectLimit = 30 * time.Second // the time in which the client of a partitioned server connects again
@@ -37,7 +37,7 @@ candidate watches its predecessor in the queue.`},
 The servers expire the session after %v; then the next candidate leads.`, d.options.session)},
 		{"A candidate joins again", d.rejoin, "ada is started again. It joins at the end of the queue."},
 		{"The leader resigns", d.resign, "bob deletes its znode, so its successor does not wait for a timeout."},
-		{"The leader is cut off", d.partition, partition + `
+		{"The leader is cut off", d.showPartition, partition + `
 cyn must notice this, and stop, before another candidate can lead.`},
 		{"The server reconnects", d.heal, `cyn learns that its session has expired. It has the option WithRejoin, so it
 joins at the end of the queue, in a new session.`},
@@ -90,7 +90,7 @@ func (d *demo) join(ctx context.Context) error {
 func (d *demo) crash(ctx context.Context) error {
 	since := d.monitor.startClock()
 	d.monitor.addEvent(d.ada, "crashes", red)
-	d.monitor.do(func() { d.ada.absence = "crashed" })
+	d.monitor.updateState(func() { d.ada.absence = "crashed" })
 	d.ada.session.link.close() // closes the network first, so that the servers do not learn that the session is closed
 	d.ada.session.close()
 	d.ada.session = nil
@@ -98,7 +98,7 @@ func (d *demo) crash(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.conclude("bob leads %s after the crash of ada, with a greater token.", millis(took))
+	d.printConclusion("bob leads %s after the crash of ada, with a greater token.", millis(took))
 	return nil
 }
 
@@ -135,11 +135,11 @@ func (d *demo) resign(ctx context.Context) error {
 	if err := d.awaitFollower(ctx, stepLimit, d.bob, d.ada); err != nil {
 		return err
 	}
-	d.conclude("cyn leads %s after the resignation of bob, with a greater token.", millis(took))
+	d.printConclusion("cyn leads %s after the resignation of bob, with a greater token.", millis(took))
 	return nil
 }
 
-func (d *demo) partition(ctx context.Context) error {
+func (d *demo) showPartition(ctx context.Context) error {
 	since := d.monitor.startClock()
 	d.setPartitioned(d.cyn, true)
 	d.monitor.addEvent(d.cyn, "is cut off", red)
@@ -165,11 +165,11 @@ func (d *demo) partition(ctx context.Context) error {
 	if err := d.writeAsLeader(d.ada); err != nil {
 		return err
 	}
-	d.conclude("ada leads %s after the cut-off of cyn, with a greater token.", millis(took))
+	d.printConclusion("ada leads %s after the cut-off of cyn, with a greater token.", millis(took))
 	if connState == zk.StateHasSession {
-		d.conclude("cyn had stopped %s before, although its connection looked healthy.", millis(took-stopped))
+		d.printConclusion("cyn had stopped %s before, although its connection looked healthy.", millis(took-stopped))
 	} else {
-		d.conclude("cyn had stopped %s before.", millis(took-stopped))
+		d.printConclusion("cyn had stopped %s before.", millis(took-stopped))
 	}
 	return nil
 }
@@ -205,8 +205,8 @@ func (d *demo) endElection(ctx context.Context) error {
 	})
 }
 
-// conclude prints the result of a step.
-func (d *demo) conclude(format string, args ...any) {
+// printConclusion prints the result of a step.
+func (d *demo) printConclusion(format string, args ...any) {
 	d.out.print(line{"   => " + fmt.Sprintf(format, args...), bold})
 }
 
@@ -242,7 +242,7 @@ func (d *demo) awaitFollower(ctx context.Context, limit time.Duration, p, predec
 // write writes in a transaction that ZooKeeper applies only during the last leadership of p.
 func (d *demo) write(p *participant, text string) error {
 	var leadership *leaderelection.Leadership
-	d.monitor.do(func() { leadership = p.leadership })
+	d.monitor.updateState(func() { leadership = p.leadership })
 	_, err := leadership.Multi(&zk.SetDataRequest{Path: d.data, Data: []byte(text), Version: -1})
 	return err
 }

@@ -55,7 +55,7 @@ const (
 // differ. Registration fails if a label is invalid or is named election or reason.
 func NewCollector(labels prometheus.Labels) *Collector {
 	c := &Collector{metrics: metrics{labels: labels, label: labelElection}}
-	c.leader = c.gauge("leader", "Candidates of this process that lead at this moment.")
+	c.leader = c.newGauge("leader", "Candidates of this process that lead at this moment.")
 	c.joined = c.counter("joined_total", "Candidates that have joined the election.")
 	c.elected = c.counter("elected_total", "Leaderships acquired.")
 	c.suspended = c.counter("suspended_total", "Leaderships suspended because their lease expired.")

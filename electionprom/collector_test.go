@@ -48,7 +48,7 @@ func requireMetrics(t *testing.T, c *Collector, want string, names ...string) {
 	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(want), names...))
 }
 
-// TestCollector_HandOver fails if a metric of a hand-over is wrong.
+// TestCollector_HandOver checks that the metrics of a hand-over are right.
 func TestCollector_HandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -110,7 +110,7 @@ func TestCollector_HandOver(t *testing.T) {
 	})
 }
 
-// TestCollector_Suspension fails if a metric of a suspension, or of checks, is wrong.
+// TestCollector_Suspension checks that the metrics of suspensions and of checks are right.
 func TestCollector_Suspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -162,7 +162,7 @@ func checkMetrics(n int) string {
 	return b.String()
 }
 
-// TestCollector_Registry fails if Prometheus rejects the collector or its metrics.
+// TestCollector_Registry checks that Prometheus accepts the collector and its metrics.
 func TestCollector_Registry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
@@ -182,8 +182,8 @@ func TestCollector_Registry(t *testing.T) {
 	})
 }
 
-// TestCollector_MissedEvents fails if failed checks or missed events are not counted, or if the gauge of leaders is
-// wrong after missed events.
+// TestCollector_MissedEvents checks that failed checks and missed events are counted, and that the gauge of
+// leaders is right after missed events.
 func TestCollector_MissedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -218,7 +218,7 @@ func TestCollector_MissedEvents(t *testing.T) {
 	})
 }
 
-// TestCollector_Changefeed fails if a metric of a changefeed election is wrong.
+// TestCollector_Changefeed checks that the metrics of a changefeed election are right.
 func TestCollector_Changefeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
@@ -247,7 +247,7 @@ func TestCollector_Changefeed(t *testing.T) {
 	})
 }
 
-// TestReason_UnknownErrorIsOther fails if reason returns another value than "other" for an unknown error. Each value is a
+// TestReason_UnknownErrorIsOther checks that reason returns "other" for an unknown error. Each value is a
 // separate time series.
 func TestReason_UnknownErrorIsOther(t *testing.T) {
 	require.Equal(t, "session_expired", reason(fmt.Errorf("x: %w", leaderelection.ErrSessionExpired)))

@@ -26,7 +26,7 @@ func (m *metrics) counter(name, help string, more ...string) *prometheus.Counter
 	return v
 }
 
-func (m *metrics) gauge(name, help string) *prometheus.GaugeVec {
+func (m *metrics) newGauge(name, help string) *prometheus.GaugeVec {
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: name, Help: help, ConstLabels: m.labels,
 	}, []string{m.label})

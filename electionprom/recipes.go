@@ -60,17 +60,17 @@ type RecipeCollector struct {
 	lost, ended, rejected, cacheFailures *prometheus.CounterVec
 	barrierWait                          *prometheus.HistogramVec
 	barrierWaiting                       *prometheus.GaugeVec
-	group, discovery                     participation
+	group, discovery                     participationMetrics
 	shards                               shardMetrics
 
 	// lists contains, for each recipe, the gauges whose values are not valid any more after event.Ended.
 	lists map[string][]*prometheus.GaugeVec
 	mu    sync.Mutex
-	open  map[source]int // for each source, how many recipe values of the program report its gauges
+	open  map[gaugeSource]int // for each source, how many recipe values of the program report its gauges
 }
 
-// participation contains the metrics of a recipe that maintains znodes and reads lists of them.
-type participation struct {
+// participationMetrics contains the metrics of a recipe that maintains znodes and reads lists of them.
+type participationMetrics struct {
 	listed, joined *prometheus.GaugeVec
 	lost           *prometheus.CounterVec
 }
@@ -81,8 +81,8 @@ type shardMetrics struct {
 	acquired, lost                         *prometheus.CounterVec
 }
 
-// source identifies the gauges of one recipe at one path.
-type source struct{ recipe, path string }
+// gaugeSource identifies the gauges of one recipe at one path.
+type gaugeSource struct{ recipe, path string }
 
 const (
 	labelPath    = "path"
@@ -92,32 +92,32 @@ const (
 // NewRecipeCollector returns a collector without values. labels are as for [NewCollector]; they must not be named path,
 // reason or outcome.
 func NewRecipeCollector(labels prometheus.Labels) *RecipeCollector {
-	c := &RecipeCollector{metrics: metrics{labels: labels, label: labelPath}, open: map[source]int{}}
+	c := &RecipeCollector{metrics: metrics{labels: labels, label: labelPath}, open: map[gaugeSource]int{}}
 	c.wait = c.histogram("lock_wait_seconds", "Time from the call until the lock, or leases, were granted.", longBuckets)
 	c.hold = c.histogram("lock_hold_seconds", "How long holds lasted.", longBuckets)
-	c.held = c.gauge("lock_held", "Holds of this process at this moment.")
+	c.held = c.newGauge("lock_held", "Holds of this process at this moment.")
 	c.lost = c.counter("lock_lost_total", "Holds that were lost.", labelReason)
-	c.items = c.gauge("queue_items", "Items that a consumer of this process has listed, without its own.")
+	c.items = c.newGauge("queue_items", "Items that a consumer of this process has listed, without its own.")
 	c.age = c.histogram("queue_age_seconds", "Age of items when a consumer received them.", longBuckets)
 	c.work = c.histogram("queue_work_seconds", "How long consumers had items.", longBuckets)
-	c.working = c.gauge("queue_working", "Items that consumers of this process have at this moment.")
+	c.working = c.newGauge("queue_working", "Items that consumers of this process have at this moment.")
 	c.ended = c.counter("queue_ended_total", "Items that consumers had.", labelOutcome)
 	c.rejected = c.counter("queue_rejected_total", "Items that have become dead letters.")
 	c.cacheFailures = c.counter("cache_failures_total", "Losses of the connection, after which a cache is read again.")
-	c.znodes = c.gauge("cache_znodes", "Znodes of the cache when it was up to date last.")
+	c.znodes = c.newGauge("cache_znodes", "Znodes of the cache when it was up to date last.")
 	c.stale = c.histogram("cache_stale_seconds", "How long it took to fill a cache, or to read it again.", longBuckets)
 	c.barrierWait = c.histogram("barrier_wait_seconds", "How long callers waited at a barrier or a double barrier.", longBuckets)
-	c.barrierWaiting = c.gauge("barrier_waiting", "Callers of this process that wait at this moment.")
-	c.group.listed = c.gauge("group_members", "Members that a watch of this process has read.")
-	c.group.joined = c.gauge("group_joined", "Znodes of members that this process maintains, if they exist.")
+	c.barrierWaiting = c.newGauge("barrier_waiting", "Callers of this process that wait at this moment.")
+	c.group.listed = c.newGauge("group_members", "Members that a watch of this process has read.")
+	c.group.joined = c.newGauge("group_joined", "Znodes of members that this process maintains, if they exist.")
 	c.group.lost = c.counter("group_lost_total", "Znodes of members that were lost.", labelReason)
-	c.discovery.listed = c.gauge("discovery_instances", "Enabled instances that a provider of this process has read.")
-	c.discovery.joined = c.gauge("discovery_registered", "Znodes of instances that this process maintains, if they exist.")
+	c.discovery.listed = c.newGauge("discovery_instances", "Enabled instances that a provider of this process has read.")
+	c.discovery.joined = c.newGauge("discovery_registered", "Znodes of instances that this process maintains, if they exist.")
 	c.discovery.lost = c.counter("discovery_lost_total", "Znodes of instances that were lost.", labelReason)
-	c.shards.owned = c.gauge("shard_owned", "Shards that members of this process own.")
-	c.shards.planned = c.gauge("shard_planned", "Shards that have an owner in the plan that this member follows.")
-	c.shards.version = c.gauge("shard_plan_version", "Version of the plan that this member follows.")
-	c.shards.withoutLeader = c.gauge("shard_plan_without_leader", "1 if no leader has made the plan that this member follows, otherwise 0.")
+	c.shards.owned = c.newGauge("shard_owned", "Shards that members of this process own.")
+	c.shards.planned = c.newGauge("shard_planned", "Shards that have an owner in the plan that this member follows.")
+	c.shards.version = c.newGauge("shard_plan_version", "Version of the plan that this member follows.")
+	c.shards.withoutLeader = c.newGauge("shard_plan_without_leader", "1 if no leader has made the plan that this member follows, otherwise 0.")
 	c.shards.wait = c.histogram("shard_wait_seconds", "Time from the plan until the member owns the shard.", longBuckets)
 	c.shards.acquired = c.counter("shard_acquired_total", "Shards that members of this process have got.", labelReason)
 	c.shards.lost = c.counter("shard_lost_total", "Shards that were lost, or not released in time.", labelReason)
@@ -157,7 +157,7 @@ func (c *RecipeCollector) Record(e event.Event) {
 func (c *RecipeCollector) recordSource(e event.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := source{e.Recipe, e.Path}
+	s := gaugeSource{e.Recipe, e.Path}
 	if e.Kind == event.Opened {
 		if c.open[s]++; e.Recipe == "queue" {
 			c.rejected.WithLabelValues(e.Path) // exports the value 0, so that the first event increases the counter
@@ -231,7 +231,7 @@ func (c *RecipeCollector) recordBarrier(e event.Event) {
 	}
 }
 
-func (p *participation) record(e event.Event) {
+func (p *participationMetrics) record(e event.Event) {
 	switch e.Kind {
 	case event.Listed:
 		p.listed.WithLabelValues(e.Path).Set(float64(e.Count))

@@ -25,7 +25,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRecipeCollector_LocksQueuesCaches fails if a metric of a lock, a queue or a cache is wrong.
+// TestRecipeCollector_LocksQueuesCaches checks that the metrics of locks, queues and caches are right.
 func TestRecipeCollector_LocksQueuesCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -108,8 +108,8 @@ func TestRecipeCollector_LocksQueuesCaches(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_Lost fails if the collector does not count the reason of a loss, or a dead letter that
-// no consumer has received.
+// TestRecipeCollector_Lost checks that the collector counts the reason of a loss, and a dead letter that no
+// consumer has received.
 func TestRecipeCollector_Lost(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	for _, err := range []error{recipes.ErrLeaseExpired, recipes.ErrSessionExpired, errors.New("other")} {
@@ -126,7 +126,7 @@ func TestRecipeCollector_Lost(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(c.working.WithLabelValues("/jobs")))
 }
 
-// TestRecipeCollector_Participants fails if a metric of a barrier, a group, a service or shards is wrong.
+// TestRecipeCollector_Participants checks that the metrics of barriers, groups, services and shards are right.
 func TestRecipeCollector_Participants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _, err := zktest.Start(t).Connect(timeout)
@@ -213,8 +213,7 @@ func TestRecipeCollector_Participants(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_Shards fails if the collector does not count a plan without a leader, or the reason of
-// a loss.
+// TestRecipeCollector_Shards checks that the collector counts a plan without a leader, and the reason of a loss.
 func TestRecipeCollector_Shards(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	record := func(e event.Event) {

@@ -70,7 +70,7 @@ func testHandOver(s *suite) {
 			s.Fatalf("%v: still leader after Resign", leader)
 		}
 		if errors.Is(next.formerErr(), leaderelection.ErrLeaseExpired) {
-			expired++ // not necessarily an error: a machine that stalls ends leaderships too
+			expired++ // this need not be an error: a machine that stalls also ends leaderships
 		}
 	}
 	if expired == groupSize-1 {

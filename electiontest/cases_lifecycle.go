@@ -113,7 +113,7 @@ func testLateReader(s *suite) {
 	first.resignAndCheck()
 	s.expectClosed(first.Candidate)
 	isLeader := func() bool { return second.Current().Role == leaderelection.Leader }
-	if !s.poll(s.group.Patience, func() bool { return isLeader() || third.isLeader() }) {
+	if !s.pollUntil(s.group.Patience, func() bool { return isLeader() || third.isLeader() }) {
 		s.Fatalf("no candidate becomes leader after the first%s", s.describeMembers())
 	}
 	if third.isLeader() { // the contract promises no order, so the third candidate may lead

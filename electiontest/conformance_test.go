@@ -44,7 +44,7 @@ func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Fa
 			p.SetCut(true)
 			return func() { p.SetCut(false) }
 		}
-		t.Cleanup(func() { // no request may be in flight when a client is closed
+		t.Cleanup(func() { // wait, because no request may be in flight when a client is closed
 			for i := range clients {
 				clients[i].SetCut(false)
 			}
@@ -71,25 +71,24 @@ func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Fa
 	}
 }
 
-// TestRun_ZooKeeper fails if an Election does not behave as the interface Candidate requires.
+// TestRun_ZooKeeper checks that an Election behaves as the interface Candidate requires.
 func TestRun_ZooKeeper(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(false), electiontest.WithFakeTime())
 }
 
-// TestRun_ZooKeeperWithRejoin fails if an Election with WithRejoin does not behave as the interface
-// Candidate requires.
+// TestRun_ZooKeeperWithRejoin checks that an Election with WithRejoin behaves as the interface Candidate requires.
 func TestRun_ZooKeeperWithRejoin(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(false, leaderelection.WithRejoin()), electiontest.WithFakeTime())
 }
 
-// TestRun_ZooKeeperWithPlainNames fails if an Election whose names have no GUID does not behave as
-// the interface Candidate requires.
+// TestRun_ZooKeeperWithPlainNames checks that an Election whose names have no GUID behaves as the interface
+// Candidate requires.
 func TestRun_ZooKeeperWithPlainNames(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(true, leaderelection.WithNamePrefix("n_")), electiontest.WithFakeTime())
 }
 
-// TestRun_ZooKeeperWithKazooNames fails if an Election with kazoo's names does not behave as the
-// interface Candidate requires.
+// TestRun_ZooKeeperWithKazooNames checks that an Election with kazoo's names behaves as the interface
+// Candidate requires.
 func TestRun_ZooKeeperWithKazooNames(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(false, leaderelection.WithKazooNames()), electiontest.WithFakeTime())
 }

@@ -57,7 +57,7 @@ type defects struct {
 	NoLostReason          bool
 	EarlyLostEvent        bool // event.Lost is reported before the leadership has ended
 	NeverNext             bool // no candidate is next
-	AllNext               bool // each follower is next
+	AllNext               bool // each follower reports that it is next
 	LastNext              bool // the last candidate is next
 	LeaderNext            bool // a leader is next
 	ResignationForgotten  bool // the successor of a leader that has resigned learns that a lease has expired
@@ -67,8 +67,8 @@ type defects struct {
 	noEnd bool // the backend cannot end elections, which is not a defect
 }
 
-// memory is an election among candidates in this process.
-type memory struct {
+// memoryElection is an election among candidates in this process.
+type memoryElection struct {
 	defects
 	done chan struct{} // closed when the test is over, so that defects leave no goroutine running
 
@@ -85,7 +85,7 @@ type memory struct {
 
 func memoryFactory(d defects) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
-		m := &memory{defects: d, done: make(chan struct{}), mu: make(lock, 1)}
+		m := &memoryElection{defects: d, done: make(chan struct{}), mu: make(lock, 1)}
 		t.Cleanup(func() { close(m.done) })
 		return &electiontest.Group{New: m.newCandidate, Crash: m.crashProgram, NoEnd: d.noEnd, InOrder: true}
 	}
@@ -99,13 +99,13 @@ func (l lock) Unlock() { <-l }
 
 // candidate implements leaderelection.Candidate.
 type candidate struct {
-	memory  *memory
+	memory  *memoryElection
 	program int
 	candidacy.Candidacy
 	statuses chan leaderelection.Status // replaces the channel of Candidacy if a defect requires that
 	done     chan struct{}
 
-	// The following fields are guarded by memory.mu.
+	// The following fields are guarded by memoryElection.mu.
 	id                               string
 	called, started, ended, resigned bool
 	err                              error
@@ -123,7 +123,7 @@ func (c *candidate) currentDeadline() time.Time {
 	return time.Now().Add(time.Second)
 }
 
-func (m *memory) newCandidate(i int) (leaderelection.Candidate, error) {
+func (m *memoryElection) newCandidate(i int) (leaderelection.Candidate, error) {
 	c := &candidate{memory: m, program: i, Candidacy: candidacy.New(context.Background(), nil), done: make(chan struct{})}
 	if m.BlocksOnReader {
 		c.statuses = make(chan leaderelection.Status)
@@ -239,7 +239,7 @@ func (c *candidate) ElectLeader() error {
 }
 
 // joinQueue appends c to the queue.
-func (m *memory) joinQueue(c *candidate) {
+func (m *memoryElection) joinQueue(c *candidate) {
 	c.started = true
 	m.names++
 	if c.id = fmt.Sprint("candidate ", m.names); m.NoID {
@@ -261,7 +261,7 @@ func (m *memory) joinQueue(c *candidate) {
 }
 
 // electHead makes the candidate at the head of the queue the leader.
-func (m *memory) electHead() {
+func (m *memoryElection) electHead() {
 	for i, c := range m.queue {
 		if c.leadership != nil || i > 0 && !m.TwoLeaders {
 			continue
@@ -298,7 +298,7 @@ func (m *memory) electHead() {
 }
 
 // notifyNext notifies the second candidate in the queue that it is next.
-func (m *memory) notifyNext() {
+func (m *memoryElection) notifyNext() {
 	if len(m.queue) < 2 || m.NeverNext || m.TwoLeaders || m.NoFirstStatus {
 		return
 	}
@@ -317,7 +317,7 @@ func (m *memory) notifyNext() {
 	m.deliverStatus(next, leaderelection.Status{CandidateID: next.id, NowFollowing: m.queue[at-1].id, Next: true})
 }
 
-func (m *memory) deliverStatus(c *candidate, s leaderelection.Status) {
+func (m *memoryElection) deliverStatus(c *candidate, s leaderelection.Status) {
 	if c.statuses == nil {
 		c.publishStatus(s)
 		return
@@ -335,7 +335,7 @@ func (c *candidate) publishStatus(s leaderelection.Status) {
 }
 
 // leaveQueue removes c from the queue.
-func (m *memory) leaveQueue(c *candidate, reason error) {
+func (m *memoryElection) leaveQueue(c *candidate, reason error) {
 	i := slices.Index(m.queue, c)
 	if i < 0 {
 		return
@@ -380,7 +380,7 @@ func (m *memory) leaveQueue(c *candidate, reason error) {
 }
 
 // finishCandidacy ends the candidacy of c. If err is not nil, it delivers a final status with err.
-func (m *memory) finishCandidacy(c *candidate, err error) {
+func (m *memoryElection) finishCandidacy(c *candidate, err error) {
 	if c.ended {
 		return
 	}
@@ -460,7 +460,7 @@ func (c *candidate) EndElection() error {
 }
 
 // crashProgram ends the candidacies of a program, like the expiry of its session.
-func (m *memory) crashProgram(i int) {
+func (m *memoryElection) crashProgram(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.CrashStopsElection {

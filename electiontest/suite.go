@@ -54,7 +54,7 @@ func (s *suite) resignAll() {
 		leaving.Go(m.resignIfNecessary)
 	}
 	leaving.Wait()
-	for _, c := range candidates { // for candidates that were never started, or have already resigned
+	for _, c := range candidates { // candidates that were never started, or have already resigned, are resigned as well
 		s.returnsWithin(resignLimit, func() { _ = c.Resign() })
 	}
 	close(s.done)
@@ -72,7 +72,7 @@ func (s *suite) requireEventually(what string, cond func() bool) {
 
 // waitUntil reports whether cond becomes true in time. It calls cond with mu held.
 func (s *suite) waitUntil(limit time.Duration, cond func() bool) bool {
-	return s.poll(limit, func() bool {
+	return s.pollUntil(limit, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return cond()
@@ -88,13 +88,13 @@ func (s *suite) broadcastChange() {
 // waitForRole waits until Current returns the role. The statuses need not be read.
 func (s *suite) waitForRole(what string, c leaderelection.Candidate, role leaderelection.Role) {
 	s.Helper()
-	if !s.poll(s.group.Patience, func() bool { return c.Current().Role == role }) {
+	if !s.pollUntil(s.group.Patience, func() bool { return c.Current().Role == role }) {
 		s.Fatalf("%s: not within %v%s", what, s.group.Patience, s.describeMembers())
 	}
 }
 
-// poll reports whether cond becomes true within limit.
-func (s *suite) poll(limit time.Duration, cond func() bool) bool {
+// pollUntil reports whether cond becomes true within limit.
+func (s *suite) pollUntil(limit time.Duration, cond func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	tick := time.NewTicker(pollInterval)

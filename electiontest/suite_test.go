@@ -27,23 +27,23 @@ func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string
 	return r.Failures()
 }
 
-// TestRun_Memory fails if the suite rejects a correct implementation.
+// TestRun_Memory checks that the suite accepts a correct implementation.
 func TestRun_Memory(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{}), electiontest.WithFakeTime())
 }
 
-// TestRun_MemoryWithoutEnd fails if the suite rejects an implementation that cannot end elections.
+// TestRun_MemoryWithoutEnd checks that the suite accepts an implementation that cannot end elections.
 func TestRun_MemoryWithoutEnd(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.WithFakeTime())
 }
 
-// TestRun_MemoryInRealTime fails if the suite rejects a correct implementation in real time.
+// TestRun_MemoryInRealTime checks that the suite accepts a correct implementation in real time.
 func TestRun_MemoryInRealTime(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{}))
 }
 
-// TestCases_FindDefects fails if the suite does not find a defect of an implementation, or reports it
-// with another message.
+// TestCases_FindDefects checks that the suite finds each defect of an implementation, and reports it with the
+// right message.
 func TestCases_FindDefects(t *testing.T) {
 	messages := map[string]string{
 		"TwoLeaders":            "more than one leader",

@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestBegin_Hangs fails if a Begin that ignores its context is not logged and abandoned.
+// TestBegin_Hangs checks that a Begin that ignores its context is logged and abandoned.
 func TestBegin_Hangs(t *testing.T) {
 	var log *testenv.Buffer
-	runElector(t, func(h *harness) { h.elector.Begin, log = h.hang("begin"), h.captureLog() }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Begin, log = h.newHangingHandler("begin"), h.captureLog() }, func(h *harness) {
 		h.lead()
 		h.wait(time.Second)
 		h.backend.newest().suspend()
@@ -34,9 +34,9 @@ func TestBegin_Hangs(t *testing.T) {
 	})
 }
 
-// TestBegin_HangsAfterTimeout fails if a Begin that ignores BeginTimeout is not abandoned.
+// TestBegin_HangsAfterTimeout checks that a Begin that ignores BeginTimeout is abandoned.
 func TestBegin_HangsAfterTimeout(t *testing.T) {
-	runElector(t, func(h *harness) { h.elector.Begin = h.hang("begin") }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Begin = h.newHangingHandler("begin") }, func(h *harness) {
 		h.lead()
 		h.wait(70 * time.Second)
 		require.ErrorIs(h, h.requireReturned(), ErrHung)
@@ -45,9 +45,9 @@ func TestBegin_HangsAfterTimeout(t *testing.T) {
 	})
 }
 
-// TestWork_Hangs fails if Run waits for a Work that ignores its context.
+// TestWork_Hangs checks that Run does not wait for a Work that ignores its context.
 func TestWork_Hangs(t *testing.T) {
-	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.hang("work"), time.Second }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.newHangingHandler("work"), time.Second }, func(h *harness) {
 		h.lead()
 		h.stop()
 		h.wait(time.Second)
@@ -58,10 +58,10 @@ func TestWork_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_HangsAfterLoss fails if a candidate whose Work hangs can be elected again while End runs.
+// TestWork_HangsAfterLoss checks that a candidate whose Work hangs cannot be elected again while End runs.
 func TestWork_HangsAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.Work = h.hang("work")
+		h.elector.Work = h.newHangingHandler("work")
 		h.elector.End = func(ctx context.Context, _ *leaderelection.Leadership) error {
 			if h.backend.newest().isActive() {
 				h.record("still queued")
@@ -77,9 +77,9 @@ func TestWork_HangsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestEnd_Hangs fails if an End that hangs is called again, or if Run waits for it.
+// TestEnd_Hangs checks that an End that hangs is not called again, and that Run does not wait for it.
 func TestEnd_Hangs(t *testing.T) {
-	runElector(t, func(h *harness) { h.elector.End = h.hang("end") }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.End = h.newHangingHandler("end") }, func(h *harness) {
 		h.lead()
 		h.stop()
 		h.wait(40 * time.Second)
@@ -90,10 +90,10 @@ func TestEnd_Hangs(t *testing.T) {
 	})
 }
 
-// TestError_Hangs fails if Run waits for an Error that ignores its context.
+// TestError_Hangs checks that Run does not wait for an Error that ignores its context.
 func TestError_Hangs(t *testing.T) {
 	runElector(t, func(h *harness) {
-		hang := h.hang("error")
+		hang := h.newHangingHandler("error")
 		h.elector.Error = func(ctx context.Context, l *leaderelection.Leadership, _ error) error { return hang(ctx, l) }
 		h.elector.Begin = h.handler("begin", errBoom)
 	}, func(h *harness) {
@@ -104,10 +104,11 @@ func TestError_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_UsesGrace fails if a handler that is still running during its grace is logged as an error.
-func TestWork_UsesGrace(t *testing.T) {
+// TestWork_RunningDuringGraceIsNoError checks that a handler that is still running during its grace is not
+// logged as an error.
+func TestWork_RunningDuringGraceIsNoError(t *testing.T) {
 	var log *testenv.Buffer
-	runElector(t, func(h *harness) { h.elector.Work, log = h.hang("work"), h.captureLog() }, func(h *harness) {
+	runElector(t, func(h *harness) { h.elector.Work, log = h.newHangingHandler("work"), h.captureLog() }, func(h *harness) {
 		h.lead()
 		h.stop()
 		h.wait(10*time.Second - 1)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestRun_ResignationUnconfirmed fails if Run hides that the backend has not confirmed the resignation.
+// TestRun_ResignationUnconfirmed checks that Run reports that the backend has not confirmed the resignation.
 func TestRun_ResignationUnconfirmed(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().resignErr = leaderelection.ErrUnconfirmed
@@ -19,7 +19,7 @@ func TestRun_ResignationUnconfirmed(t *testing.T) {
 	})
 }
 
-// TestNewCandidate_ClosedOnceAfterResigning fails if a candidate is not closed exactly once after it has resigned.
+// TestNewCandidate_ClosedOnceAfterResigning checks that a candidate is closed exactly once after it has resigned.
 func TestNewCandidate_ClosedOnceAfterResigning(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
@@ -34,8 +34,8 @@ func TestNewCandidate_ClosedOnceAfterResigning(t *testing.T) {
 	})
 }
 
-// TestNewCandidate_Hangs fails if a candidate that an abandoned NewCandidate returns joins the election,
-// or is not closed.
+// TestNewCandidate_Hangs checks that a candidate that an abandoned NewCandidate returns does not join the
+// election, and is closed.
 func TestNewCandidate_Hangs(t *testing.T) {
 	over := make(chan struct{})
 	runElector(t, func(h *harness) {
@@ -57,7 +57,7 @@ func TestNewCandidate_Hangs(t *testing.T) {
 	})
 }
 
-// TestNewCandidate_Interrupted fails if NewCandidate continues after the context of Run is done.
+// TestNewCandidate_Interrupted checks that NewCandidate does not continue after the context of Run is done.
 func TestNewCandidate_Interrupted(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
@@ -70,7 +70,7 @@ func TestNewCandidate_Interrupted(t *testing.T) {
 	})
 }
 
-// TestRun_BackendDoesNotResign fails if Run waits for a Resign that does not return.
+// TestRun_BackendDoesNotResign checks that Run does not wait for a Resign that does not return.
 func TestRun_BackendDoesNotResign(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()

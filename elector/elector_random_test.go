@@ -102,7 +102,7 @@ func (r *randomRun) end(ctx context.Context, l *leaderelection.Leadership) error
 
 func (r *randomRun) onError(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
 	r.enterHandler("error")
-	if r.begun != nil || r.backend.count() > 0 && r.backend.newest().isActive() {
+	if r.begun != nil || r.backend.countCandidates() > 0 && r.backend.newest().isActive() {
 		r.Errorf("error is called before the candidate has resigned")
 	}
 	return r.leaveHandler(ctx)
@@ -110,7 +110,7 @@ func (r *randomRun) onError(ctx context.Context, _ *leaderelection.Leadership, _
 
 // backendEvent makes the newest candidate report a random event, if there is a candidate.
 func (r *randomRun) backendEvent() {
-	if r.backend.count() == 0 {
+	if r.backend.countCandidates() == 0 {
 		return
 	}
 	now := r.backend.newest()
@@ -131,8 +131,8 @@ func (r *randomRun) backendEvent() {
 	}
 }
 
-// TestElector_RandomEvents fails if handlers overlap or are called in a wrong order, if End is skipped, if a
-// candidate remains after Run, or if the Elector does not lead after failures have stopped.
+// TestElector_RandomEvents checks that handlers do not overlap and are called in the right order, that End is
+// not skipped, that no candidate remains after Run, and that the Elector leads after failures have stopped.
 func TestElector_RandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestElector_RandomEvents(t *testing.T) {
 			r.wait(time.Hour)
 			_ = r.requireReturned()
 			require.Nil(t, r.begun, "seed %d", seed)
-			if r.backend.count() > 0 {
+			if r.backend.countCandidates() > 0 {
 				require.False(t, r.backend.newest().isActive())
 			}
 			require.False(t, t.Failed(), "seed %d", seed)

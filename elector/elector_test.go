@@ -17,8 +17,7 @@ import (
 // The tests TestDefectE<n> reproduce defects of an earlier implementation that the tests of the state table
 // do not cover.
 
-// TestDefectE5_StaleEventsAfterErrorWait fails if events of an earlier candidacy are handled after
-// ErrorWait.
+// TestDefectE5_StaleEventsAfterErrorWait checks that events of an earlier candidacy are not handled after ErrorWait.
 func TestDefectE5_StaleEventsAfterErrorWait(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.handler("begin", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
@@ -33,8 +32,8 @@ func TestDefectE5_StaleEventsAfterErrorWait(t *testing.T) {
 	})
 }
 
-// TestDefectE5_StaleLeadership fails if Begin is called for a leadership that has begun and was lost while
-// another handler was running.
+// TestDefectE5_StaleLeadership checks that Begin is not called for a leadership that has begun and ended
+// while another handler was running.
 func TestDefectE5_StaleLeadership(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(10*time.Second, h.handler("end"))
@@ -51,7 +50,7 @@ func TestDefectE5_StaleLeadership(t *testing.T) {
 	})
 }
 
-// TestDefectE6_CandidatesWithoutNames fails if two candidates without names are leaders at the same time.
+// TestDefectE6_CandidatesWithoutNames checks that two candidates without names are not leaders at the same time.
 func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil, leaderelection.WithName(""))
@@ -62,7 +61,7 @@ func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
 	})
 }
 
-// TestRun_OnlyOnce fails if an Elector can run twice.
+// TestRun_OnlyOnce checks that an Elector cannot run twice.
 func TestRun_OnlyOnce(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		require.ErrorIs(h, h.elector.Run(h.Context()), leaderelection.ErrAlreadyStarted)
@@ -72,7 +71,7 @@ func TestRun_OnlyOnce(t *testing.T) {
 	})
 }
 
-// TestRun_InvalidFields fails if an invalid field is accepted.
+// TestRun_InvalidFields checks that an invalid field is rejected.
 func TestRun_InvalidFields(t *testing.T) {
 	b := &scriptedBackend{}
 	for _, e := range []*Elector{
@@ -87,7 +86,7 @@ func TestRun_InvalidFields(t *testing.T) {
 	require.ErrorIs(t, Lead(t.Context(), nil, nil), leaderelection.ErrInvalid)
 }
 
-// TestPing_AnsweredWhereverLoopWaits fails if the loop does not answer in every place where it waits.
+// TestPing_AnsweredWhereverLoopWaits checks that the loop answers in every place where it waits.
 func TestPing_AnsweredWhereverLoopWaits(t *testing.T) {
 	block := make(chan struct{})
 	hang := func(context.Context, *leaderelection.Leadership) error { <-block; return nil }
@@ -134,7 +133,8 @@ func TestPing_AnsweredWhereverLoopWaits(t *testing.T) {
 	})
 }
 
-// TestPing_LoopIsStuck fails if Ping returns nil although the loop is stuck. Here it is stuck in its logger.
+// TestPing_LoopIsStuck checks that Ping does not return nil although the loop is stuck. Here it is stuck in
+// its logger.
 func TestPing_LoopIsStuck(t *testing.T) {
 	var log *blockingLog
 	runElector(t, func(h *harness) {

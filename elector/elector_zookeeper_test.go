@@ -111,8 +111,8 @@ func (m *member) dial(network, address string, timeout time.Duration) (net.Conn,
 	return m.srv.Dialer()(network, address, timeout)
 }
 
-// TestElectorOnZooKeeper_TakesTurns fails if the electors do not lead one after another, or if the next one waits for
-// a timeout.
+// TestElectorOnZooKeeper_TakesTurns checks that the electors lead one after another, and that the next
+// elector does not wait for a timeout.
 func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b, c := join(h, srv, "a", nil), join(h, srv, "b", nil), join(h, srv, "c", nil)
@@ -131,8 +131,8 @@ func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_PartitionedLeader fails if a partitioned leader does not end before the next
-// leader begins, or does not join again.
+// TestElectorOnZooKeeper_PartitionedLeader checks that a partitioned leader ends before the next leader
+// begins, and joins again.
 func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil)
@@ -151,8 +151,8 @@ func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_SuspendedLeaderResumes fails if a leader whose lease has expired does not begin
-// again, as the same candidate, after the lease was confirmed.
+// TestElectorOnZooKeeper_SuspendedLeaderResumes checks that a leader whose lease has expired begins again, as
+// the same candidate, after the lease was confirmed.
 func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", func(m *member) { m.elector.Work = nil })
@@ -167,8 +167,7 @@ func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_ElectionEnds fails if an elector tries to join again after the election has
-// ended.
+// TestElectorOnZooKeeper_ElectionEnds checks that an elector does not try to join again after the election has ended.
 func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
@@ -180,8 +179,8 @@ func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_CandidateDeleted fails if an elector whose znode an operator has deleted joins
-// again without a wait, or not at all.
+// TestElectorOnZooKeeper_CandidateDeleted checks that an elector whose znode an operator has deleted joins
+// again, after a wait.
 func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil)
@@ -193,8 +192,9 @@ func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper fails if a candidate remains after Lead has returned, or if tokens do not increase.
-func TestLeadOnZooKeeper(t *testing.T) {
+// TestLeadOnZooKeeper_LeavesNoCandidate checks that no candidate remains after Lead has returned, and that
+// tokens increase.
+func TestLeadOnZooKeeper_LeavesNoCandidate(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		conn, _, err := srv.Connect(session)
 		require.NoError(t, err)
@@ -214,8 +214,8 @@ func TestLeadOnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper_ServersStartLater fails if Lead does not wait for ZooKeeper, which starts an hour after the
-// program, or does not continue after ZooKeeper has lost its data an hour later.
+// TestLeadOnZooKeeper_ServersStartLater checks that Lead waits for ZooKeeper, which starts an hour after the
+// program, and continues after ZooKeeper has lost its data an hour later.
 func TestLeadOnZooKeeper_ServersStartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -168,8 +168,8 @@ func (h *harness) blockUntilDone(name string) handler {
 	}
 }
 
-// hang returns a handler that ignores its context. It returns when the test ends.
-func (h *harness) hang(name string) handler {
+// newHangingHandler returns a handler that ignores its context. It returns when the test ends.
+func (h *harness) newHangingHandler(name string) handler {
 	over := make(chan struct{})
 	h.Cleanup(func() { close(over) })
 	return func(_ context.Context, l *leaderelection.Leadership) error {
@@ -259,8 +259,8 @@ func (b *scriptedBackend) newCandidate(context.Context) (leaderelection.Candidat
 	return c, nil
 }
 
-// count returns the number of candidates that were created.
-func (b *scriptedBackend) count() int {
+// countCandidates returns the number of candidates that were created.
+func (b *scriptedBackend) countCandidates() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.created)
@@ -277,7 +277,7 @@ func (b *scriptedBackend) newest() *scriptedCandidate {
 type scriptedCandidate struct {
 	sharedcandidacy.Candidacy
 	backend   *scriptedBackend
-	blocked   chan struct{} // if it is not nil, Resign waits until this channel is closed
+	blocked   chan struct{} // Resign waits until this channel is closed, unless it is nil
 	requests  chan struct{} // the channel that ResignRequested returns
 	resignErr error         // the error that Resign returns
 	result    chan error    // an error that ElectLeader returns without a final status

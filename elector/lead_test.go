@@ -27,12 +27,13 @@ func runLead(t *testing.T, f func(h *harness, ctx context.Context, l *leaderelec
 		h.stop()
 		<-h.done
 		require.False(t, h.backend.newest().isActive())
-		require.Equal(t, 1, h.backend.count())
+		require.Equal(t, 1, h.backend.countCandidates())
 		require.Zero(t, h.backend.newest().closed, "Lead has closed a candidate that it has not created")
 	})
 }
 
-// TestLead_FunctionReturns fails if Lead changes the result of a function that returns during the leadership.
+// TestLead_FunctionReturns checks that Lead does not change the result of a function that returns during the
+// leadership.
 func TestLead_FunctionReturns(t *testing.T) {
 	for _, want := range []error{nil, errBoom, context.Canceled} {
 		runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { return want }, func(h *harness) {
@@ -43,8 +44,8 @@ func TestLead_FunctionReturns(t *testing.T) {
 	}
 }
 
-// TestLead_CallsFunctionAgainAfterLoss fails if Lead returns after a loss of the leadership, or does not call the function again in
-// the next one.
+// TestLead_CallsFunctionAgainAfterLoss checks that Lead does not return after a loss of the leadership, and
+// calls the function again in the next leadership.
 func TestLead_CallsFunctionAgainAfterLoss(t *testing.T) {
 	for _, returned := range []error{nil, errBoom} {
 		runLead(t, func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
@@ -63,8 +64,8 @@ func TestLead_CallsFunctionAgainAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLead_ContextDone fails if Lead returns an error because the context is done, or does not return another
-// error of the function.
+// TestLead_ContextDone checks that Lead does not return an error because the context is done, and returns
+// another error of the function.
 func TestLead_ContextDone(t *testing.T) {
 	cause := errors.New("cause")
 	lead := func(t *testing.T, elected bool, f func(ctx context.Context) error) (err error) {
@@ -93,7 +94,7 @@ func TestLead_ContextDone(t *testing.T) {
 	require.NoError(t, lead(t, true, func(ctx context.Context) error { <-ctx.Done(); return nil }))
 }
 
-// TestLead_CandidacyEnds fails if Lead does not return the error that has ended the candidacy.
+// TestLead_CandidacyEnds checks that Lead returns the error that has ended the candidacy.
 func TestLead_CandidacyEnds(t *testing.T) {
 	idle := func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }
 	runLead(t, idle, func(h *harness) {
@@ -107,10 +108,10 @@ func TestLead_CandidacyEnds(t *testing.T) {
 	})
 }
 
-// TestLead_FunctionHangs fails if Lead waits for a function that ignores its context.
+// TestLead_FunctionHangs checks that Lead does not wait for a function that ignores its context.
 func TestLead_FunctionHangs(t *testing.T) {
 	hang := func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
-		return h.hang("work")(ctx, l)
+		return h.newHangingHandler("work")(ctx, l)
 	}
 	runLead(t, hang, func(h *harness) {
 		h.lead()
@@ -120,9 +121,9 @@ func TestLead_FunctionHangs(t *testing.T) {
 	})
 }
 
-// TestLead_UsedCandidate fails if Lead does not reject a candidate that is running or was used, or if
-// the rejected call resigns the candidate, receives its statuses or calls the function.
-func TestLead_UsedCandidate(t *testing.T) {
+// TestLead_RejectsUsedCandidate checks that Lead rejects a candidate that is running or was used, and that the
+// rejected call neither resigns the candidate, receives its statuses nor calls the function.
+func TestLead_RejectsUsedCandidate(t *testing.T) {
 	never := func(context.Context, *leaderelection.Leadership) error { panic("the function was called") }
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()

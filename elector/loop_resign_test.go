@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestResignRequested_Leader fails if a leader that is requested to resign releases the leadership before
-// End, or if its next candidacy does not start immediately.
+// TestResignRequested_Leader checks that a leader that is requested to resign does not release the leadership
+// before End, and that its next candidacy starts immediately.
 func TestResignRequested_Leader(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(time.Second, h.handler("end"))
@@ -32,26 +32,26 @@ func TestResignRequested_Leader(t *testing.T) {
 		require.False(h, first.isActive())
 		h.requireEvents("0s begin 1", "0s work ends 1", "1s end 1")
 		h.requireState(StateNotLeader)
-		require.Equal(h, 2, h.backend.count(), "it has not joined again")
+		require.Equal(h, 2, h.backend.countCandidates(), "it has not joined again")
 		h.lead()
 		h.requireEvents("0s begin 1", "0s work ends 1", "1s end 1", "1s begin 2")
 	})
 }
 
-// TestResignRequested_Follower fails if a follower that is requested to resign does not move to the back of
-// the queue.
+// TestResignRequested_Follower checks that a follower that is requested to resign moves to the back of the queue.
 func TestResignRequested_Follower(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
 		close(first.requests)
 		h.requireState(StateNotLeader)
 		require.False(h, first.isActive())
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 		h.requireEvents()
 	})
 }
 
-// TestResignRequested_DuringBegin fails if a request to resign during Begin is lost, or interrupts Begin.
+// TestResignRequested_DuringBegin checks that a request to resign during Begin is not lost, and does not
+// interrupt Begin.
 func TestResignRequested_DuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = sleep(time.Second, h.handler("begin"))
@@ -60,12 +60,12 @@ func TestResignRequested_DuringBegin(t *testing.T) {
 		close(h.backend.newest().requests)
 		h.wait(time.Second)
 		h.requireEvents("1s begin 1", "1s end 1")
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 	})
 }
 
-// TestResignRequested_ContextDone fails if a candidate that was requested to resign joins again although the
-// context of Run is done.
+// TestResignRequested_ContextDone checks that a candidate that was requested to resign does not join again
+// when the context of Run is done.
 func TestResignRequested_ContextDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
@@ -76,12 +76,12 @@ func TestResignRequested_ContextDone(t *testing.T) {
 		h.stop()
 		h.wait(time.Second / 2)
 		require.NoError(h, h.requireReturned())
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 	})
 }
 
-// TestResignRequested_EndFails fails if the next candidacy after a request to resign starts without ErrorWait
-// although End has failed.
+// TestResignRequested_EndFails checks that the next candidacy after a request to resign starts with ErrorWait
+// when End has failed.
 func TestResignRequested_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
@@ -89,11 +89,11 @@ func TestResignRequested_EndFails(t *testing.T) {
 		h.wait(5 * time.Second)
 		h.requireEvents("0s begin 1", "0s end 1", "5s end 1", "5s error 1")
 		h.requireState(StateError)
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 	})
 }
 
-// TestResignRequested_Lead fails if Lead does not return after a request to resign.
+// TestResignRequested_Lead checks that Lead returns after a request to resign.
 func TestResignRequested_Lead(t *testing.T) {
 	runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }, func(h *harness) {
 		h.lead()
@@ -103,8 +103,8 @@ func TestResignRequested_Lead(t *testing.T) {
 	})
 }
 
-// TestResignRequested_OnZooKeeper fails if a leader that is requested to resign does not join again behind
-// the other candidates.
+// TestResignRequested_OnZooKeeper checks that a leader that is requested to resign joins again behind the
+// other candidates.
 func TestResignRequested_OnZooKeeper(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
@@ -123,8 +123,8 @@ func TestResignRequested_OnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestResignRequested_BackendFails fails if an error of the backend is ignored while End runs because of a
-// request to resign.
+// TestResignRequested_BackendFails checks that an error of the backend is reported while End runs because of
+// a request to resign.
 func TestResignRequested_BackendFails(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }

@@ -13,8 +13,7 @@ import (
 
 // The tests of the state table in docs/elector.md are named after an event and the state in which it occurs.
 
-// TestLeaderEvent_InStateNotLeader fails if Begin is not called when leadership begins, or if End is not called when Run
-// returns.
+// TestLeaderEvent_InStateNotLeader checks that Begin is called when leadership begins, and End when Run returns.
 func TestLeaderEvent_InStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.requireState(StateNotLeader)
@@ -28,8 +27,8 @@ func TestLeaderEvent_InStateNotLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_InStateNotLeader_BeginFails fails if End is called after a failure of Begin, or if the leadership is
-// kept.
+// TestLeaderEvent_InStateNotLeader_BeginFails checks that End is not called after a failure of Begin, and
+// that the leadership is not kept.
 func TestLeaderEvent_InStateNotLeader_BeginFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.handler("begin", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
@@ -40,16 +39,16 @@ func TestLeaderEvent_InStateNotLeader_BeginFails(t *testing.T) {
 		require.ErrorIs(h, h.elector.Current().Err, ErrBegin)
 		require.ErrorIs(h, h.elector.Current().Err, errBoom)
 		h.wait(30*time.Second - 1)
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 		h.wait(1)
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 		h.requireState(StateNotLeader)
 		h.lead()
 		h.requireEvents("0s begin 1", "0s error 1", "30s begin 2")
 	})
 }
 
-// TestLeaderEvent_InStateLeader fails if a status of the same leadership starts a second term.
+// TestLeaderEvent_InStateLeader checks that a status of the same leadership does not start a second term.
 func TestLeaderEvent_InStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		l := h.lead()
@@ -59,8 +58,8 @@ func TestLeaderEvent_InStateLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_InStateLeader_NewLeadership fails if Begin is called for a new leadership before End for the previous
-// one, whose loss the backend has not reported.
+// TestLeaderEvent_InStateLeader_NewLeadership checks that Begin is not called for a new leadership before End
+// for the previous one, whose loss the backend has not reported.
 func TestLeaderEvent_InStateLeader_NewLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", nil, errBoom) }, func(h *harness) {
 		h.lead()
@@ -74,7 +73,7 @@ func TestLeaderEvent_InStateLeader_NewLeadership(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateNotLeader fails if a handler is called while the candidate is a follower.
+// TestNotLeaderEvent_InStateNotLeader checks that a handler is not called while the candidate is a follower.
 func TestNotLeaderEvent_InStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().suspend()
@@ -86,8 +85,8 @@ func TestNotLeaderEvent_InStateNotLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader fails if End is not called after the loss of the leadership, or if the candidate
-// resigns.
+// TestNotLeaderEvent_InStateLeader checks that End is called after the loss of the leadership, and that the
+// candidate does not resign.
 func TestNotLeaderEvent_InStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
@@ -101,8 +100,8 @@ func TestNotLeaderEvent_InStateLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader_WithoutStatus fails if the Elector waits for a status after Leadership.Done is
-// closed.
+// TestNotLeaderEvent_InStateLeader_WithoutStatus checks that the Elector does not wait for a status after
+// Leadership.Done is closed.
 func TestNotLeaderEvent_InStateLeader_WithoutStatus(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
@@ -112,8 +111,8 @@ func TestNotLeaderEvent_InStateLeader_WithoutStatus(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader_StatusOnly fails if the Elector waits for Leadership.Done after a status of a
-// follower.
+// TestNotLeaderEvent_InStateLeader_StatusOnly checks that the Elector does not wait for Leadership.Done after
+// a status of a follower.
 func TestNotLeaderEvent_InStateLeader_StatusOnly(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
@@ -123,7 +122,7 @@ func TestNotLeaderEvent_InStateLeader_StatusOnly(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader_EndFails fails if the candidate can be elected again while End fails.
+// TestNotLeaderEvent_InStateLeader_EndFails checks that the candidate cannot be elected again while End fails.
 func TestNotLeaderEvent_InStateLeader_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom, errBoom) }, func(h *harness) {
 		first := h.backend.newest()
@@ -137,12 +136,12 @@ func TestNotLeaderEvent_InStateLeader_EndFails(t *testing.T) {
 		h.requireState(StateError)
 		h.wait(30 * time.Second)
 		h.requireState(StateNotLeader)
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 	})
 }
 
-// TestErrorEvent_InStateNotLeader fails if an error of a follower's candidate is not reported, or if no new candidate is
-// created.
+// TestErrorEvent_InStateNotLeader checks that an error of a follower's candidate is reported, and that a new
+// candidate is created.
 func TestErrorEvent_InStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
@@ -152,11 +151,11 @@ func TestErrorEvent_InStateNotLeader(t *testing.T) {
 		h.wait(30 * time.Second)
 		h.requireState(StateNotLeader)
 		require.NoError(h, h.elector.Current().Err)
-		require.Equal(h, 2, h.backend.count())
+		require.Equal(h, 2, h.backend.countCandidates())
 	})
 }
 
-// TestErrorEvent_InStateLeader fails if End is not called before Error when the backend of a leader fails.
+// TestErrorEvent_InStateLeader checks that End is called before Error when the backend of a leader fails.
 func TestErrorEvent_InStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
@@ -170,7 +169,7 @@ func TestErrorEvent_InStateLeader(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_InStateLeader_EndFails fails if the error of the backend is lost because End fails as well.
+// TestErrorEvent_InStateLeader_EndFails checks that the error of the backend is not lost when End fails as well.
 func TestErrorEvent_InStateLeader_EndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
@@ -182,7 +181,7 @@ func TestErrorEvent_InStateLeader_EndFails(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_InStateError fails if an error of NewCandidate after ErrorWait is not handled like an earlier error.
+// TestErrorEvent_InStateError checks that an error of NewCandidate after ErrorWait is handled like an earlier error.
 func TestErrorEvent_InStateError(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{errBoom, errBoom} }, func(h *harness) {
 		h.requireEvents("0s error -")
@@ -192,11 +191,11 @@ func TestErrorEvent_InStateError(t *testing.T) {
 		h.requireState(StateError)
 		h.wait(30 * time.Second)
 		h.requireState(StateNotLeader)
-		require.Equal(h, 1, h.backend.count())
+		require.Equal(h, 1, h.backend.countCandidates())
 	})
 }
 
-// TestErrorEvent_InStateError_HandlerFails fails if a candidacy starts although the handler Error has failed.
+// TestErrorEvent_InStateError_HandlerFails checks that no candidacy starts when the handler Error has failed.
 func TestErrorEvent_InStateError_HandlerFails(t *testing.T) {
 	runElector(t, func(h *harness) {
 		failures := []error{errBoom, errBoom}
@@ -218,8 +217,8 @@ func TestErrorEvent_InStateError_HandlerFails(t *testing.T) {
 	})
 }
 
-// TestTerminalError fails if Run does not return a terminal error, or does not call End before it returns.
-func TestTerminalError(t *testing.T) {
+// TestTerminalError_EndsRun checks that Run calls End before it returns a terminal error.
+func TestTerminalError_EndsRun(t *testing.T) {
 	for _, err := range terminal {
 		runElector(t, func(h *harness) { h.backend.results = []error{err} }, func(h *harness) {
 			require.ErrorIs(h, h.requireReturned(), ErrTerminal)
@@ -242,7 +241,7 @@ func TestTerminalError(t *testing.T) {
 	}
 }
 
-// TestTerminalError_CustomFunction fails if Elector.Terminal is not used.
+// TestTerminalError_CustomFunction checks that Elector.Terminal is used.
 func TestTerminalError_CustomFunction(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Terminal = func(err error) bool { return errors.Is(err, errBoom) } }, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
@@ -253,7 +252,7 @@ func TestTerminalError_CustomFunction(t *testing.T) {
 	})
 }
 
-// TestElector_ResignedByOtherCode fails if a candidate that other code has resigned joins again without ErrorWait.
+// TestElector_ResignedByOtherCode checks that a candidate that other code has resigned joins again after ErrorWait.
 func TestElector_ResignedByOtherCode(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
@@ -265,8 +264,8 @@ func TestElector_ResignedByOtherCode(t *testing.T) {
 	})
 }
 
-// TestElector_LeaderWithoutLeadership fails if a status that names a leader without a leadership, which violates the
-// interface, is not a terminal error.
+// TestElector_LeaderWithoutLeadership checks that a status that names a leader without a leadership, which
+// violates the interface, is a terminal error.
 func TestElector_LeaderWithoutLeadership(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader})
@@ -275,7 +274,7 @@ func TestElector_LeaderWithoutLeadership(t *testing.T) {
 	})
 }
 
-// TestElector_ElectLeaderReturnsWithoutStatus fails if an error of ElectLeader without a final status is ignored.
+// TestElector_ElectLeaderReturnsWithoutStatus checks that an error of ElectLeader without a final status is reported.
 func TestElector_ElectLeaderReturnsWithoutStatus(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()

@@ -35,7 +35,7 @@ func (h *harness) requireNoReport() {
 	}
 }
 
-// TestReports_EachChange fails if Reports does not deliver a change of the state or a status.
+// TestReports_EachChange checks that Reports delivers each change of the state and each status.
 func TestReports_EachChange(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		require.Equal(h, h.elector.Current(), h.nextReport(), "the current report comes first")
@@ -60,7 +60,7 @@ func TestReports_EachChange(t *testing.T) {
 	})
 }
 
-// TestReports_SlowReader fails if a slow reader receives an outdated report, or not the last one.
+// TestReports_SlowReader checks that a slow reader receives the newest report, and also the last report.
 func TestReports_SlowReader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.elector.Reports()
@@ -77,7 +77,7 @@ func TestReports_SlowReader(t *testing.T) {
 	})
 }
 
-// TestReports_AfterRun fails if a reader that calls Reports after Run does not receive the last report.
+// TestReports_AfterRun checks that a reader that calls Reports after Run receives the last report.
 func TestReports_AfterRun(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
@@ -94,7 +94,8 @@ func TestReports_AfterRun(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCurrent_DuringBegin fails if Current returns the state LEADER while Begin runs, or an outdated status.
+// TestCurrent_DuringBegin checks that Current does not return the state LEADER while Begin runs, or an
+// outdated status.
 func TestCurrent_DuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		since := h.elector.Current().Since
@@ -106,8 +107,8 @@ func TestCurrent_DuringBegin(t *testing.T) {
 	})
 }
 
-// TestCurrent_LastCandidate fails if Current does not return the status of the last candidate until the next
-// call of NewCandidate, or returns it after that.
+// TestCurrent_LastCandidate checks that Current returns the status of the last candidate until the next call
+// of NewCandidate, and not after that.
 func TestCurrent_LastCandidate(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{nil, errBoom} }, func(h *harness) {
 		h.backend.newest().fail(errBoom)

@@ -15,7 +15,7 @@ import (
 type term struct {
 	leadership *leaderelection.Leadership
 	ctx        context.Context         // context of Begin and Work
-	end        context.CancelCauseFunc // cancels ctx
+	end        context.CancelCauseFunc // cancels the field ctx
 	workResult <-chan error            // receives the result of Work; nil if Work does not run
 	hungErr    error                   // wraps ErrHung if Begin or Work was abandoned
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestBegin_ContextOutlivesBegin fails if the context of Begin is cancelled when Begin returns, or is not
+// TestBegin_ContextOutlivesBegin checks that the context of Begin is not cancelled when Begin returns, and is
 // cancelled when the leadership is lost.
 func TestBegin_ContextOutlivesBegin(t *testing.T) {
 	type key struct{}
@@ -32,7 +32,7 @@ func TestBegin_ContextOutlivesBegin(t *testing.T) {
 	})
 }
 
-// TestHandlers_ContextValues fails if a handler does not receive the values of the context of Run.
+// TestHandlers_ContextValues checks that handlers receive the values of the context of Run.
 func TestHandlers_ContextValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -54,8 +54,8 @@ func TestHandlers_ContextValues(t *testing.T) {
 	})
 }
 
-// TestBegin_InterruptedByLoss fails if the loss of the leadership does not interrupt Begin or is handled as
-// an error, or if End is not called although Begin may have had effects.
+// TestBegin_InterruptedByLoss checks that the loss of the leadership interrupts Begin and is not handled as
+// an error, and that End is called because Begin may have had effects.
 func TestBegin_InterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
@@ -68,8 +68,8 @@ func TestBegin_InterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestBegin_LeaseExpiresWithoutEvent fails if the elector notices only by an event that the lease has expired
-// before Begin returned. A process that was stopped may continue before it receives an event.
+// TestBegin_LeaseExpiresWithoutEvent checks that the elector notices without an event that the lease has
+// expired before Begin returned. A process that was stopped may continue before it receives an event.
 func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
@@ -85,8 +85,8 @@ func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
 	})
 }
 
-// TestBegin_Timeout fails if BeginTimeout does not interrupt Begin, or if End is not called.
-func TestBegin_Timeout(t *testing.T) {
+// TestBegin_TimeoutInterruptsCall checks that BeginTimeout interrupts Begin, and that End is called.
+func TestBegin_TimeoutInterruptsCall(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -97,8 +97,9 @@ func TestBegin_Timeout(t *testing.T) {
 	})
 }
 
-// TestBegin_ReturnsAtTimeout fails if this program remains the leader with a context that is done, because
-// Begin has returned at the moment of BeginTimeout. Which of the two comes first depends on the scheduler.
+// TestBegin_ReturnsAtTimeout checks that a program does not remain the leader with a context that is done
+// when Begin has returned at the moment of BeginTimeout. Which of the two comes first depends on the
+// scheduler.
 func TestBegin_ReturnsAtTimeout(t *testing.T) {
 	for range 100 {
 		var ctx context.Context
@@ -122,7 +123,7 @@ func TestBegin_ReturnsAtTimeout(t *testing.T) {
 	}
 }
 
-// TestBegin_InterruptedByContext fails if Begin continues after the context of Run is done.
+// TestBegin_InterruptedByContext checks that Begin does not continue after the context of Run is done.
 func TestBegin_InterruptedByContext(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
@@ -132,8 +133,8 @@ func TestBegin_InterruptedByContext(t *testing.T) {
 	})
 }
 
-// TestEnd_FailsPermanently fails if a failing End is not called 12 times, every 5 s, or if the leadership is
-// released before the last call.
+// TestEnd_FailsPermanently checks that a failing End is called 12 times, every 5 s, and that the leadership
+// is not released before the last call.
 func TestEnd_FailsPermanently(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(_ context.Context, l *leaderelection.Leadership) error {
@@ -163,7 +164,7 @@ func TestEnd_FailsPermanently(t *testing.T) {
 	})
 }
 
-// TestEnd_CustomRetries fails if EndTries and EndPause are ignored.
+// TestEnd_CustomRetries checks that EndTries and EndPause are used.
 func TestEnd_CustomRetries(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End, h.elector.EndTries, h.elector.EndPause = h.handler("end", errBoom, errBoom, errBoom), 2, time.Second
@@ -176,8 +177,8 @@ func TestEnd_CustomRetries(t *testing.T) {
 	})
 }
 
-// TestEnd_Timeout fails if EndTimeout does not interrupt a call of End.
-func TestEnd_Timeout(t *testing.T) {
+// TestEnd_TimeoutInterruptsCall checks that EndTimeout interrupts a call of End.
+func TestEnd_TimeoutInterruptsCall(t *testing.T) {
 	runElector(t, func(h *harness) {
 		tries := 0
 		h.elector.End = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -197,7 +198,7 @@ func TestEnd_Timeout(t *testing.T) {
 	})
 }
 
-// TestErrorWait_ContextDone fails if Run does not return when its context is done during ErrorWait.
+// TestErrorWait_ContextDone checks that Run returns when its context is done during ErrorWait.
 func TestErrorWait_ContextDone(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(errBoom)
@@ -208,8 +209,8 @@ func TestErrorWait_ContextDone(t *testing.T) {
 	})
 }
 
-// TestError_Timeout fails if ErrorTimeout does not interrupt the handler Error.
-func TestError_Timeout(t *testing.T) {
+// TestError_TimeoutInterruptsHandler checks that ErrorTimeout interrupts the handler Error.
+func TestError_TimeoutInterruptsHandler(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Error = func(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
 			<-ctx.Done()
@@ -225,7 +226,7 @@ func TestError_Timeout(t *testing.T) {
 	})
 }
 
-// TestHandlers_NilHandlersAreOptional fails if the Elector calls a handler that is nil.
+// TestHandlers_NilHandlersAreOptional checks that the Elector does not call a handler that is nil.
 func TestHandlers_NilHandlersAreOptional(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin, h.elector.End, h.elector.Error = nil, nil, nil }, func(h *harness) {
 		h.lead()
@@ -239,7 +240,7 @@ func TestHandlers_NilHandlersAreOptional(t *testing.T) {
 	})
 }
 
-// TestWork_BetweenBeginAndEnd fails if Work overlaps with Begin or End.
+// TestWork_BetweenBeginAndEnd checks that Work does not overlap with Begin or End.
 func TestWork_BetweenBeginAndEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
 		h.lead()
@@ -251,8 +252,8 @@ func TestWork_BetweenBeginAndEnd(t *testing.T) {
 	})
 }
 
-// TestWork_InterruptedByLoss fails if the loss of the leadership does not cancel Work, or if Work is not
-// called in the next leadership.
+// TestWork_InterruptedByLoss checks that the loss of the leadership cancels Work, and that Work is called in
+// the next leadership.
 func TestWork_InterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
 		h.lead()
@@ -264,8 +265,8 @@ func TestWork_InterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestWork_Fails fails if a leader whose Work has failed keeps the leadership.
-func TestWork_Fails(t *testing.T) {
+// TestWork_FailureEndsLeadership checks that a leader whose Work has failed does not keep the leadership.
+func TestWork_FailureEndsLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.handler("work", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -276,7 +277,7 @@ func TestWork_Fails(t *testing.T) {
 	})
 }
 
-// TestWork_Completed fails if Run does not return after the work is complete.
+// TestWork_Completed checks that Run returns after the work is complete.
 func TestWork_Completed(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.handler("work") }, func(h *harness) {
 		h.lead()
@@ -286,8 +287,8 @@ func TestWork_Completed(t *testing.T) {
 	})
 }
 
-// TestWork_ReturningAfterLossIsNotComplete fails if the work counts as complete although Work has returned nil after the
-// loss of the leadership.
+// TestWork_ReturningAfterLossIsNotComplete checks that the work does not count as complete when Work has
+// returned nil after the loss of the leadership.
 func TestWork_ReturningAfterLossIsNotComplete(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -304,8 +305,9 @@ func TestWork_ReturningAfterLossIsNotComplete(t *testing.T) {
 	})
 }
 
-// TestWork_ReturningAfterLeaseExpiredIsNotComplete fails if the work counts as complete although Work has returned after the
-// lease expired, but before an event. A process that was stopped may continue before it receives an event.
+// TestWork_ReturningAfterLeaseExpiredIsNotComplete checks that the work does not count as complete when Work
+// has returned after the lease expired, but before an event. A process that was stopped may continue before
+// it receives an event.
 func TestWork_ReturningAfterLeaseExpiredIsNotComplete(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
@@ -321,7 +323,7 @@ func TestWork_ReturningAfterLeaseExpiredIsNotComplete(t *testing.T) {
 	})
 }
 
-// TestWork_ErrorAfterContextDone fails if Run does not return an error with which Work has returned after the
+// TestWork_ErrorAfterContextDone checks that Run returns an error with which Work has returned after the
 // context of Run was done.
 func TestWork_ErrorAfterContextDone(t *testing.T) {
 	runElector(t, func(h *harness) {
@@ -338,8 +340,8 @@ func TestWork_ErrorAfterContextDone(t *testing.T) {
 	})
 }
 
-// TestWork_ExitsGoroutine fails if Run waits forever for a Work that has called runtime.Goexit, as t.FailNow
-// does.
+// TestWork_ExitsGoroutine checks that Run does not wait forever for a Work that has called runtime.Goexit, as
+// t.FailNow does.
 func TestWork_ExitsGoroutine(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(context.Context, *leaderelection.Leadership) error { runtime.Goexit(); return nil }
@@ -350,8 +352,8 @@ func TestWork_ExitsGoroutine(t *testing.T) {
 	})
 }
 
-// TestHandlers_ReturnErrHung fails if Run takes an ErrHung that a handler returns for its own. A handler may
-// run another Elector.
+// TestHandlers_ReturnErrHung checks that Run does not take an ErrHung that a handler returns for its own
+// error. A handler may run another Elector.
 func TestHandlers_ReturnErrHung(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = h.handler("begin", ErrHung)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEvent_String fails if the text of an event for logs changes.
+// TestEvent_String checks that the text of an event for logs does not change.
 func TestEvent_String(t *testing.T) {
 	for want, e := range map[string]Event{
 		"joined a": {Kind: Joined, ID: "a"},

@@ -29,8 +29,8 @@ func openConn(t *testing.T, e *ensemble.Ensemble) *zk.Conn {
 	return conn
 }
 
-// TestClose_SuccessorOnEnsemble fails if the successor of a leader whose connection is closed leads while
-// the former leader is not notified.
+// TestClose_SuccessorOnEnsemble checks that the successor of a leader whose connection is closed does not
+// lead while the former leader is not notified.
 func TestClose_SuccessorOnEnsemble(t *testing.T) {
 	t.Parallel()
 	e := threeServers.acquire(t)

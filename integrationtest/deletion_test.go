@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// TestDeleteElection_Interrupted fails if the next call does not complete a deletion that was interrupted
-// before or after any of its requests, or if a candidate becomes leader in between.
+// TestDeleteElection_Interrupted checks that the next call completes a deletion that was interrupted before
+// or after any of its requests, and that no candidate becomes leader in between.
 func TestDeleteElection_Interrupted(t *testing.T) {
 	t.Parallel()
 	const aFew, twoTransactions = 3, 210
@@ -79,8 +79,8 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	return interrupted
 }
 
-// TestEndElection_WhileDisconnected fails if EndElection does not end the candidacy within two seconds, or
-// does not end the election when the client has connected again.
+// TestEndElection_WhileDisconnected checks that EndElection ends the candidacy within two seconds, and ends
+// the election when the client has connected again.
 func TestEndElection_WhileDisconnected(t *testing.T) {
 	t.Parallel()
 	conn, other := connect(t), connect(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestErrors_NoPermission fails if a request for an election node with the digest ACL of another user
-// does not end with ErrPermission.
+// TestErrors_NoPermission checks that a request for an election node with the digest ACL of another user ends
+// with ErrPermission.
 func TestErrors_NoPermission(t *testing.T) {
 	t.Parallel()
 	owner, conn := connect(t), connect(t)
@@ -20,7 +20,7 @@ func TestErrors_NoPermission(t *testing.T) {
 	node, err := owner.Create(testenv.NewPath(t), nil, 0, zk.DigestACL(zk.PermAll, "owner", "secret"))
 	require.NoError(t, err)
 
-	c := newCandidate(t, conn, node) // every user may ask whether the node exists
+	c := newCandidate(t, conn, node) // newCandidate succeeds, because every user may check whether the node exists
 	c.startElecting()
 	c.requireEnded(t, leaderelection.ErrPermission)
 	require.ErrorIs(t, c.waitResult(t), zk.ErrNoAuth)

@@ -194,7 +194,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestHistory_FindsViolations fails if the history accepts an invalid sequence of terms or writes.
+// TestHistory_FindsViolations checks that the history rejects an invalid sequence of terms or writes.
 func TestHistory_FindsViolations(t *testing.T) {
 	begin := time.Now()
 	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }

@@ -92,7 +92,7 @@ func (c *contestant) writeWhileLeader(e *leaderelection.Election, l *leaderelect
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	finished := make(chan struct{})
-	go func() { // on a separate goroutine, because a write may last as long as the connection is down
+	go func() { // a separate goroutine, because a write may last as long as the connection is down
 		defer close(finished)
 		for l.Err() == nil {
 			if err := write(); err != nil && !errors.Is(err, leaderelection.ErrNotLeader) && !errors.Is(err, leaderelection.ErrUnconfirmed) {
@@ -288,10 +288,10 @@ func (s *faultSchedule) waitRegained() error {
 	}
 }
 
-// TestRandomFaults fails if terms of the candidates of one election overlap, or if no candidate becomes leader
-// after a fault, while servers are killed, paused, and cut off, connections break, and sessions expire at
-// random.
-func TestRandomFaults(t *testing.T) {
+// TestRandomFaults_TermsDoNotOverlap checks that terms of the candidates of one election do not overlap, and
+// that a candidate becomes leader after each fault, while servers are killed, paused, and cut off,
+// connections break, and sessions expire at random.
+func TestRandomFaults_TermsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed
 	if seed == 0 {

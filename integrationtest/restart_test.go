@@ -21,10 +21,10 @@ import (
 // restarts is the number of rounds of TestRollingRestart_FrozenServer.
 var restarts = flag.Int("restarts", 1, "number of rolling restarts of TestRollingRestart_FrozenServer")
 
-// TestRollingRestart_FrozenServer fails if a client loses its session while three servers are restarted one
-// after another, and one of them accepts connections and does not answer until it is restarted as the last.
-// It also fails if no new client that tries this server first connects within half of its session timeout.
-// A single round uses longer sessions only, because a busy machine can cost a session of 4 s.
+// TestRollingRestart_FrozenServer checks that no client loses its session while three servers are restarted
+// one after another, and one of them accepts connections and does not answer until it is restarted as the
+// last. A new client that tries this server first must connect within half of its session timeout. A single
+// round uses longer sessions only, because a busy machine can cost a session of 4 s.
 func TestRollingRestart_FrozenServer(t *testing.T) {
 	t.Parallel()
 	e := threeServers.acquire(t)

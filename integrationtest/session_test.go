@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// TestServerDown_ElectLeader fails if ElectLeader does not report that the server is down.
+// TestServerDown_ElectLeader checks that ElectLeader reports that the server is down.
 func TestServerDown_ElectLeader(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
@@ -33,8 +33,8 @@ func TestServerDown_ElectLeader(t *testing.T) {
 	require.Empty(t, listChildren(t, conn, node))
 }
 
-// TestServerDown_WhileElected fails if a stopped server changes a status before the lease ends, or if
-// Resign blocks.
+// TestServerDown_WhileElected checks that a stopped server changes no status before the lease ends, and that
+// Resign does not block.
 func TestServerDown_WhileElected(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
@@ -58,8 +58,8 @@ func TestServerDown_WhileElected(t *testing.T) {
 	requireLost(t, grant, leaderelection.ErrResigned)
 }
 
-// TestResign_WhileServerIsDown fails if a candidate that resigns while the server is down leaves its znode
-// when the server returns within the session timeout.
+// TestResign_WhileServerIsDown checks that a candidate that resigns while the server is down does not leave
+// its znode when the server returns within the session timeout.
 func TestResign_WhileServerIsDown(t *testing.T) {
 	t.Parallel()
 	server := oneServer.acquire(t)
@@ -83,9 +83,9 @@ func TestResign_WhileServerIsDown(t *testing.T) {
 	}
 }
 
-// TestSession_RebuiltEnsemble moves a client to a server that has less data than the client has seen,
-// for example because its disk was replaced. The test fails if a connection of zkdial does not recover
-// within a session timeout, or if a candidate that rejoins does not become leader again.
+// TestSession_RebuiltEnsemble moves a client to a server that has less data than the client has seen, for
+// example because its disk was replaced. A connection of zkdial must recover within a session timeout, and a
+// candidate that rejoins must become leader again.
 func TestSession_RebuiltEnsemble(t *testing.T) {
 	t.Parallel()
 	old, rebuilt := ensemble.StartServers(t, ensemble.Config{}), ensemble.StartServers(t, ensemble.Config{})

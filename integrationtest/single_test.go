@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// TestSingle fails if a hand-written lock and lock.Single at the same path have a holder at the same time, or if the
-// holder does not learn of the loss before the next client holds the lock.
-func TestSingle(t *testing.T) {
+// TestSingle_ExcludesHandWrittenLock checks that a hand-written lock and lock.Single at the same path do not
+// have a holder at the same time, and that a holder learns of the loss before the next client holds the lock.
+func TestSingle_ExcludesHandWrittenLock(t *testing.T) {
 	t.Parallel()
 	const owner = `{"hostname":"host-1","pid":7}`
 	path := fmt.Sprintf("/single-%d/manager", time.Now().UnixNano())

@@ -13,8 +13,8 @@ import (
 
 // TestStranger_EndsSession documents, for docs/access.md, what a client that reaches the servers can do
 // without credentials: it computes the password of the leader's session, and closes the session. The next
-// candidate leads immediately. The test fails if the former leader still leads after its lease has expired,
-// or if the next leader's token is not greater.
+// candidate leads immediately. The former leader must stop when its lease expires at the latest, and the next
+// leader's token must be greater.
 func TestStranger_EndsSession(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connect(t)

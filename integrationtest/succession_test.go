@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection_FourInTurn fails if four candidates of a connection do not become leaders one after another.
+// TestElection_FourInTurn checks that four candidates of a connection become leaders one after another.
 func TestElection_FourInTurn(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)

@@ -23,8 +23,8 @@ const (
 	leading
 )
 
-// next returns the next phase, if no leadership was lost. inOld and inNew are the roles in the two elections.
-func (p phase) next(inOld, inNew leaderelection.Role) phase {
+// nextPhase returns the next phase, if no leadership was lost. inOld and inNew are the roles in the two elections.
+func (p phase) nextPhase(inOld, inNew leaderelection.Role) phase {
 	switch {
 	case p == waiting && inOld == leaderelection.Leader:
 		return confirming
@@ -57,9 +57,9 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx), true
-		case s, open := <-a.old.statuses():
+		case s, open := <-a.old.statusChannel():
 			reason, over = a.receive(a.old, s, open)
-		case s, open := <-a.new.statuses():
+		case s, open := <-a.new.statusChannel():
 			reason, over = a.receive(a.new, s, open)
 		case <-a.old.leadershipDone():
 			return a.old.describe(a.old.status.Leadership.Err()), false
@@ -71,10 +71,10 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 			listening = nil
 			a.old.listen()
 			a.new.listen()
-		case <-a.old.requests():
+		case <-a.old.requestChannel():
 			a.old.requested = nil
 			a.request()
-		case <-a.new.requests():
+		case <-a.new.requestChannel():
 			a.new.requested = nil
 			a.request()
 		}
@@ -117,7 +117,7 @@ func (a *attempt) receive(s *side, status leaderelection.Status, open bool) (rea
 // advance enters the phase that the roles of both sides require. It returns the reason if a leadership was
 // lost or the candidacy is over first.
 func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
-	former, next := a.phase, a.phase.next(a.old.role(), a.new.role())
+	former, next := a.phase, a.phase.nextPhase(a.old.currentRole(), a.new.currentRole())
 	if next == leading {
 		// The statuses may be old, because this process may have been stopped in the meantime.
 		for _, s := range []*side{a.old, a.new} {
@@ -221,5 +221,5 @@ func (a *attempt) leave(ctx context.Context, reason error, over bool) error {
 	if err := a.resign(); err != nil && !over {
 		a.options.log.Warn("resignation not confirmed", "err", err)
 	}
-	return errors.Join(a.old.ended(), a.new.ended())
+	return errors.Join(a.old.endError(), a.new.endError())
 }

@@ -31,14 +31,14 @@ type Candidate struct {
 	listen                   func()
 
 	mu       sync.Mutex
-	old, new *side // the newest sides; new is nil before it is created
-	granted  parts // the two leaderships on which the newest leadership depends
+	old, new *side           // the newest sides; new is nil before it is created
+	granted  leadershipParts // the two leaderships on which the newest leadership depends
 	// unconfirmed contains sides of earlier attempts whose resignation is not confirmed.
 	unconfirmed []*side
 }
 
-// parts contains the two leaderships, one in each election, of which a leadership consists.
-type parts struct{ old, new *leaderelection.Leadership }
+// leadershipParts contains the two leaderships, one in each election, of which a leadership consists.
+type leadershipParts struct{ old, new *leaderelection.Leadership }
 
 var _ leaderelection.Candidate = (*Candidate)(nil)
 
@@ -88,9 +88,9 @@ func (c *Candidate) Current() leaderelection.Status { return c.candidacy.Current
 func (c *Candidate) Events() <-chan event.Event { return c.candidacy.Events() }
 
 // ResignRequested returns a channel that is closed when the candidate is requested to resign in one of the
-// two elections. The program should then end its work and call Resign. Candidates without a method ResignRequested
-// do not receive requests. The methods of the others are called only after the first call, because some backends
-// wait for a program that listens, and end the leadership of one that does not.
+// two elections. The program should then end its work and call Resign. Candidates without a method
+// ResignRequested do not receive requests. The methods of the others are called only after the first call,
+// because some backends wait for a program that listens, and end the leadership of a program that does not.
 func (c *Candidate) ResignRequested() <-chan struct{} {
 	c.listen()
 	return c.requested
@@ -240,15 +240,15 @@ func (c *Candidate) set(old, new *side) {
 // lead begins a leadership that ends with the first of the two leaderships.
 func (c *Candidate) lead(old, new *leaderelection.Leadership) {
 	c.mu.Lock()
-	c.granted = parts{old, new} // set granted before the program receives the leadership
+	c.granted = leadershipParts{old, new} // set granted before the program receives the leadership
 	c.mu.Unlock()
-	both := c.candidacy.Lead(old.Token(), func() time.Time { return earlier(old.Deadline(), new.Deadline()) })
+	both := c.candidacy.Lead(old.Token(), func() time.Time { return earlierDeadline(old.Deadline(), new.Deadline()) })
 	connection.EndOnClose(old, both)
 	connection.EndOnClose(new, both)
 }
 
-// earlier returns the earlier one of two deadlines. A zero time means no deadline.
-func earlier(a, b time.Time) time.Time {
+// earlierDeadline returns the earlier one of two deadlines. A zero time means no deadline.
+func earlierDeadline(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// scripted is a candidate whose role a test sets.
-type scripted struct {
+// scriptedCandidate is a candidate whose role a test sets.
+type scriptedCandidate struct {
 	candidacy.Candidacy
 	requested chan struct{}
 	listened  atomic.Bool // whether ResignRequested was called
@@ -35,18 +35,18 @@ type scripted struct {
 	resignErr error // the error that Resign returns
 }
 
-func newScripted() *scripted {
-	return &scripted{Candidacy: candidacy.New(context.Background(), nil), requested: make(chan struct{})}
+func newScripted() *scriptedCandidate {
+	return &scriptedCandidate{Candidacy: candidacy.New(context.Background(), nil), requested: make(chan struct{})}
 }
 
-func (s *scripted) ElectLeader() error {
+func (s *scriptedCandidate) ElectLeader() error {
 	return s.Run(func(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
 }
 
-func (s *scripted) Resign() error {
+func (s *scriptedCandidate) Resign() error {
 	if s.resigned.IsZero() {
 		s.resigned = time.Now()
 	}
@@ -55,57 +55,57 @@ func (s *scripted) Resign() error {
 	return s.resignErr
 }
 
-func (s *scripted) EndElection() error {
+func (s *scriptedCandidate) EndElection() error {
 	return s.End("end", func() error { return s.endErr })
 }
 
-func (s *scripted) ResignRequested() <-chan struct{} {
+func (s *scriptedCandidate) ResignRequested() <-chan struct{} {
 	s.listened.Store(true)
 	return s.requested
 }
 
-// closing is a scripted candidate with a method Close.
-type closing struct{ *scripted }
+// closableCandidate is a scripted candidate with a method Close.
+type closableCandidate struct{ *scriptedCandidate }
 
-func (c closing) Close() error {
+func (c closableCandidate) Close() error {
 	c.closed = true
 	return nil
 }
 
 // follow makes the candidate a follower of another candidate.
-func (s *scripted) follow(id, predecessor string) {
+func (s *scriptedCandidate) follow(id, predecessor string) {
 	s.Join(id)
 	s.Publish(leaderelection.Status{NowFollowing: predecessor})
 	synctest.Wait()
 }
 
 // lead makes the candidate the leader.
-func (s *scripted) lead(token int64, lease time.Duration) {
+func (s *scriptedCandidate) lead(token int64, lease time.Duration) {
 	deadline := time.Now().Add(lease)
 	s.Lead(token, func() time.Time { return deadline })
 	synctest.Wait()
 }
 
-// pair is a migration.Candidate whose candidates of both elections are scripted.
-type pair struct {
+// candidatePair is a migration.Candidate whose candidates of both elections are scripted.
+type candidatePair struct {
 	*migration.Candidate
 	*testing.T
-	mu         sync.Mutex  // is held while olds grows
-	olds, news []*scripted // in the order of their creation
-	newErr     error       // the error with which candidates of the new election cannot be created
-	result     chan error  // receives the result of ElectLeader
+	mu         sync.Mutex           // is held while olds grows
+	olds, news []*scriptedCandidate // the candidates in the order of their creation
+	newErr     error                // the error with which candidates of the new election cannot be created
+	result     chan error           // receives the result of ElectLeader
 }
 
 // runPair starts a candidate in a bubble, and resigns it after f.
-func runPair(t *testing.T, f func(*pair), opts ...migration.Option) {
+func runPair(t *testing.T, f func(*candidatePair), opts ...migration.Option) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pair{T: t, result: make(chan error, 1)}
+		p := &candidatePair{T: t, result: make(chan error, 1)}
 		var err error
 		p.Candidate, err = migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.olds = append(p.olds, newScripted())
-			return closing{p.olds[len(p.olds)-1]}, nil
+			return closableCandidate{p.olds[len(p.olds)-1]}, nil
 		}, func(ctx context.Context) (leaderelection.Candidate, error) {
 			if p.newErr != nil {
 				return nil, p.newErr
@@ -126,7 +126,7 @@ func runPair(t *testing.T, f func(*pair), opts ...migration.Option) {
 }
 
 // leadBoth lets the newest candidates lead, and returns the leadership.
-func (p *pair) leadBoth() *leaderelection.Leadership {
+func (p *candidatePair) leadBoth() *leaderelection.Leadership {
 	p.olds[len(p.olds)-1].follow("old/1", "old/0")
 	p.olds[len(p.olds)-1].lead(int64(100+len(p.olds)), time.Hour)
 	p.news[len(p.news)-1].follow("new/1", "new/0")
@@ -134,10 +134,10 @@ func (p *pair) leadBoth() *leaderelection.Leadership {
 	return p.Current().Leadership
 }
 
-// TestCandidate_Phases fails if the candidate joins the new election before it leads the old one, leads before
-// it leads both, or has another token or deadline than the old election.
+// TestCandidate_Phases checks that the candidate joins the new election only when it leads the old election,
+// leads only when it leads both, and has the token and the deadline of the old election.
 func TestCandidate_Phases(t *testing.T) {
-	runPair(t, func(p *pair) {
+	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "old/0")
 		require.Equal(p, leaderelection.Status{CandidateID: "old/1", NowFollowing: "old/0"}, p.Current())
 		require.Empty(p, p.news)
@@ -159,10 +159,10 @@ func TestCandidate_Phases(t *testing.T) {
 	})
 }
 
-// TestCandidate_NextInEitherElection fails if Status.Next is not true when the candidate is next in the election in which it
-// waits.
+// TestCandidate_NextInEitherElection checks that Status.Next is true when the candidate is next in the
+// election in which it waits.
 func TestCandidate_NextInEitherElection(t *testing.T) {
-	runPair(t, func(p *pair) {
+	runPair(t, func(p *candidatePair) {
 		old := p.olds[0]
 		old.follow("old/1", "old/0")
 		for _, next := range []bool{true, false, true} {
@@ -183,23 +183,23 @@ func TestCandidate_NextInEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_LosesEitherLeadership fails if the leadership continues after the loss of one of the two leaderships,
-// if the candidate resigns from the other election before the time of WithGrace, or if it does not join
-// again.
+// TestCandidate_LosesEitherLeadership checks that the leadership ends after the loss of one of the two
+// leaderships, that the candidate does not resign from the other election before the time of WithGrace, and
+// that it joins again.
 func TestCandidate_LosesEitherLeadership(t *testing.T) {
 	reason := errors.New("lost")
-	for name, lose := range map[string]func(*pair){
-		"old":              func(p *pair) { p.olds[0].Revoke(reason) },
-		"new":              func(p *pair) { p.news[0].Revoke(reason) },
-		"old, with status": func(p *pair) { p.olds[0].Revoke(reason); p.olds[0].Publish(leaderelection.Status{}) },
-		"new, suspended":   func(p *pair) { p.news[0].Suspend(reason) },
-		"old, two terms": func(p *pair) {
+	for name, lose := range map[string]func(*candidatePair){
+		"old":              func(p *candidatePair) { p.olds[0].Revoke(reason) },
+		"new":              func(p *candidatePair) { p.news[0].Revoke(reason) },
+		"old, with status": func(p *candidatePair) { p.olds[0].Revoke(reason); p.olds[0].Publish(leaderelection.Status{}) },
+		"new, suspended":   func(p *candidatePair) { p.news[0].Suspend(reason) },
+		"old, two terms": func(p *candidatePair) {
 			p.olds[0].Revoke(reason)
 			p.olds[0].Lead(9, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runPair(t, func(p *pair) {
+			runPair(t, func(p *candidatePair) {
 				l := p.leadBoth()
 				at := time.Now()
 				lose(p)
@@ -218,10 +218,10 @@ func TestCandidate_LosesEitherLeadership(t *testing.T) {
 	}
 }
 
-// TestCandidate_JoinLimit fails if a leader of the old election that does not reach the new backend prevents
-// other candidates from leading.
+// TestCandidate_JoinLimit checks that a leader of the old election that does not reach the new backend does
+// not prevent other candidates from leading.
 func TestCandidate_JoinLimit(t *testing.T) {
-	runPair(t, func(p *pair) {
+	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		p.olds[0].lead(1, time.Hour)
 		at := time.Now()
@@ -236,11 +236,12 @@ func TestCandidate_JoinLimit(t *testing.T) {
 	}, migration.WithJoinLimit(20*time.Second))
 }
 
-// TestCandidate_EndsWithErrorOfEitherElection fails if an error of the candidacy in one election does not end the candidacy in both.
+// TestCandidate_EndsWithErrorOfEitherElection checks that an error of the candidacy in one election ends the
+// candidacy in both.
 func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	failure := errors.New("failure")
 	t.Run("old", func(t *testing.T) {
-		runPair(t, func(p *pair) {
+		runPair(t, func(p *candidatePair) {
 			p.leadBoth()
 			p.olds[0].Stop(failure)
 			err := <-p.result
@@ -250,7 +251,7 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 		})
 	})
 	t.Run("new", func(t *testing.T) {
-		runPair(t, func(p *pair) {
+		runPair(t, func(p *candidatePair) {
 			p.olds[0].follow("old/1", "")
 			p.olds[0].lead(1, time.Hour)
 			p.news[0].Stop(failure)
@@ -262,7 +263,7 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 		})
 	})
 	t.Run("creation", func(t *testing.T) {
-		runPair(t, func(p *pair) {
+		runPair(t, func(p *candidatePair) {
 			p.newErr = failure
 			p.olds[0].follow("old/1", "")
 			p.olds[0].lead(1, time.Hour)
@@ -271,17 +272,16 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignRequested fails if a request to resign in one of the elections does not close the
-// channel of ResignRequested, or if the candidate listens to requests in an election before the program
-// does, or does not listen afterwards.
+// TestCandidate_ResignRequested checks that a request to resign in one of the elections closes the channel of
+// ResignRequested, and that the candidate listens to requests exactly when the program does.
 func TestCandidate_ResignRequested(t *testing.T) {
-	for name, request := range map[string]func(*pair){
-		"old":  func(p *pair) { close(p.olds[0].requested) },
-		"new":  func(p *pair) { close(p.news[0].requested) },
-		"both": func(p *pair) { close(p.olds[0].requested); close(p.news[0].requested) },
+	for name, request := range map[string]func(*candidatePair){
+		"old":  func(p *candidatePair) { close(p.olds[0].requested) },
+		"new":  func(p *candidatePair) { close(p.news[0].requested) },
+		"both": func(p *candidatePair) { close(p.olds[0].requested); close(p.news[0].requested) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			runPair(t, func(p *pair) {
+			runPair(t, func(p *candidatePair) {
 				p.leadBoth()
 				require.False(p, p.olds[0].listened.Load() || p.news[0].listened.Load())
 				request(p)
@@ -300,9 +300,9 @@ func TestCandidate_ResignRequested(t *testing.T) {
 	}
 }
 
-// TestCandidate_EndElection fails if EndElection does not end both elections, or does not return an error.
+// TestCandidate_EndElection checks that EndElection ends both elections, and returns the error of either.
 func TestCandidate_EndElection(t *testing.T) {
-	runPair(t, func(p *pair) {
+	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		failure := errors.New("failure")
 		p.olds[0].endErr = failure
@@ -316,7 +316,7 @@ func TestCandidate_EndElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignDuringCreation fails if Resign waits for a candidate whose creation hangs.
+// TestCandidate_ResignDuringCreation checks that Resign does not wait for a candidate whose creation hangs.
 func TestCandidate_ResignDuringCreation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newScripted()
@@ -337,11 +337,11 @@ func TestCandidate_ResignDuringCreation(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignBeforeStart fails if Resign of a candidate that was not started does not resign the
+// TestCandidate_ResignBeforeStart checks that Resign of a candidate that was not started resigns the
 // candidate of the old election.
 func TestCandidate_ResignBeforeStart(t *testing.T) {
 	old := newScripted()
-	create := func(context.Context) (leaderelection.Candidate, error) { return closing{old}, nil }
+	create := func(context.Context) (leaderelection.Candidate, error) { return closableCandidate{old}, nil }
 	c, err := migration.NewCandidate(t.Context(), create, create)
 	require.NoError(t, err)
 	require.NoError(t, c.Resign())
@@ -350,8 +350,7 @@ func TestCandidate_ResignBeforeStart(t *testing.T) {
 	require.NoError(t, c.ElectLeader())
 }
 
-// TestNewCandidate_Invalid fails if NewCandidate accepts invalid arguments, or does not return the error of a
-// creation.
+// TestNewCandidate_Invalid checks that NewCandidate rejects invalid arguments, and returns the error of a creation.
 func TestNewCandidate_Invalid(t *testing.T) {
 	failure := errors.New("failure")
 	valid := func(context.Context) (leaderelection.Candidate, error) { return newScripted(), nil }
@@ -391,12 +390,12 @@ func (h *blockingHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestCandidate_StaleStatus fails if the candidate leads because of a status that was sent before the
-// leadership in the other election ended.
+// TestCandidate_StaleStatus checks that the candidate does not lead because of a status that was sent before
+// the leadership in the other election ended.
 func TestCandidate_StaleStatus(t *testing.T) {
 	for range 20 { // the select chooses one of two ready cases at random
 		h := &blockingHandler{}
-		runPair(t, func(p *pair) {
+		runPair(t, func(p *candidatePair) {
 			events := p.Events()
 			p.olds[0].follow("old/1", "")
 			p.olds[0].lead(1, time.Hour)
@@ -477,10 +476,10 @@ func TestCandidate_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCandidate_TurnLimit fails if a leader of the old election that has joined the new one, but does not
-// become its leader, stays the leader of the old one forever.
+// TestCandidate_TurnLimit checks that a leader of the old election that has joined the new election, but does
+// not become its leader, does not stay the leader of the old election forever.
 func TestCandidate_TurnLimit(t *testing.T) {
-	runPair(t, func(p *pair) {
+	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		p.olds[0].lead(1, 24*time.Hour)
 		at := time.Now()
@@ -493,10 +492,11 @@ func TestCandidate_TurnLimit(t *testing.T) {
 	})
 }
 
-// TestCandidate_Unreachable fails if the candidacy ends because a backend is unreachable for some time, or the candidate
-// joins the old election again and again without a pause.
-func TestCandidate_Unreachable(t *testing.T) {
-	runPair(t, func(p *pair) {
+// TestCandidate_UnreachableBackendDoesNotEndCandidacy checks that the candidacy does not end when a backend
+// is unreachable for some time, and that the candidate does not join the old election again and again without
+// a pause.
+func TestCandidate_UnreachableBackendDoesNotEndCandidacy(t *testing.T) {
+	runPair(t, func(p *candidatePair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
 		for i := range 3 { // immediately, because no other candidate waits
 			p.olds[i].follow("old/1", "")
@@ -514,10 +514,10 @@ func TestCandidate_Unreachable(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignUnconfirmed fails if Resign does not return an error for each resignation that is not
-// confirmed, including those of earlier attempts, or returns one for a resignation that is confirmed.
+// TestCandidate_ResignUnconfirmed checks that Resign returns an error for each resignation that is not
+// confirmed, including those of earlier attempts, and none for a resignation that is confirmed.
 func TestCandidate_ResignUnconfirmed(t *testing.T) {
-	runPair(t, func(p *pair) {
+	runPair(t, func(p *candidatePair) {
 		p.leadBoth()
 		p.news[0].resignErr = leaderelection.ErrUnconfirmed
 		p.olds[0].Revoke(errors.New("lost"))

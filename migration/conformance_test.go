@@ -81,9 +81,9 @@ func (b *backends) newCandidate(i int) migration.NewCandidateFunc {
 	}
 }
 
-// group returns a factory of groups of candidates of both elections. cut separates a program from one backend
+// newGroupFactory returns a factory of groups of candidates of both elections. cut separates a program from one backend
 // or from both.
-func group(cut func(*program) (heal func())) electiontest.Factory {
+func newGroupFactory(cut func(*program) (heal func())) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		b := newBackends(t)
 		cutProgram := func(i int) func() { return cut(b.program(i)) }
@@ -98,7 +98,7 @@ func group(cut func(*program) (heal func())) electiontest.Factory {
 	}
 }
 
-func cutOld(p *program) (heal func()) {
+func cutOffOldBackend(p *program) (heal func()) {
 	p.old.SetCut(true)
 	return func() { p.old.SetCut(false) }
 }
@@ -106,14 +106,14 @@ func cutOld(p *program) (heal func()) {
 func cutNew(p *program) (heal func()) { return p.store.Cut() }
 
 func cutBoth(p *program) (heal func()) {
-	healOld, healNew := cutOld(p), cutNew(p)
+	healOld, healNew := cutOffOldBackend(p), cutNew(p)
 	return func() { healOld(); healNew() }
 }
 
-// TestCandidate_Contract fails if a candidate of two elections does not satisfy the contract of candidates,
+// TestCandidate_Contract checks that a candidate of two elections satisfies the contract of candidates,
 // whichever backend it loses.
 func TestCandidate_Contract(t *testing.T) {
-	for name, cut := range map[string]func(*program) func(){"old": cutOld, "new": cutNew, "both": cutBoth} {
-		t.Run(name, func(t *testing.T) { electiontest.Run(t, group(cut), electiontest.WithFakeTime()) })
+	for name, cut := range map[string]func(*program) func(){"old": cutOffOldBackend, "new": cutNew, "both": cutBoth} {
+		t.Run(name, func(t *testing.T) { electiontest.Run(t, newGroupFactory(cut), electiontest.WithFakeTime()) })
 	}
 }

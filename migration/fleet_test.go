@@ -82,7 +82,7 @@ func (x *instance) readStatuses() {
 		}
 		x.fleet.mu.Lock()
 		for _, other := range x.fleet.instances {
-			if other != x && other.works() {
+			if other != x && other.isWorking() {
 				x.fleet.Errorf("%s leads while %s works", x.ID(), other.ID())
 			}
 		}
@@ -92,8 +92,8 @@ func (x *instance) readStatuses() {
 	}
 }
 
-// works reports whether the leadership of the instance lasts. The caller holds fleet.mu.
-func (x *instance) works() bool {
+// isWorking reports whether the leadership of the instance lasts. The caller holds fleet.mu.
+func (x *instance) isWorking() bool {
 	if x.latest == nil {
 		return false
 	}
@@ -105,8 +105,8 @@ func (x *instance) works() bool {
 	}
 }
 
-// replace replaces an instance by one of another version, which starts when the earlier one has resigned.
-func (f *fleet) replace(x *instance, v version) {
+// replaceInstance replaces an instance by one of another version, which starts when the earlier one has resigned.
+func (f *fleet) replaceInstance(x *instance, v version) {
 	_ = x.Resign()
 	x.running.Wait()
 	f.forget(x)
@@ -134,8 +134,8 @@ func (f *fleet) crash(x *instance) {
 	f.start(x.version)
 }
 
-// disturb lets some time pass in which instances crash, or lose a backend for a while.
-func (f *fleet) disturb() {
+// disturbInstances lets some time pass in which instances crash, or lose a backend for a while.
+func (f *fleet) disturbInstances() {
 	for range f.random.IntN(3) {
 		f.mu.Lock()
 		x := f.instances[f.random.IntN(len(f.instances))]
@@ -145,19 +145,19 @@ func (f *fleet) disturb() {
 			case 0:
 				f.crash(x)
 			case 1:
-				f.cut(x, cutOld)
+				f.cutInstance(x, cutOffOldBackend)
 			case 2:
-				f.cut(x, cutNew)
+				f.cutInstance(x, cutNew)
 			case 3:
-				f.cut(x, cutBoth)
+				f.cutInstance(x, cutBoth)
 			}
 		}
 		time.Sleep(f.duration(15 * time.Second))
 	}
 }
 
-// cut cuts an instance off for a while. If the instance crashes in this time, it stays cut off.
-func (f *fleet) cut(x *instance, cut func(*program) (heal func())) {
+// cutInstance cuts an instance off for a while. If the instance crashes in this time, it stays cut off.
+func (f *fleet) cutInstance(x *instance, cut func(*program) (heal func())) {
 	heal := cut(x.program)
 	time.AfterFunc(f.duration(20*time.Second), func() {
 		f.mu.Lock()
@@ -179,7 +179,7 @@ func (f *fleet) awaitLeader() {
 	for {
 		f.mu.Lock()
 		for _, x := range f.instances {
-			if !x.crashed && x.works() {
+			if !x.crashed && x.isWorking() {
 				f.mu.Unlock()
 				return
 			}
@@ -195,8 +195,8 @@ func (f *fleet) awaitLeader() {
 	}
 }
 
-// TestMigration_RollingWithFaults fails if two instances work at the same time, or none, while a fleet is
-// migrated and its instances crash and lose their backends.
+// TestMigration_RollingWithFaults checks that exactly one instance works at a time while a fleet is migrated
+// and its instances crash and lose their backends.
 func TestMigration_RollingWithFaults(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -218,19 +218,19 @@ func migrate(t *testing.T, seed uint64) {
 	}
 	f.awaitLeader()
 	for _, to := range []version{both, onlyNew} {
-		f.disturb()
-		f.round(to-1, to)
+		f.disturbInstances()
+		f.replaceAll(to-1, to)
 		f.awaitLeader()
 	}
-	f.disturb()
+	f.disturbInstances()
 	f.awaitLeader()
 	for v := range onlyNew + 1 {
 		require.NotZero(t, f.terms[v], "no leader of version %d", v)
 	}
 }
 
-// round replaces all instances of one version by instances of another one, while faults occur.
-func (f *fleet) round(from, to version) {
+// replaceAll replaces all instances of one version by instances of another version, while faults occur.
+func (f *fleet) replaceAll(from, to version) {
 	for {
 		var x *instance
 		f.mu.Lock()
@@ -243,7 +243,7 @@ func (f *fleet) round(from, to version) {
 		if x == nil {
 			return
 		}
-		f.replace(x, to)
-		f.disturb()
+		f.replaceInstance(x, to)
+		f.disturbInstances()
 	}
 }

@@ -123,9 +123,9 @@ func (s *side) close() error {
 	return nil
 }
 
-// ended returns the error that ended the candidacy before it resigned, or nil. It may be called only after
+// endError returns the error that ended the candidacy before it resigned, or nil. It may be called only after
 // leave.
-func (s *side) ended() error {
+func (s *side) endError() error {
 	if s == nil {
 		return nil
 	}
@@ -153,16 +153,16 @@ func (s *side) listen() {
 	}
 }
 
-// statuses returns the channel of statuses of the candidate, or nil.
-func (s *side) statuses() <-chan leaderelection.Status {
+// statusChannel returns the channel of statuses of the candidate, or nil.
+func (s *side) statusChannel() <-chan leaderelection.Status {
 	if s == nil {
 		return nil
 	}
 	return s.candidate.Status()
 }
 
-// role returns the role in the newest status, or Follower if there is no candidate on this side.
-func (s *side) role() leaderelection.Role {
+// currentRole returns the role in the newest status, or Follower if there is no candidate on this side.
+func (s *side) currentRole() leaderelection.Role {
 	if s == nil {
 		return leaderelection.Follower
 	}
@@ -177,8 +177,8 @@ func (s *side) leadershipDone() <-chan struct{} {
 	return s.status.Leadership.Done()
 }
 
-// requests returns a channel that is closed when the candidate is requested to resign, or nil.
-func (s *side) requests() <-chan struct{} {
+// requestChannel returns a channel that is closed when the candidate is requested to resign, or nil.
+func (s *side) requestChannel() <-chan struct{} {
 	if s == nil {
 		return nil
 	}

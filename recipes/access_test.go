@@ -24,13 +24,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-type use func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error
+type recipeUse func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error
 
 // uses contains, for each recipe, a function that writes with it. The function returns the error with which
 // the recipe ends.
-var uses = map[string]use{
+var uses = map[string]recipeUse{
 	"mutex": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		m, err := lock.NewMutex(conn, path, as[lock.Option](options)...)
+		m, err := lock.NewMutex(conn, path, convertOptions[lock.Option](options)...)
 		require.NoError(t, err)
 		h, err := m.Lock(t.Context())
 		if err == nil {
@@ -39,7 +39,7 @@ var uses = map[string]use{
 		return err
 	},
 	"single": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		s, err := lock.NewSingle(conn, path+"/lock", nil, as[lock.Option](options)...)
+		s, err := lock.NewSingle(conn, path+"/lock", nil, convertOptions[lock.Option](options)...)
 		require.NoError(t, err)
 		h, err := s.Lock(t.Context())
 		if err == nil {
@@ -48,7 +48,7 @@ var uses = map[string]use{
 		return err
 	},
 	"semaphore": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		s, err := lock.NewSemaphore(conn, path, 2, as[lock.Option](options)...)
+		s, err := lock.NewSemaphore(conn, path, 2, convertOptions[lock.Option](options)...)
 		require.NoError(t, err)
 		h, err := s.Acquire(t.Context(), 1)
 		if err == nil {
@@ -57,12 +57,12 @@ var uses = map[string]use{
 		return err
 	},
 	"barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		b, err := barrier.New(conn, path, as[barrier.Option](options)...)
+		b, err := barrier.New(conn, path, convertOptions[barrier.Option](options)...)
 		require.NoError(t, err)
 		return b.Set(t.Context())
 	},
 	"counter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		c, err := value.NewCounter(conn, path, as[value.CounterOption](options)...)
+		c, err := value.NewCounter(conn, path, convertOptions[value.CounterOption](options)...)
 		require.NoError(t, err)
 		_, err = c.Add(t.Context(), 1)
 		return err
@@ -82,7 +82,7 @@ var uses = map[string]use{
 		return err
 	},
 	"group": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		g, err := group.New(conn, path, as[group.Option](options)...)
+		g, err := group.New(conn, path, convertOptions[group.Option](options)...)
 		require.NoError(t, err)
 		m, err := g.Join(t.Context(), "a", nil)
 		if err == nil {
@@ -91,7 +91,7 @@ var uses = map[string]use{
 		return err
 	},
 	"service": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		d, err := discovery.New(conn, "/app", as[discovery.Option](options)...)
+		d, err := discovery.New(conn, "/app", convertOptions[discovery.Option](options)...)
 		require.NoError(t, err)
 		r, err := d.Register(t.Context(), discovery.Instance{Name: strings.TrimPrefix(path, "/app/"), Address: "host"})
 		if err == nil {
@@ -100,7 +100,7 @@ var uses = map[string]use{
 		return err
 	},
 	"semaphore, limit": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		s, err := lock.NewSemaphore(conn, path, 2, as[lock.Option](options)...)
+		s, err := lock.NewSemaphore(conn, path, 2, convertOptions[lock.Option](options)...)
 		require.NoError(t, err)
 		return s.SetLimit(t.Context(), 3)
 	},
@@ -112,7 +112,7 @@ var uses = map[string]use{
 			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
 			require.NoError(t, ignore(err, zk.ErrNodeExists))
 		}
-		d, err := barrier.NewDouble(conn, path, 1, as[barrier.Option](options)...)
+		d, err := barrier.NewDouble(conn, path, 1, convertOptions[barrier.Option](options)...)
 		require.NoError(t, err)
 		r, err := d.Enter(t.Context())
 		if err == nil {
@@ -131,11 +131,11 @@ var uses = map[string]use{
 		return err
 	},
 	"queue, claims": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		_, err := newQueue(t, conn, items(options), options, queue.WithClaims(path)).Put(t.Context(), []byte("x"))
+		_, err := newQueue(t, conn, itemsPath(options), options, queue.WithClaims(path)).Put(t.Context(), []byte("x"))
 		return err
 	},
 	"queue, dead letter": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		q := newQueue(t, conn, items(options), options, queue.WithDead(path), queue.WithMaxAttempts(1))
+		q := newQueue(t, conn, itemsPath(options), options, queue.WithDead(path), queue.WithMaxAttempts(1))
 		_, err := q.Put(t.Context(), []byte("x"))
 		require.NoError(t, err)
 		item, err := q.Take(t.Context())
@@ -143,13 +143,13 @@ var uses = map[string]use{
 		return item.Return(nil)
 	},
 	"queue, discard": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
-		q := newQueue(t, conn, items(options), options, queue.WithDead(path))
+		q := newQueue(t, conn, itemsPath(options), options, queue.WithDead(path))
 		return ignore(q.Discard(t.Context(), queue.DeadLetter{ID: "queue-0000000000-1"}), recipes.ErrDeleted)
 	},
 }
 
-// as converts options of package recipes to options of the type O of another package.
-func as[O any](options []recipes.Option) (converted []O) {
+// convertOptions converts options of package recipes to options of the type O of another package.
+func convertOptions[O any](options []recipes.Option) (converted []O) {
 	for _, o := range options {
 		converted = append(converted, any(o).(O))
 	}
@@ -158,15 +158,15 @@ func as[O any](options []recipes.Option) (converted []O) {
 
 // newQueue returns a queue, which is closed at the end of the test.
 func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option, own ...queue.Option) *queue.Queue {
-	q, err := queue.New(conn, path, append(own, as[queue.Option](options)...)...)
+	q, err := queue.New(conn, path, append(own, convertOptions[queue.Option](options)...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, q.Close()) })
 	return q
 }
 
-// items is the path of the items of a queue, for tests of its other znodes. Only participants of the queue
+// itemsPath is the path of the items of a queue, for tests of its other znodes. Only participants of the queue
 // may change the items if options contain an ACL.
-func items(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
+func itemsPath(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
 
 // ignore returns nil if err wraps expected, and err otherwise.
 func ignore(err, expected error) error {
@@ -227,7 +227,7 @@ func TestWithStrictACL(t *testing.T) {
 	}
 }
 
-// TestWithStrictACL_CreatedAfterCheck fails if a recipe uses a znode that did not exist when its
+// TestWithStrictACL_CreatedAfterCheck checks that a recipe does not use a znode that did not exist when its
 // ACL was read, and that another client has then created with permissions for everyone.
 func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	for _, name := range []string{"mutex", "single", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
@@ -246,8 +246,8 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	}
 }
 
-// TestWithACL_Unreadable fails if a client that is not permitted to read the ACL of a znode
-// receives no warning, or no error with WithStrictACL.
+// TestWithACL_Unreadable checks that a client that is not permitted to read the ACL of a znode receives a
+// warning, or an error with WithStrictACL.
 func TestWithACL_Unreadable(t *testing.T) {
 	for _, name := range []string{
 		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",

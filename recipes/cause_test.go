@@ -38,7 +38,7 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 	"barrier, enter": func(_ *testing.T, conn, _ *zk.Conn) func(context.Context) error {
 		d := must(barrier.NewDouble(conn, "/app/double", 1))
-		return func(ctx context.Context) error { return second(d.Enter(ctx)) }
+		return func(ctx context.Context) error { return errorOf(d.Enter(ctx)) }
 	},
 	"barrier, leave": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		d, entered := must(barrier.NewDouble(conn, "/app/double", 2)), must(barrier.NewDouble(other, "/app/double", 2))
@@ -48,16 +48,16 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	"single": func(_ *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		must(other.Create("/app", nil, 0, zk.WorldACL(zk.PermAll)))
 		s := must(lock.NewSingle(conn, "/app/single", nil))
-		return func(ctx context.Context) error { return second(s.Lock(ctx)) }
+		return func(ctx context.Context) error { return errorOf(s.Lock(ctx)) }
 	},
 	"semaphore, limit": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		require.NoError(t, must(lock.NewSemaphore(other, "/app/semaphore", 3)).SetLimit(t.Context(), 2))
 		s := must(lock.NewSemaphore(conn, "/app/semaphore", 3))
-		return func(ctx context.Context) error { return second(s.Limit(ctx)) }
+		return func(ctx context.Context) error { return errorOf(s.Limit(ctx)) }
 	},
 	"semaphore with shared count, limit": func(_ *testing.T, conn, _ *zk.Conn) func(context.Context) error {
 		s := must(lock.NewSemaphore(conn, "/app/semaphore", 3, lock.WithCuratorLayout(), lock.WithSharedCount("/app/count")))
-		return func(ctx context.Context) error { return second(s.Limit(ctx)) }
+		return func(ctx context.Context) error { return errorOf(s.Limit(ctx)) }
 	},
 	"mutex, request": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		h := must(must(lock.NewMutex(other, "/app/mutex")).Lock(t.Context()))
@@ -69,17 +69,17 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 	"queue, get": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		id, q := must(openJobs(t, other).Put(t.Context(), nil)), openJobs(t, conn)
-		return func(ctx context.Context) error { return second(q.Get(ctx, id)) }
+		return func(ctx context.Context) error { return errorOf(q.Get(ctx, id)) }
 	},
 	"queue, list": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		must(openJobs(t, other).Put(t.Context(), nil))
 		q := openJobs(t, conn)
-		return func(ctx context.Context) error { return second(q.List(ctx, 1)) }
+		return func(ctx context.Context) error { return errorOf(q.List(ctx, 1)) }
 	},
 	"queue, dead letters": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		deadLetter(t, other)
 		q := openJobs(t, conn)
-		return func(ctx context.Context) error { return second(q.DeadLetters(ctx)) }
+		return func(ctx context.Context) error { return errorOf(q.DeadLetters(ctx)) }
 	},
 	"queue, discard": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		letter, q := deadLetter(t, other), openJobs(t, conn)
@@ -87,12 +87,12 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 	"value, set": func(_ *testing.T, conn, _ *zk.Conn) func(context.Context) error {
 		v := must(value.New(conn, "/app/value", recipes.StringCodec()))
-		return func(ctx context.Context) error { return second(v.CompareAndSet(ctx, value.Version{}, "a")) }
+		return func(ctx context.Context) error { return errorOf(v.CompareAndSet(ctx, value.Version{}, "a")) }
 	},
 	"value, replace": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		version := must(must(value.New(other, "/app/value", recipes.StringCodec())).Set(t.Context(), "a"))
 		v := must(value.New(conn, "/app/value", recipes.StringCodec()))
-		return func(ctx context.Context) error { return second(v.CompareAndSet(ctx, version, "b")) }
+		return func(ctx context.Context) error { return errorOf(v.CompareAndSet(ctx, version, "b")) }
 	},
 	"value, watch": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		must(must(value.New(other, "/app/value", recipes.StringCodec())).Set(t.Context(), "a"))
@@ -109,7 +109,7 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	"group, members": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		join(t, other)
 		g := must(group.New(conn, "/app/group"))
-		return func(ctx context.Context) error { return second(g.Members(ctx)) }
+		return func(ctx context.Context) error { return errorOf(g.Members(ctx)) }
 	},
 	"group, watch": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		join(t, other)
@@ -127,12 +127,12 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 		r := must(must(discovery.New(other, "/app/services")).Register(t.Context(), discovery.Instance{Name: "shop"}))
 		t.Cleanup(func() { require.NoError(t, r.Close()) })
 		d := must(discovery.New(conn, "/app/services"))
-		return func(ctx context.Context) error { return second(d.Instances(ctx, "shop")) }
+		return func(ctx context.Context) error { return errorOf(d.Instances(ctx, "shop")) }
 	},
 	"candidates": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		lead(t, other)
 		return func(ctx context.Context) error {
-			return second(leaderelection.Candidates(ctx, conn, "/app/election"))
+			return errorOf(leaderelection.Candidates(ctx, conn, "/app/election"))
 		}
 	},
 	"request to resign": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
@@ -147,14 +147,15 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 	"candidate": func(_ *testing.T, conn, _ *zk.Conn) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return second(leaderelection.NewElection(conn, "/app/election", leaderelection.WithContext(ctx), leaderelection.WithCreateNode()))
+			return errorOf(leaderelection.NewElection(conn, "/app/election", leaderelection.WithContext(ctx), leaderelection.WithCreateNode()))
 		}
 	},
 }
 
-// TestCause_LikeAnswer fails if a call takes the cause of its context for an answer of the servers: a group of goroutines
-// cancels all others with the error of the first, which can be the answer that the call does not wait for. The context
-// ends before the call, or while the servers process the n-th request.
+// TestCause_LikeAnswer checks that a call does not take the cause of its context for an answer of the
+// servers: a group of goroutines cancels all others with the error of the first, which can be the answer that
+// the call does not wait for. The context ends before the call, or while the servers process the n-th
+// request.
 func TestCause_LikeAnswer(t *testing.T) {
 	for name, prepare := range cancellable {
 		for _, cause := range []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth} {
@@ -179,7 +180,7 @@ func TestCause_LikeAnswer(t *testing.T) {
 						}
 						err := call(ctx)
 						if ended := errors.Is(context.Cause(ctx), cause); !ended {
-							return // it has sent fewer requests
+							return // the call has sent fewer requests
 						}
 						require.ErrorIs(t, err, cause)
 						bubble.Advance(time.Minute)
@@ -202,7 +203,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func second[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }
 
 func openJobs(t *testing.T, conn *zk.Conn) *queue.Queue { return newQueue(t, conn, "/app/jobs", nil) }
 

@@ -35,33 +35,33 @@ func TestEvents_Group(t *testing.T) {
 		m, err := g.Join(h.Context(), "a", nil)
 		require.NoError(h, err)
 		joined := log.eventsOf("group", "/app/workers")
-		require.Equal(h, []string{"joined 0"}, log.take())
+		require.Equal(h, []string{"joined 0"}, log.takeEvents())
 		require.Equal(h, "/app/workers/a", joined[0].Subject)
 		require.Equal(h, m.Current().Token, joined[0].Token)
 
 		ctx, stop := context.WithCancel(h.Context())
 		views := g.Watch(ctx)
-		require.Equal(h, []string{"opened 0", "listed 0 count 1"}, log.take())
+		require.Equal(h, []string{"opened 0", "listed 0 count 1"}, log.takeEvents())
 		require.NoError(h, operator.Delete("/app/workers/a", -1))
 		bubble.Advance(time.Second)
 		found := log.eventsOf("group", "/app/workers")
 		require.NotEqual(h, joined[0].Token, m.Current().Token)
-		require.ElementsMatch(h, []string{"lost 0: " + recipes.ErrDeleted.Error(), "joined 0", "listed 0", "listed 0 count 1"}, log.take())
+		require.ElementsMatch(h, []string{"lost 0: " + recipes.ErrDeleted.Error(), "joined 0", "listed 0", "listed 0 count 1"}, log.takeEvents())
 		require.Equal(h, joined[0].Token, found[0].Token)
 
 		stop()
 		for range views {
 		}
-		require.Equal(h, []string{"ended 0"}, log.take())
+		require.Equal(h, []string{"ended 0"}, log.takeEvents())
 		require.NoError(h, m.Close())
-		require.Equal(h, []string{"released 0"}, log.take())
+		require.Equal(h, []string{"released 0"}, log.takeEvents())
 
 		views = g.Watch(h.Context())
 		bubble.Advance(0)
 		conn.Close()
 		for range views {
 		}
-		ended := log.take()
+		ended := log.takeEvents()
 		require.Equal(h, []string{"opened 0", "listed 0"}, ended[:len(ended)-1])
 		require.Contains(h, ended[len(ended)-1], "ended 0: watch /app/workers: ")
 	})
@@ -74,16 +74,16 @@ func TestEvents_Discovery(t *testing.T) {
 		require.NoError(h, err)
 		provider, err := d.Provider(h.Context(), "shop")
 		require.NoError(h, err)
-		require.Equal(h, []string{"opened 0", "listed 0"}, log.take())
+		require.Equal(h, []string{"opened 0", "listed 0"}, log.takeEvents())
 		r, err := d.Register(h.Context(), discovery.Instance{Name: "shop", ID: "one"})
 		require.NoError(h, err)
 		require.Len(h, log.eventsOf("discovery", "/services/shop"), 2)
-		require.ElementsMatch(h, []string{"joined 0", "listed 0 count 1"}, log.take())
+		require.ElementsMatch(h, []string{"joined 0", "listed 0 count 1"}, log.takeEvents())
 		require.NoError(h, r.Close())
 		bubble.Advance(time.Second)
-		require.Subset(h, log.take(), []string{"released 0", "listed 0"})
+		require.Subset(h, log.takeEvents(), []string{"released 0", "listed 0"})
 		require.NoError(h, provider.Close())
-		require.Equal(h, []string{"ended 0: recipes: closed"}, log.take())
+		require.Equal(h, []string{"ended 0: recipes: closed"}, log.takeEvents())
 	})
 }
 
@@ -118,7 +118,7 @@ func TestEvents_Shards(t *testing.T) {
 		planned := all[len(all)-1]
 		require.Equal(h, event.Planned, planned.Kind)
 		require.Equal(h, 2, planned.Count)
-		found := log.take()
+		found := log.takeEvents()
 		require.Equal(h, 2, strings.Count(strings.Join(found, "\n"), "acquired 0 added"), "%v", found)
 		stopOther := run("b", newGroup(), untilDone)
 		var released event.Event
@@ -131,22 +131,22 @@ func TestEvents_Shards(t *testing.T) {
 		require.GreaterOrEqual(h, released.Duration, 15*time.Second)
 		plans := log.eventsOf("shard", "/shards")
 		require.Greater(h, plans[len(plans)-1].Token, planned.Token)
-		log.take()
+		log.takeEvents()
 
 		// The second member leaves, and the first one gets its shard back.
 		stopOther()
 		bubble.Advance(20 * time.Second)
-		require.Contains(h, strings.Join(log.take(), "\n"), " left")
+		require.Contains(h, strings.Join(log.takeEvents(), "\n"), " left")
 		stop()
-		found = log.take()
+		found = log.takeEvents()
 		require.Equal(h, "ended 0: recipes: closed", found[len(found)-1])
 		require.Equal(h, 2, strings.Count(strings.Join(found, "\n"), " left"), "%v", found)
 
 		// The function of a member does not return within the grace period.
 		stop = run("a", newGroup(recipes.WithEvents(log.add)), func(ctx context.Context) { <-ctx.Done(); time.Sleep(5 * time.Second) })
-		log.take()
+		log.takeEvents()
 		stop()
-		require.Contains(h, strings.Join(log.take(), "\n"), shard.ErrRevoked.Error())
+		require.Contains(h, strings.Join(log.takeEvents(), "\n"), shard.ErrRevoked.Error())
 	})
 }
 

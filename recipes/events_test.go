@@ -33,8 +33,8 @@ func (l *eventLog) add(e event.Event) {
 	l.all = append(l.all, e)
 }
 
-// take returns the kinds, the durations in seconds and the errors of the events since its last call.
-func (l *eventLog) take() (found []string) {
+// takeEvents returns the kinds, the durations in seconds and the errors of the events since its last call.
+func (l *eventLog) takeEvents() (found []string) {
 	bubble.Advance(0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,8 +55,8 @@ func (l *eventLog) take() (found []string) {
 	return found
 }
 
-// TestEvents_Locks fails if a kind of lock does not report the events of a hold.
-func TestEvents_Locks(t *testing.T) {
+// TestEvents_LocksReportHolds checks that every kind of lock reports the events of a hold.
+func TestEvents_LocksReportHolds(t *testing.T) {
 	type acquire func(ctx context.Context) (*lock.Hold, error)
 	for name, open := range map[string]func(conn *zk.Conn, options ...lock.Option) acquire{
 		"mutex": func(conn *zk.Conn, options ...lock.Option) acquire {
@@ -108,7 +108,7 @@ func TestEvents_Locks(t *testing.T) {
 					return hold
 				})
 				bubble.Advance(3 * time.Second)
-				require.Empty(h, log.take())
+				require.Empty(h, log.takeEvents())
 				require.NoError(h, first.Release())
 				hold := <-held
 				e := func() event.Event { bubble.Advance(0); log.mu.Lock(); defer log.mu.Unlock(); return log.all[0] }()
@@ -116,17 +116,17 @@ func TestEvents_Locks(t *testing.T) {
 				require.Equal(h, "/app/lock", e.Path)
 				require.Equal(h, hold.Path(), e.Subject)
 				require.Equal(h, hold.Token(), e.Token)
-				require.Equal(h, []string{"acquired 3"}, log.take())
+				require.Equal(h, []string{"acquired 3"}, log.takeEvents())
 				bubble.Advance(7 * time.Second)
 				require.NoError(h, hold.Release())
-				require.Equal(h, []string{"released 7"}, log.take())
+				require.Equal(h, []string{"released 7"}, log.takeEvents())
 
 				hold, err = open(conn, recipes.WithEvents(log.add))(h.Context())
 				require.NoError(h, err)
 				bubble.Advance(time.Second)
 				require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
 				<-hold.Done()
-				found := log.take()
+				found := log.takeEvents()
 				require.Len(h, found, 2)
 				require.Contains(h, found[1], "lost 1: ")
 				bubble.Advance(time.Minute) // the contender has left by then
@@ -135,8 +135,8 @@ func TestEvents_Locks(t *testing.T) {
 	}
 }
 
-// TestEvents_Queue fails if a queue does not report what happens to an item.
-func TestEvents_Queue(t *testing.T) {
+// TestEvents_QueueReportsItems checks that a queue reports what happens to an item.
+func TestEvents_QueueReportsItems(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -157,7 +157,7 @@ func TestEvents_Queue(t *testing.T) {
 		item := take()
 		bubble.Advance(2 * time.Second)
 		require.NoError(h, item.Ack())
-		require.Equal(h, []string{"opened 0", "listed 0 count 1", "acquired 5", "released 2"}, log.take())
+		require.Equal(h, []string{"opened 0", "listed 0 count 1", "acquired 5", "released 2"}, log.takeEvents())
 
 		failed := errors.New("failed")
 		put("b")
@@ -165,13 +165,13 @@ func TestEvents_Queue(t *testing.T) {
 		item = take()
 		bubble.Advance(time.Second)
 		require.NoError(h, item.Return(failed))
-		require.Subset(h, log.take(), []string{"acquired 0", "returned 0: failed", "acquired 1", "rejected 1: failed"})
+		require.Subset(h, log.takeEvents(), []string{"acquired 0", "returned 0: failed", "acquired 1", "rejected 1: failed"})
 
 		put("c")
 		lost := take()
 		require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
 		<-lost.Done()
-		found := log.take()
+		found := log.takeEvents()
 		require.Contains(h, found[len(found)-1], "lost ")
 
 		// The handler is stopped, so the attempt does not count.
@@ -182,10 +182,10 @@ func TestEvents_Queue(t *testing.T) {
 		bubble.Advance(time.Minute)
 		stop()
 		require.NoError(h, <-done)
-		found = log.take()
+		found = log.takeEvents()
 		require.Contains(h, found[len(found)-1], "returned ")
 		require.NoError(h, bubble.Repeated(q.Close))
-		require.Equal(h, []string{"ended 0: recipes: closed"}, log.take())
+		require.Equal(h, []string{"ended 0: recipes: closed"}, log.takeEvents())
 	})
 }
 
@@ -198,21 +198,21 @@ func TestEvents_Queue_Ended(t *testing.T) {
 		q, err := queue.New(conn, "/jobs", recipes.WithEvents(log.add))
 		require.NoError(h, err)
 		require.NoError(h, bubble.Repeated(q.Close))
-		require.Empty(h, log.take())
+		require.Empty(h, log.takeEvents())
 
 		q, err = queue.New(conn, "/jobs", recipes.WithEvents(log.add))
 		require.NoError(h, err)
 		_, err = q.TryTake(h.Context())
 		require.ErrorIs(h, err, queue.ErrEmpty)
-		require.Subset(h, []string{"opened 0", "listed 0"}, log.take())
+		require.Subset(h, []string{"opened 0", "listed 0"}, log.takeEvents())
 		taken := bubble.Async(func() error { _, err := q.Take(h.Context()); return err })
 		bubble.Advance(time.Second)
 		conn.Close()
 		require.ErrorIs(h, <-taken, recipes.ErrConnClosed)
-		found := log.take()
+		found := log.takeEvents()
 		require.Contains(h, found[len(found)-1], "ended 0: ")
 		require.NoError(h, q.Close())
-		require.Empty(h, log.take())
+		require.Empty(h, log.takeEvents())
 	})
 }
 
@@ -252,11 +252,11 @@ func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
 				require.NoError(h, err)
 				item, err := q.Take(h.Context())
 				require.NoError(h, err)
-				require.Len(h, log.take(), 3)
+				require.Len(h, log.takeEvents(), 3)
 				test.fault(h, conn.SessionID())
 				_ = test.complete(item)
 				bubble.Advance(time.Minute)
-				found := log.take()
+				found := log.takeEvents()
 				require.Len(h, found, 1)
 				require.Contains(h, found[0], "lost ")
 				require.NoError(h, bubble.Repeated(q.Close))
@@ -293,8 +293,8 @@ func TestEvents_Queue_InvalidItem(t *testing.T) {
 	})
 }
 
-// TestEvents_Cache fails if a cache does not report when it becomes fresh or stale.
-func TestEvents_Cache(t *testing.T) {
+// TestEvents_CacheReportsFreshness checks that a cache reports when it becomes fresh or stale.
+func TestEvents_CacheReportsFreshness(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -304,15 +304,15 @@ func TestEvents_Cache(t *testing.T) {
 		}
 		c, err := cache.New(conn, "/app", cache.Subtree, recipes.WithEvents(log.add))
 		require.NoError(h, err)
-		require.Equal(h, []string{"opened 0", "fresh 0 count 3"}, log.take())
+		require.Equal(h, []string{"opened 0", "fresh 0 count 3"}, log.takeEvents())
 		h.Server.DropConnections(conn.SessionID())
 		bubble.Advance(3 * time.Second)
-		found := log.take()
+		found := log.takeEvents()
 		require.Len(h, found, 2)
 		require.Equal(h, "stale 0", found[0])
 		require.Regexp(h, "^fresh [12] count 3$", found[1])
 		require.NoError(h, c.Close())
-		require.Equal(h, []string{"ended 0: recipes: closed"}, log.take())
+		require.Equal(h, []string{"ended 0: recipes: closed"}, log.takeEvents())
 	})
 }
 
@@ -323,17 +323,17 @@ func TestEvents_Barrier(t *testing.T) {
 		require.NoError(h, err)
 		require.NoError(h, b.Set(h.Context()))
 		passed := bubble.Async(func() error { return b.Wait(h.Context()) })
-		require.Equal(h, []string{"waiting 0"}, log.take())
+		require.Equal(h, []string{"waiting 0"}, log.takeEvents())
 		bubble.Advance(3 * time.Second)
 		require.NoError(h, b.Remove(h.Context()))
 		require.NoError(h, <-passed)
-		require.Equal(h, []string{"passed 3"}, log.take())
+		require.Equal(h, []string{"passed 3"}, log.takeEvents())
 
 		require.NoError(h, b.Set(h.Context()))
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(h, b.Wait(ctx), context.DeadlineExceeded)
-		require.Equal(h, []string{"waiting 0", "passed 1: wait at barrier /gate: context deadline exceeded"}, log.take())
+		require.Equal(h, []string{"waiting 0", "passed 1: wait at barrier /gate: context deadline exceeded"}, log.takeEvents())
 	})
 }
 
@@ -358,7 +358,7 @@ func TestEvents_Double(t *testing.T) {
 			e := func() event.Event { bubble.Advance(0); log.mu.Lock(); defer log.mu.Unlock(); return log.all[1] }()
 			require.Equal(h, round.Token(), e.Token)
 			require.Contains(h, e.Subject, "/round/")
-			require.Equal(h, []string{"waiting 0", "passed 2"}, log.take())
+			require.Equal(h, []string{"waiting 0", "passed 2"}, log.takeEvents())
 			bubble.Advance(time.Second)
 			if expire {
 				require.NoError(h, h.Server.ExpireSession(conn.SessionID()))
@@ -367,7 +367,7 @@ func TestEvents_Double(t *testing.T) {
 			left := bubble.Async(func() error { return round.Leave(h.Context()) })
 			require.NoError(h, second.Leave(h.Context()))
 			require.NoError(h, <-left)
-			found := log.take()
+			found := log.takeEvents()
 			require.Len(h, found, 1)
 			if expire {
 				require.Contains(h, found[0], "lost 1: ")
@@ -378,7 +378,7 @@ func TestEvents_Double(t *testing.T) {
 	})
 }
 
-// TestWithEvents_Nil fails if WithEvents accepts nil.
+// TestWithEvents_Nil checks that WithEvents rejects nil.
 func TestWithEvents_Nil(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := lock.NewMutex(h.Connect(), "/app/lock", recipes.WithEvents(nil))

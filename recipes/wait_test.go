@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWait_CauseIsLossOfSession fails if a wait does not return when its context ends because another hold
-// was lost with its session. The cause of the context then looks like the end of the session of the wait,
-// which a wait survives: it would try again and again, and use a processor. The test uses real time, because
-// time does not pass in a bubble in which a goroutine does not block.
+// TestWait_CauseIsLossOfSession checks that a wait returns when its context ends because another hold was
+// lost with its session. The cause of the context then looks like the end of the session of the wait, which a
+// wait survives: it would try again and again, and use a processor. The test uses real time, because time
+// does not pass in a bubble in which a goroutine does not block.
 func TestWait_CauseIsLossOfSession(t *testing.T) {
 	srv := zktest.Start(t)
 	conn, _, err := srv.Connect(10 * time.Second)

@@ -40,7 +40,7 @@ func (q Queue) Prefer(ctx context.Context, candidate interface{ ID() string }, p
 			if !isSameLeadership(candidates[0], leader) {
 				leader, since = candidates[0], time.Now()
 			}
-			if id := candidate.ID(); preferred(candidates, priority) == id && time.Since(since) >= period {
+			if id := candidate.ID(); preferredCandidate(candidates, priority) == id && time.Since(since) >= period {
 				attempt, cancel := context.WithTimeout(ctx, period)
 				err = q.transferFrom(attempt, leader, id)
 				cancel()
@@ -63,9 +63,9 @@ func isTemporary(err error) bool {
 	}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// preferred returns the ID of the candidate that should replace the leader: the first one with the highest
+// preferredCandidate returns the ID of the candidate that should replace the leader: the first one with the highest
 // priority, if that is higher than the priority of the leader. It returns "" if the leader should remain.
-func preferred(candidates []leaderelection.CandidateInfo, priority func(leaderelection.CandidateInfo) int) string {
+func preferredCandidate(candidates []leaderelection.CandidateInfo, priority func(leaderelection.CandidateInfo) int) string {
 	best := slices.MaxFunc(candidates, func(a, b leaderelection.CandidateInfo) int {
 		return cmp.Compare(priority(a), priority(b))
 	})

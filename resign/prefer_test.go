@@ -69,9 +69,10 @@ func program(h *bubble.Test, priority int, leads func(priority int)) (stop func(
 	}
 }
 
-// TestQueue_Prefer fails if the candidate with the highest priority does not lead after a period, if a leader
-// is replaced earlier or more than once, or if the next best candidate does not lead after it has left.
-func TestQueue_Prefer(t *testing.T) {
+// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after a
+// period, that a leader is replaced only once, and not earlier, and that the next best candidate leads after
+// it has left.
+func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		var mu sync.Mutex
 		var leaders []int
@@ -113,8 +114,8 @@ func TestQueue_Prefer(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferErrors fails if Prefer accepts invalid arguments, or does not return a permanent error.
-func TestQueue_PreferErrors(t *testing.T) {
+// TestQueue_PreferReturnsPermanentErrors checks that Prefer rejects invalid arguments, and returns a permanent error.
+func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	failure := errors.New("failure")
 	q := resign.Queue{Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) { return nil, failure }}
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, priorityOf, time.Minute), failure)
@@ -123,8 +124,8 @@ func TestQueue_PreferErrors(t *testing.T) {
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
 
-// TestQueue_PreferLeaderChanges fails if Prefer requests a leader to resign that has taken over after the
-// decision.
+// TestQueue_PreferLeaderChanges checks that Prefer does not request a leader to resign that has taken over
+// after the decision.
 func TestQueue_PreferLeaderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute

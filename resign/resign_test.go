@@ -96,16 +96,16 @@ func requestOn(conn *zk.Conn, id string, timeout time.Duration) error {
 	return resign.Request(ctx, conn, node, id)
 }
 
-// data returns the data of the election node.
-func data(h *bubble.Test) string {
+// nodeData returns the data of the election node.
+func nodeData(h *bubble.Test) string {
 	data, _, err := h.Operator.Get(node)
 	require.NoError(h, err)
 	return string(data)
 }
 
-// TestTransfer fails if Transfer does not make the last candidate of an election the leader, or if a request
-// remains.
-func TestTransfer(t *testing.T) {
+// TestTransfer_LastCandidateLeads checks that Transfer makes the last candidate of an election the leader,
+// and that no request remains.
+func TestTransfer_LastCandidateLeads(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -115,12 +115,12 @@ func TestTransfer(t *testing.T) {
 		require.Equal(h, leaderelection.Leader, c.Current().Role)
 		require.True(h, isClosed(a.done))
 		require.True(h, isClosed(b.done))
-		require.Empty(h, data(h), "a request remains")
+		require.Empty(h, nodeData(h), "a request remains")
 	})
 }
 
-// TestTransfer_CandidateDoesNotListen fails if the leader resigns although a candidate that does not listen
-// to requests keeps its place.
+// TestTransfer_CandidateDoesNotListen checks that the leader does not resign when a candidate that does not
+// listen to requests keeps its place.
 func TestTransfer_CandidateDoesNotListen(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, _, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
@@ -129,13 +129,13 @@ func TestTransfer_CandidateDoesNotListen(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(h, resign.Transfer(ctx, h.Operator, node, c.ID()), context.DeadlineExceeded)
 		require.Equal(h, leaderelection.Leader, a.Current().Role)
-		require.Empty(h, data(h), "a request remains")
+		require.Empty(h, nodeData(h), "a request remains")
 	})
 }
 
-// TestRequest_Leader fails if a leader does not resign after a request, if another candidate receives the
-// request, or if the request remains.
-func TestRequest_Leader(t *testing.T) {
+// TestRequest_LeaderResigns checks that a leader resigns after a request, that no other candidate receives the
+// request, and that the request does not remain.
+func TestRequest_LeaderResigns(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -147,16 +147,16 @@ func TestRequest_Leader(t *testing.T) {
 		require.True(h, isClosed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
 		require.False(h, isClosed(b.ResignRequested()), "another candidate has received the request")
-		require.Empty(h, data(h), "the request remains")
+		require.Empty(h, nodeData(h), "the request remains")
 
 		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrNoCandidate)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 	})
 }
 
-// TestRequest_Follower fails if a follower does not receive a request that was made before it called
-// ResignRequested.
-func TestRequest_Follower(t *testing.T) {
+// TestRequest_FollowerReceivesEarlierRequest checks that a follower receives a request that was made before
+// it called ResignRequested.
+func TestRequest_FollowerReceivesEarlierRequest(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		result := make(chan error, 1)
@@ -171,8 +171,8 @@ func TestRequest_Follower(t *testing.T) {
 	})
 }
 
-// TestRequest_Concurrent fails if one of two concurrent requests overwrites the other one.
-func TestRequest_Concurrent(t *testing.T) {
+// TestRequest_ConcurrentCallsDoNotOverwrite checks that neither of two concurrent requests overwrites the other.
+func TestRequest_ConcurrentCallsDoNotOverwrite(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		hold, release := bubble.Hold(h)
@@ -191,12 +191,12 @@ func TestRequest_Concurrent(t *testing.T) {
 		b.resignOnRequest()
 		require.NoError(h, <-results)
 		require.NoError(h, <-results)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 	})
 }
 
-// TestRequest_OtherRequestWithdrawn fails if the candidate does not receive a request because
-// another request to it was withdrawn while the candidate was disconnected.
+// TestRequest_OtherRequestWithdrawn checks that the candidate receives a request when another request to it
+// was withdrawn while the candidate was disconnected.
 func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn, other := h.Connect(), h.Connect()
@@ -217,13 +217,13 @@ func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 		require.Less(h, time.Since(begin), 10*time.Second)
 		synctest.Wait()
 		require.True(h, isClosed(a.done))
-		require.Empty(h, data(h), "a request remains")
+		require.Empty(h, nodeData(h), "a request remains")
 	})
 }
 
-// TestRequest_OtherRequestSuccessful fails if Request returns an error in this case: it reads the candidate's
-// znode, the candidate leaves, another call removes its request to the same candidate, and only then are the
-// requests read.
+// TestRequest_OtherRequestSuccessful checks that Request does not return an error in this case: it reads the
+// candidate's znode, the candidate leaves, another call removes its request to the same candidate, and only
+// then are the requests read.
 func TestRequest_OtherRequestSuccessful(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
@@ -237,16 +237,16 @@ func TestRequest_OtherRequestSuccessful(t *testing.T) {
 		synctest.Wait()
 		a.resignOnRequest()
 		require.NoError(h, <-results)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		release()
 		require.NoError(h, <-results)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		require.Zero(h, h.Server.Log().Session(other.SessionID()).Count(zktest.OpSetData))
 	})
 }
 
-// TestRequest_ContextDoneWhileAddedAgain fails if a request remains that was added again just before its
-// context was done, because another call had withdrawn its request.
+// TestRequest_ContextDoneWhileAddedAgain checks that no request remains that was added again just before its
+// context was done, after another call had withdrawn it.
 func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
@@ -259,16 +259,16 @@ func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 		go func() { second <- requestOn(other, a.ID(), 2*time.Second) }()
 		require.ErrorIs(h, <-first, context.DeadlineExceeded)
 		bubble.Advance(1500 * time.Millisecond)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		release()
 		require.ErrorIs(h, <-second, context.DeadlineExceeded)
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 		require.Equal(h, 2, h.Server.Log().Session(other.SessionID()).Count(zktest.OpSetData), "added and removed")
 	})
 }
 
-// TestRequest_RejoinedCandidate fails if a program receives a request to its candidate in a later session, or
-// if the candidate cannot be requested to resign by its new ID.
+// TestRequest_RejoinedCandidate checks that a program does not receive a request to its candidate in a later
+// session, and that the candidate can be requested to resign by its new ID.
 func TestRequest_RejoinedCandidate(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -286,8 +286,7 @@ func TestRequest_RejoinedCandidate(t *testing.T) {
 	})
 }
 
-// TestRequest_BeforeIDIsKnown fails if a candidate does not receive a request that is made before it
-// knows its ID.
+// TestRequest_BeforeIDIsKnown checks that a candidate receives a request that is made before it knows its ID.
 func TestRequest_BeforeIDIsKnown(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -310,8 +309,8 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 	})
 }
 
-// TestRequest_Disconnected fails if a candidate misses a request while its connection is down, or
-// because the client library could not set its watch again.
+// TestRequest_Disconnected checks that a candidate does not miss a request while its connection is down, or
+// when the client library could not set its watch again.
 func TestRequest_Disconnected(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -323,11 +322,11 @@ func TestRequest_Disconnected(t *testing.T) {
 		require.NoError(h, request(h, a.ID(), time.Minute))
 		synctest.Wait()
 		require.True(h, isClosed(a.done))
-		require.Empty(h, data(h))
+		require.Empty(h, nodeData(h))
 	})
 }
 
-// TestRequest_PooledWatchLost fails if a candidate misses a request because it uses a watch that an
+// TestRequest_PooledWatchLost checks that a candidate does not miss a request when it uses a watch that an
 // earlier candidate has left, and that was lost at a reconnect.
 func TestRequest_PooledWatchLost(t *testing.T) {
 	for _, lose := range []bool{false, true} {
@@ -355,8 +354,8 @@ func TestRequest_PooledWatchLost(t *testing.T) {
 	}
 }
 
-// TestRequest_ReplyLost fails if Request returns an error because the reply to its write was lost and the
-// candidate has resigned before the data is read again.
+// TestRequest_ReplyLost checks that Request does not return an error when the reply to its write was lost and
+// the candidate has resigned before the data is read again.
 func TestRequest_ReplyLost(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
@@ -366,11 +365,11 @@ func TestRequest_ReplyLost(t *testing.T) {
 		synctest.Wait()
 		require.True(h, isClosed(a.done))
 		require.Equal(h, leaderelection.Leader, b.Current().Role)
-		require.Empty(h, data(h), "the request remains")
+		require.Empty(h, nodeData(h), "the request remains")
 	})
 }
 
-// TestRequest_ForeignData fails if Request overwrites the data of another application.
+// TestRequest_ForeignData checks that Request does not overwrite the data of another application.
 func TestRequest_ForeignData(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		_, err := h.Operator.Create(node, []byte("precious"), 0, zk.WorldACL(zk.PermAll))
@@ -378,12 +377,12 @@ func TestRequest_ForeignData(t *testing.T) {
 		a := join(h, h.Connect())
 		a.resignOnRequest()
 		require.ErrorIs(h, request(h, a.ID(), time.Minute), resign.ErrForeignData)
-		require.Equal(h, "precious", data(h))
+		require.Equal(h, "precious", nodeData(h))
 		require.False(h, isClosed(a.done))
 	})
 }
 
-// TestRequest_Permission fails if Request does not return ErrPermission when a permission is missing.
+// TestRequest_Permission checks that Request returns ErrPermission when a permission is missing.
 func TestRequest_Permission(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
@@ -393,7 +392,7 @@ func TestRequest_Permission(t *testing.T) {
 	})
 }
 
-// TestRequest_InvalidArguments fails if Request accepts an argument that cannot identify a candidate.
+// TestRequest_InvalidArguments checks that Request rejects an argument that cannot identify a candidate.
 func TestRequest_InvalidArguments(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		const id = node + "/_c_x-latch-0000000001"
@@ -410,8 +409,8 @@ func TestRequest_InvalidArguments(t *testing.T) {
 	})
 }
 
-// TestRequest_ContextDone fails if a request remains after the context of Request was done at any time, or if
-// it is written after the call has returned.
+// TestRequest_ContextDone checks that no request remains after the context of Request was done at any time,
+// and that none is written after the call has returned.
 func TestRequest_ContextDone(t *testing.T) {
 	for timeout := 100 * time.Millisecond; timeout < 3*time.Second; timeout += 100 * time.Millisecond {
 		withServer(t, func(h *bubble.Test) {
@@ -423,7 +422,7 @@ func TestRequest_ContextDone(t *testing.T) {
 			require.ErrorIs(h, err, context.DeadlineExceeded)
 			written := h.Server.Log().Count(zktest.OpSetData)
 			bubble.Advance(10 * time.Second)
-			require.Empty(h, data(h), timeout)
+			require.Empty(h, nodeData(h), timeout)
 			if timeout < 1200*time.Millisecond { // the duration of a Get and a Children
 				require.Zero(h, h.Server.Log().Count(zktest.OpSetData), timeout)
 				require.False(h, isClosed(requested))
@@ -433,7 +432,7 @@ func TestRequest_ContextDone(t *testing.T) {
 	}
 }
 
-// TestRequest_ContextDoneWhileDisconnected fails if a request remains although the connection has broken at
+// TestRequest_ContextDoneWhileDisconnected checks that no request remains when the connection has broken at
 // one of the reads, or at the write or its reply. It must be withdrawn as soon as the connection is up again.
 func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -466,7 +465,7 @@ func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
 				}
 				down.Remove()
 				bubble.Advance(10 * time.Second)
-				require.Empty(h, data(h))
+				require.Empty(h, nodeData(h))
 				require.Equal(h, c.after, isClosed(requested))
 			})
 		})

@@ -44,9 +44,9 @@ func (q *queue) transfer(ctx context.Context, id string) error {
 	}.Transfer(ctx, id)
 }
 
-// TestQueue_Transfer fails if the leader is not asked last, if candidates are asked that are not ahead, or if
-// the result is wrong.
-func TestQueue_Transfer(t *testing.T) {
+// TestQueue_TransferAsksLeaderLast checks that the leader is asked last, that only candidates ahead are
+// asked, and that the result is right.
+func TestQueue_TransferAsksLeaderLast(t *testing.T) {
 	failure := errors.New("failure")
 	for name, c := range map[string]struct {
 		queue    queue

@@ -34,5 +34,5 @@ func ExampleFence_Guard() {
 		}
 		return tx.Commit()
 	}
-	_ = count // called while leading
+	_ = count // a program calls count only while it leads
 }

@@ -73,8 +73,8 @@ type Dialect int
 
 // The dialects that NewFence accepts.
 const (
-	PostgreSQL Dialect = iota + 1 // 9.5 or later
-	MySQL                         // MariaDB 10.6 or later, which the tests use, and MySQL 8.0 or later
+	PostgreSQL Dialect = iota + 1 // PostgreSQL is the dialect of PostgreSQL 9.5 or later.
+	MySQL                         // MySQL is the dialect of MariaDB 10.6 or later, which the tests use, and of MySQL 8.0 or later.
 )
 
 // Fence rejects the transactions of former holders of one resource. Its methods may be called from any goroutine.

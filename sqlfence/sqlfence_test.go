@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/sqlfence"
 )
 
-// TestNewFence_Invalid fails if NewFence accepts an argument that cannot be used. The tests of
+// TestNewFence_Invalid checks that NewFence rejects an argument that cannot be used. The tests of
 // adapters/changefeed/postgres and adapters/changefeed/mysql test fences in databases.
 func TestNewFence_Invalid(t *testing.T) {
 	for _, dialect := range []sqlfence.Dialect{sqlfence.PostgreSQL, sqlfence.MySQL} {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStatements_Documented fails if the documentation for administrators lacks a statement of Guard.
+// TestStatements_Documented checks that the documentation for administrators contains each statement of Guard.
 func TestStatements_Documented(t *testing.T) {
 	page, err := os.ReadFile("../docs/tasks/fencing.md")
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRedact fails if Redact shows a password, or hides another part of the address.
-func TestRedact(t *testing.T) {
+// TestRedact_HidesPasswords checks that Redact shows no password, and hides no other part of the address.
+func TestRedact_HidesPasswords(t *testing.T) {
 	for address, redacted := range map[string]string{
 		"":                                    "",
 		"memory:":                             "memory:",
@@ -58,8 +58,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// FuzzRedact fails if Redact shows a password, wherever an address contains it. The letters of the marker
-// occur in no other part of the address.
+// FuzzRedact checks that Redact shows no password, wherever the address contains it. The letters of the
+// marker occur in no other part of the address.
 func FuzzRedact(f *testing.F) {
 	const marker = "QZXQZX"
 	for _, scheme := range []string{"postgres", "redis", "nats", "mongodb", "a"} {

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUsesTLS fails if UsesTLS accepts addresses that contradict each other or the options, or returns false
-// although an address or an option requires TLS.
-func TestUsesTLS(t *testing.T) {
+// TestUsesTLS_RequiredByAddress checks that UsesTLS rejects addresses that contradict each other or the
+// options, and returns true when an address or an option requires TLS.
+func TestUsesTLS_RequiredByAddress(t *testing.T) {
 	none, plain, secure := Address{"a:1", Unspecified}, Address{"http://b:1", Plain}, Address{"https://c:1", TLS}
 	const rejected, without, with = "rejected", "without TLS", "with TLS"
 	for _, c := range []struct {
@@ -49,8 +49,8 @@ func TestUsesTLS(t *testing.T) {
 	}
 }
 
-// TestLogin_Check fails if Check permits a credential to be sent without TLS to another machine although the
-// user has not chosen that, or rejects another login.
+// TestLogin_Check checks that Check does not permit a credential to be sent without TLS to another machine
+// unless the user has chosen that, and does not reject another login.
 func TestLogin_Check(t *testing.T) {
 	for _, hosts := range []struct {
 		names []string
@@ -91,8 +91,8 @@ func TestLogin_Check(t *testing.T) {
 	}
 }
 
-// TestHost fails if Host returns a port or brackets, or removes another part.
-func TestHost(t *testing.T) {
+// TestHost_RemovesPort checks that Host removes a port and brackets, and no other part.
+func TestHost_RemovesPort(t *testing.T) {
 	for address, host := range map[string]string{
 		"h:1": "h", "h": "h", "h:": "h", ":1": "", "": "", "127.0.0.1:1": "127.0.0.1", "127.0.0.1": "127.0.0.1",
 		"[::1]:1": "::1", "[::1]": "::1", "::1": "::1", "/run/socket": "/run/socket", "h:1:2": "h:1:2", "[": "[",

@@ -38,11 +38,11 @@ func open(t *testing.T, servers []string, timeout time.Duration, options ...Opti
 // connect opens a connection to an embedded server, and waits for the session.
 func connect(t *testing.T, srv *zktest.Server, options ...Option) *zk.Conn {
 	t.Helper()
-	return established(t, open(t, []string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...))
+	return requireEstablished(t, open(t, []string{srv.Name()}, timeout, append([]Option{WithDialer(srv.Dialer())}, options...)...))
 }
 
-// established waits until conn has a session, and returns conn.
-func established(t *testing.T, conn *zk.Conn) *zk.Conn {
+// requireEstablished waits until conn has a session, and returns conn.
+func requireEstablished(t *testing.T, conn *zk.Conn) *zk.Conn {
 	t.Helper()
 	granted, err := Wait(t.Context(), conn)
 	require.NoError(t, err)
@@ -50,9 +50,9 @@ func established(t *testing.T, conn *zk.Conn) *zk.Conn {
 	return conn
 }
 
-// TestGranted fails if the granted timeout is not known for a connection of this package or of
-// zk.Connect.
-func TestGranted(t *testing.T) {
+// TestGranted_ForAnyConnection checks that the granted timeout is known for a connection of this package and
+// of zk.Connect.
+func TestGranted_ForAnyConnection(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, *zktest.Server) *zk.Conn{
 		"by Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {
 			return open(t, []string{srv.Name()}, timeout, WithDialer(srv.Dialer()))
@@ -72,13 +72,13 @@ func TestGranted(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 				require.Zero(t, Granted(conn), "there is no session yet")
 				hook.Remove()
-				require.Equal(t, 2*time.Second, Granted(established(t, conn)))
+				require.Equal(t, 2*time.Second, Granted(requireEstablished(t, conn)))
 			})
 		})
 	}
 }
 
-// TestGranted_DialerHasPrecedence fails if the private field of the client library is read although the
+// TestGranted_DialerHasPrecedence checks that the private field of the client library is not read when the
 // dialer knows the granted timeout from the handshake.
 func TestGranted_DialerHasPrecedence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestGranted_DialerHasPrecedence(t *testing.T) {
 	})
 }
 
-// TestConnect_InvalidArguments fails if an argument that cannot work is accepted.
+// TestConnect_InvalidArguments checks that an argument that cannot work is rejected.
 func TestConnect_InvalidArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers []string
@@ -111,16 +111,16 @@ func TestConnect_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestConnect_LongestTimeout fails if the longest timeout that is accepted does not work.
+// TestConnect_LongestTimeout checks that the longest timeout that is accepted works.
 func TestConnect_LongestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 10*time.Second))
-		conn := established(t, open(t, []string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer())))
+		conn := requireEstablished(t, open(t, []string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer())))
 		require.Equal(t, 10*time.Second, Granted(conn))
 	})
 }
 
-// TestWait_ErrorNamesTheServer fails if the error of a wait contains neither the server nor the cause.
+// TestWait_ErrorNamesTheServer checks that the error of a wait contains the server and the cause.
 func TestWait_ErrorNamesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -139,20 +139,20 @@ func TestWait_ErrorNamesTheServer(t *testing.T) {
 	})
 }
 
-// TestConnect_TLS fails if TLS connections do not work, or if an unknown authority is trusted.
+// TestConnect_TLS checks that TLS connections work, and that an unknown authority is not trusted.
 func TestConnect_TLS(t *testing.T) {
 	srv := zktest.Start(t)
 	a := testenv.NewAuthority(t)
 	addr, _ := testenv.StartTLSProxy(t, a.Config("127.0.0.1"), srv.Addr())
 	trusted := open(t, []string{addr}, 10*time.Second, WithTLS(&tls.Config{RootCAs: a.Pool, MinVersion: tls.VersionTLS12}))
-	require.Equal(t, 10*time.Second, Granted(established(t, trusted)))
+	require.Equal(t, 10*time.Second, Granted(requireEstablished(t, trusted)))
 
 	d := &dialer{tls: &tls.Config{MinVersion: tls.VersionTLS12}, open: net.DialTimeout}
 	_, err := d.connect("tcp", addr, 10*time.Second)
 	require.ErrorContains(t, err, "certificate")
 }
 
-// TestConnect_ForeignServer fails if the client library waits for a packet of 1 GiB that a program
+// TestConnect_ForeignServer checks that the client library does not wait for a packet of 1 GiB that a program
 // which is not a ZooKeeper server announces.
 func TestConnect_ForeignServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

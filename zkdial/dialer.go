@@ -180,8 +180,8 @@ type handshakeConn struct {
 	lost    bool           // the answer shows that the servers have lost their data
 
 	established    atomic.Bool // a server has granted a session
-	over           atomic.Bool // end has recorded the end of the connection
-	authenticating atomic.Bool // the last packet that was written contains credentials
+	over           atomic.Bool // recordEnd has recorded the end of the connection
+	authenticating atomic.Bool // reports that the packet that was written last contains credentials
 }
 
 // Close closes the connection, and then records the break. Requests that are sent after the break was
@@ -192,21 +192,21 @@ func (c *handshakeConn) Close() error {
 	if c.authenticating.Load() {
 		reason = errAuth
 	}
-	c.end(reason)
+	c.recordEnd(reason)
 	return err
 }
 
-// end records the end of the connection. The client library can open the next connection before it
+// recordEnd records the end of the connection. The client library can open the next connection before it
 // closes this one, but not before a Read has failed or Close was called.
-func (c *handshakeConn) end(err error) {
+func (c *handshakeConn) recordEnd(err error) {
 	switch {
 	case c.over.Swap(true):
 	case c.established.Load():
-		c.dialer.outage.begin()
+		c.dialer.outage.recordBegin()
 		c.dialer.push(connection.Event{Kind: connection.Broken, Server: c.address, Err: err})
 	case err == nil: // no Read or Write has failed, so the client library has rejected the answer
 		c.dialer.fail(c.address, errNotZooKeeper)
-	case c.answer.missing() > 0:
+	case c.answer.missingBytes() > 0:
 		c.dialer.fail(c.address, err)
 	}
 }
@@ -224,21 +224,23 @@ func (c *handshakeConn) abandon(err error) {
 		err = fmt.Errorf("%w: %w", errAuth, err)
 	}
 	c.Conn.Close()
-	c.end(err)
+	c.recordEnd(err)
 }
 
 // SetReadDeadline sets the read deadline, which is at the latest the deadline of the handshake until
 // the session is established. The client library sets 6.7 session timeouts for the first part of the
 // answer, and no deadline for the second part.
-func (c *handshakeConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.limit(t)) }
+func (c *handshakeConn) SetReadDeadline(t time.Time) error {
+	return c.Conn.SetReadDeadline(c.limitDeadline(t))
+}
 
 // SetWriteDeadline sets the write deadline, which is at the latest the deadline of the handshake until
 // the session is established.
 func (c *handshakeConn) SetWriteDeadline(t time.Time) error {
-	return c.Conn.SetWriteDeadline(c.limit(t))
+	return c.Conn.SetWriteDeadline(c.limitDeadline(t))
 }
 
-func (c *handshakeConn) limit(t time.Time) time.Time {
+func (c *handshakeConn) limitDeadline(t time.Time) time.Time {
 	if !c.established.Load() && (t.IsZero() || t.After(c.deadline)) {
 		return c.deadline
 	}
@@ -256,7 +258,7 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 		}
 		n, err := c.Conn.Write(b)
 		if err != nil {
-			c.end(err)
+			c.recordEnd(err)
 		}
 		return n, err
 	}
@@ -274,7 +276,7 @@ func (c *handshakeConn) Write(b []byte) (int, error) {
 }
 
 func (c *handshakeConn) Read(b []byte) (int, error) {
-	missing := c.answer.missing()
+	missing := c.answer.missingBytes()
 	if missing == 0 && len(c.pending) == 0 {
 		n, err := c.Conn.Read(b)
 		if err != nil {
@@ -288,11 +290,11 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 		switch {
 		case err == nil || n > 0:
 		case isTimeout(err):
-			c.end(errSilent)
+			c.recordEnd(errSilent)
 		case len(c.answer) > 0:
-			c.end(err)
+			c.recordEnd(err)
 		default:
-			c.end(errRefused)
+			c.recordEnd(errRefused)
 			if c.dialer.recordRefusal() {
 				if c.pending = c.confirmExpiry(); len(c.pending) > 0 {
 					// The client library does not close a connection whose answer says that the session
@@ -311,18 +313,18 @@ func (c *handshakeConn) Read(b []byte) (int, error) {
 		if !c.answer.valid() { // the client library would allocate up to 4 GB for an answer with a wrong length
 			return 0, errNotZooKeeper
 		}
-		if c.answer.missing() == 0 {
-			c.answered()
+		if c.answer.missingBytes() == 0 {
+			c.recordAnswer()
 		}
 	}
 	return n, err
 }
 
-// answered records that the server has answered, and whether it has granted a session.
-func (c *handshakeConn) answered() {
+// recordAnswer records that the server has answered, and whether it has granted a session.
+func (c *handshakeConn) recordAnswer() {
 	if c.dialer.recordAnswer(c.answer) {
 		c.established.Store(true)
-		c.dialer.outage.end(c.address)
+		c.dialer.outage.recordEnd(c.address)
 		c.dialer.push(connection.Event{
 			Kind: connection.Established, Server: c.address, Session: c.answer.session(), Timeout: c.answer.timeout(),
 		})

@@ -22,9 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDialer_RebuiltEnsemble fails if a client cannot connect to servers that have lost their data.
-// Such servers reject a client that has seen later transactions. The session must expire after a
-// session timeout, and a new session start.
+// TestDialer_RebuiltEnsemble checks that a client can connect to servers that have lost their data. Such
+// servers reject a client that has seen later transactions. The session must expire after a session timeout,
+// and a new session start.
 func TestDialer_RebuiltEnsemble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -55,8 +55,8 @@ func TestDialer_RebuiltEnsemble(t *testing.T) {
 	})
 }
 
-// TestDialer_ServersWithoutQuorum fails if the session expires while no server answers. Servers without a
-// quorum close the connections of all clients.
+// TestDialer_ServersWithoutQuorum checks that the session does not expire while no server answers. Servers
+// without a quorum close the connections of all clients.
 func TestDialer_ServersWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -71,8 +71,8 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 	})
 }
 
-// TestDialer_ConfirmExpiry fails if a session expires although the server knows it and only lags behind.
-func TestDialer_ConfirmExpiry(t *testing.T) {
+// TestDialer_ConfirmsExpiry checks that a session does not expire when the server knows it and only lags behind.
+func TestDialer_ConfirmsExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: connection.RecordOf(new(zk.Conn))}
@@ -99,8 +99,8 @@ func TestDialer_ConfirmExpiry(t *testing.T) {
 	})
 }
 
-// TestDialer_CountsBreaks fails if a break is missed although the client is connected to the same
-// server again before the connection is polled, or if an attempt without a session counts as a break.
+// TestDialer_CountsBreaks checks that a break is not missed when the client is connected to the same server
+// again before the connection is polled, and that an attempt without a session does not count as a break.
 func TestDialer_CountsBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -146,9 +146,9 @@ func (c *aheadConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDialer_RestoredSession fails if a session does not expire because the client asks for it again
-// and again. A server that was restored from a backup may know the session but not the transactions
-// that the client has seen.
+// TestDialer_RestoredSession checks that a session expires even when the client asks for it again and again.
+// A server that was restored from a backup may know the session but not the transactions that the client has
+// seen.
 func TestDialer_RestoredSession(t *testing.T) {
 	const tick = timeout / 2
 	for offset := time.Duration(0); offset <= tick; offset += 100 * time.Millisecond {
@@ -201,8 +201,8 @@ func (c *brokenWrites) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDialer_FailedWrite fails if a client does not recover from a failed write of any packet that it
-// sends when it connects again.
+// TestDialer_FailedWrite checks that a client recovers from a failed write of any packet that it sends when
+// it connects again.
 func TestDialer_FailedWrite(t *testing.T) {
 	packets := []string{"handshake", "first credentials", "second credentials", "watches", "request or ping", "ping or request", "next", "next but one"}
 	for i, packet := range packets {
@@ -313,11 +313,11 @@ func (c *faultyCluster) dial(network, address string, timeout time.Duration) (ne
 }
 
 func (c *faultyCluster) connect(t *testing.T, timeout time.Duration) *zk.Conn {
-	return established(t, open(t, c.Names(), timeout, WithDialer(c.dial)))
+	return requireEstablished(t, open(t, c.Names(), timeout, WithDialer(c.dial)))
 }
 
-// TestDialer_FaultyServer fails if a client loses its session because one server of three accepts
-// connections and does not serve them, or if a new client needs half of its session timeout to
+// TestDialer_FaultyServer checks that a client does not lose its session when one server of three accepts
+// connections and does not serve them, and that a new client needs less than half of its session timeout to
 // connect.
 func TestDialer_FaultyServer(t *testing.T) {
 	for name, fault := range serverFaults {
@@ -357,8 +357,8 @@ func TestDialer_FaultyServer(t *testing.T) {
 	}
 }
 
-// TestDialer_RollingRestart fails if a client loses its session while the servers are restarted one
-// after another, and one of them accepts connections and does not answer.
+// TestDialer_RollingRestart checks that a client keeps its session while the servers are restarted one after
+// another, and one of them accepts connections and does not answer.
 func TestDialer_RollingRestart(t *testing.T) {
 	for _, servers := range []int{3, 5} {
 		for run := range 20 {
@@ -386,8 +386,8 @@ func TestDialer_RollingRestart(t *testing.T) {
 	}
 }
 
-// TestDialer_SlowServers fails if a client does not connect to servers that all need longer for the handshake
-// than the limit for the first attempt.
+// TestDialer_SlowServers checks that a client connects to servers that all need longer for the handshake than
+// the limit for the first attempt.
 func TestDialer_SlowServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &faultyCluster{Ensemble: zktest.StartEnsemble(t, 3)}
@@ -398,8 +398,9 @@ func TestDialer_SlowServers(t *testing.T) {
 	})
 }
 
-// TestDialer_LimitIncludesDial fails if the limit for one server begins only when the network connection is
-// open, so that a server that is slow to accept it and then does not answer takes twice as long.
+// TestDialer_LimitIncludesDial checks that the limit for one server does not begin only when the network
+// connection is open, so that a server that is slow to accept it and then does not answer does not take twice
+// as long.
 func TestDialer_LimitIncludesDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -46,8 +46,8 @@ type repeat struct {
 	after time.Duration
 }
 
-// begin records that the connection is without a session.
-func (o *outage) begin() {
+// recordBegin records that the connection is without a session.
+func (o *outage) recordBegin() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.since.IsZero() {
@@ -57,7 +57,7 @@ func (o *outage) begin() {
 
 // dial records that a connection to server is being opened.
 func (o *outage) dial(server string) {
-	o.begin()
+	o.recordBegin()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stop()
@@ -78,7 +78,7 @@ func (o *outage) fail(server string, err error) {
 		o.stop()
 	}
 	now, since := time.Now(), o.since
-	warn := !since.IsZero() && !o.closed && now.Sub(since) >= quiet && o.due(cause{server, reason(err)}, now)
+	warn := !since.IsZero() && !o.closed && now.Sub(since) >= quiet && o.mustLog(cause{server, reason(err)}, now)
 	o.warned = o.warned || warn
 	o.mu.Unlock()
 	if warn {
@@ -87,8 +87,8 @@ func (o *outage) fail(server string, err error) {
 	}
 }
 
-// due reports whether a cause must be logged now. The caller holds mu.
-func (o *outage) due(c cause, now time.Time) bool {
+// mustLog reports whether a cause must be logged now. The caller holds mu.
+func (o *outage) mustLog(c cause, now time.Time) bool {
 	if o.repeats[c] == nil && len(o.repeats) >= maxCauses {
 		c = cause{}
 	}
@@ -105,8 +105,8 @@ func (o *outage) due(c cause, now time.Time) bool {
 	return true
 }
 
-// end records that server has granted a session.
-func (o *outage) end(server string) {
+// recordEnd records that server has granted a session.
+func (o *outage) recordEnd(server string) {
 	o.mu.Lock()
 	o.stop()
 	warned, since := o.warned, o.since

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOutage_IsLogged fails if the reason of an outage is not logged after two seconds, or is logged too
-// often, or if something is logged without an outage or after Close.
+// TestOutage_IsLogged checks that the reason of an outage is logged after two seconds, and not too often, and
+// that nothing is logged without an outage or after Close.
 func TestOutage_IsLogged(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal func(*zktest.Server)
@@ -76,8 +76,8 @@ func TestOutage_IsLogged(t *testing.T) {
 	}
 }
 
-// warnings returns how many warnings a connection logs in d if each attempt fails with the next error.
-func warnings(t *testing.T, d time.Duration, next func(attempt int) error) (n int) {
+// countWarnings returns how many warnings a connection logs in d if each attempt fails with the next error.
+func countWarnings(t *testing.T, d time.Duration, next func(attempt int) error) (n int) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testenv.Buffer
 		attempt := 0
@@ -92,7 +92,7 @@ func warnings(t *testing.T, d time.Duration, next func(attempt int) error) (n in
 	return n
 }
 
-// TestOutage_ReasonsThatVary fails if a reason is logged for each attempt because the text of the error
+// TestOutage_ReasonsThatVary checks that a reason is not logged for each attempt when the text of the error
 // contains the time or the local port.
 func TestOutage_ReasonsThatVary(t *testing.T) {
 	for name, next := range map[string]func(attempt int) error{
@@ -106,7 +106,7 @@ func TestOutage_ReasonsThatVary(t *testing.T) {
 		"several errors": func(i int) error { return fmt.Errorf("%w: %w", errAuth, fmt.Errorf("from port %d: %w", i, errBroken)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := warnings(t, time.Minute, next)
+			n := countWarnings(t, time.Minute, next)
 			require.Positive(t, n)
 			require.LessOrEqual(t, n, 4)
 		})
@@ -114,17 +114,17 @@ func TestOutage_ReasonsThatVary(t *testing.T) {
 	require.NotEqual(t, reason(errors.New("a")), reason(errors.New("b")))
 }
 
-// TestOutage_ManyReasons fails if a connection logs nothing more after many different reasons.
+// TestOutage_ManyReasons checks that a connection still logs messages after many different reasons.
 func TestOutage_ManyReasons(t *testing.T) {
 	next := func(i int) error { return errors.New(strings.Repeat("x", i)) }
-	before, after := warnings(t, 10*time.Minute, next), warnings(t, 20*time.Minute, next)
+	before, after := countWarnings(t, 10*time.Minute, next), countWarnings(t, 20*time.Minute, next)
 	require.Greater(t, before, maxCauses)
 	require.Less(t, before, maxCauses+10)
 	require.Greater(t, after, before)
 	require.Less(t, after, before+5)
 }
 
-// TestOutage_NotZooKeeper fails if the reason is not reported again and again that a server which answers is
+// TestOutage_NotZooKeeper checks that the reason is reported again and again that a server which answers is
 // not a ZooKeeper server.
 func TestOutage_NotZooKeeper(t *testing.T) {
 	for name, answer := range map[string]string{

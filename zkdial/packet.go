@@ -71,8 +71,8 @@ func (r connectRequest) forgetful() connectRequest {
 // connectReply is the reply of a server to a connectRequest, or the first bytes of the reply.
 type connectReply []byte
 
-// missing returns how many bytes are missing until timeout and session may be called.
-func (a connectReply) missing() int { return max(answerHead-len(a), 0) }
+// missingBytes returns how many bytes are missing until timeout and session may be called.
+func (a connectReply) missingBytes() int { return max(answerHead-len(a), 0) }
 
 // valid reports whether the length at the beginning of the answer, if it was read, is possible.
 func (a connectReply) valid() bool {

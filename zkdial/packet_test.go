@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPackets fails if the session or the zxid that the client has seen last is not found in the
-// request of a handshake, or if forgetful changes the original.
-func TestPackets(t *testing.T) {
+// TestPackets_OfHandshake checks that the session and the zxid that the client has seen last are found in the
+// request of a handshake, and that forgetful does not change the original.
+func TestPackets_OfHandshake(t *testing.T) {
 	r := connectRequest(make([]byte, 48))
 	r[15], r[27] = 5, 7
 	require.EqualValues(t, 5, r.lastSeen())
@@ -22,8 +22,8 @@ func TestPackets(t *testing.T) {
 	require.Zero(t, connectRequest("ruok").lastSeen())
 }
 
-// FuzzReadAnswer reads arbitrary bytes as the answer of a server. It fails if an answer is not the
-// beginning of these bytes, is incomplete, or is too long.
+// FuzzReadAnswer reads arbitrary bytes as the answer of a server. An answer must be the beginning of these
+// bytes, must be complete, and must not be too long.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add(append([]byte{0, 0, 0, 37, 0, 0, 0, 0, 0, 0, 0x0f, 0xa0}, make([]byte, 33)...))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n"))
@@ -35,7 +35,7 @@ func FuzzReadAnswer(f *testing.F) {
 		}
 		require.True(t, bytes.HasPrefix(data, a))
 		require.LessOrEqual(t, len(a), 4+maxAnswer)
-		require.Zero(t, a.missing())
+		require.Zero(t, a.missingBytes())
 		_, _ = a.session(), a.timeout()
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestConnect_IsUsedByAllProductCode fails if code other than tests, their harnesses and benchmarks opens a
-// connection without this package.
+// TestConnect_IsUsedByAllProductCode checks that only tests, their harnesses and benchmarks open connections
+// without this package.
 func TestConnect_IsUsedByAllProductCode(t *testing.T) {
 	const root, library = "..", "github.com/go-zookeeper/zk"
 	exempt := []string{"bench", "integrationtest", "internal/testenv", "zktest"}

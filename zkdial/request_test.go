@@ -13,9 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRetry fails if a broken connection ends a request, if a final error is followed by another attempt,
-// or if Retry blocks after its context is done or the connection was closed.
-func TestRetry(t *testing.T) {
+// TestRetry_BrokenConnection checks that a broken connection does not end a request, that a final error is
+// not followed by another attempt, and that Retry does not block after its context is done or the connection
+// was closed.
+func TestRetry_BrokenConnection(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
 
@@ -46,8 +47,8 @@ func TestRetry(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestChildren fails if the names of children are not returned, or if a missing znode is not reported.
-func TestChildren(t *testing.T) {
+// TestChildren_ReturnsNames checks that the names of children are returned, and that a missing znode is reported.
+func TestChildren_ReturnsNames(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
 	names, err := Children(t.Context(), conn, "/")
@@ -57,15 +58,15 @@ func TestChildren(t *testing.T) {
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-// TestFailure fails if the reason of a failed attempt to connect is missing, or remains when there is a
-// session.
-func TestFailure(t *testing.T) {
+// TestFailure_ReasonOfFailedAttempt checks that the reason of a failed attempt to connect is reported, and
+// does not remain when there is a session.
+func TestFailure_ReasonOfFailedAttempt(t *testing.T) {
 	server := zktest.Start(t)
 	server.Stop()
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
 	require.Eventually(t, func() bool { return Failure(conn) != nil }, time.Minute, time.Millisecond)
 	require.ErrorContains(t, Failure(conn), server.Addr())
 	server.Restart(zktest.KeepTree)
-	established(t, conn)
+	requireEstablished(t, conn)
 	require.Eventually(t, func() bool { return Failure(conn) == nil }, time.Minute, time.Millisecond)
 }

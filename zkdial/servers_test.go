@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseServers fails if an invalid list is accepted, or a valid one changed.
-func TestParseServers(t *testing.T) {
+// TestParseServers_RejectsInvalidLists checks that an invalid list is rejected, and that a valid list is not changed.
+func TestParseServers_RejectsInvalidLists(t *testing.T) {
 	servers, err := ParseServers(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	require.NoError(t, err)
 	require.Equal(t, []string{"a:2181", "b:1", "[::1]:2181", "[::2]:3", "[::4]:2181", "10.0.0.1:65535"}, servers)
@@ -25,9 +25,9 @@ func TestParseServers(t *testing.T) {
 	require.ErrorContains(t, err, `connect to "a:2181" and begin the paths of znodes with "/app/b"`)
 }
 
-// TestHostProvider fails if retryStart is not returned after each round of failed attempts, or is
-// returned after a connection that lasted.
-func TestHostProvider(t *testing.T) {
+// TestHostProvider_RetryStart checks that retryStart is returned after each round of failed attempts, and not after a
+// connection that lasted.
+func TestHostProvider_RetryStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostProvider([]string{"a:1", "b:1"})
 		require.Equal(t, 2, h.Len())
@@ -47,8 +47,8 @@ func TestHostProvider(t *testing.T) {
 	})
 }
 
-// TestHostProvider_ShortConnections fails if servers that close each connection right after they have
-// accepted it are tried again and again without a pause.
+// TestHostProvider_ShortConnections checks that servers that close each connection right after they have
+// accepted it are not tried again and again without a pause.
 func TestHostProvider_ShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for n := range 3 {
@@ -63,8 +63,7 @@ func TestHostProvider_ShortConnections(t *testing.T) {
 	})
 }
 
-// FuzzParseServers parses arbitrary lists. It fails if an accepted list changes when it is formatted
-// and parsed again.
+// FuzzParseServers parses arbitrary lists. An accepted list must not change when it is formatted and parsed again.
 func FuzzParseServers(f *testing.F) {
 	f.Add(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	f.Add("http://a:2181/app")

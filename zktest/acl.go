@@ -164,9 +164,9 @@ func ipMatches(addr, rule string) bool {
 	return err == nil && p.Contains(ip.Unmap())
 }
 
-// masked returns the list without the passwords of digest entries, for clients that may read the
+// withoutPasswords returns the list without the passwords of digest entries, for clients that may read the
 // list but not change it.
-func (a *acl) masked() []wire.ACL {
+func (a *acl) withoutPasswords() []wire.ACL {
 	out := slices.Clone(a.list)
 	for i, e := range out {
 		if user, _, ok := strings.Cut(e.ID, ":"); ok && e.Scheme == "digest" {

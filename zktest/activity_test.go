@@ -49,10 +49,10 @@ func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.
 	return 0
 }
 
-// TestActivity_ReportedWithPings fails if zktest does not expire a session at the same time as ZooKeeper. A follower
-// reports the packets of its clients to the leader only in its answer to a ping, twice per tick. If it is cut off
-// before that, the last packets do not count, and a session with the shortest timeout expires up to a quarter
-// of its timeout early.
+// TestActivity_ReportedWithPings checks that zktest expires a session at the same time as ZooKeeper. A
+// follower reports the packets of its clients to the leader only in its answer to a ping, twice per tick. If
+// it is cut off before that, the last packets do not count, and a session with the shortest timeout expires
+// up to a quarter of its timeout early.
 func TestActivity_ReportedWithPings(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
 	for name, c := range map[string]struct {
@@ -85,8 +85,8 @@ func TestActivity_ReportedWithPings(t *testing.T) {
 	}
 }
 
-// TestActivity_ReportedAfterFault fails if a follower does not report, after a fault, the activity
-// that it could not report before.
+// TestActivity_ReportedAfterFault checks that a follower reports, after a fault, the activity that it could
+// not report before.
 func TestActivity_ReportedAfterFault(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
 	for name, servers := range map[string]int{"follower": 3, "single server": 1} {
@@ -114,8 +114,8 @@ func TestActivity_ReportedAfterFault(t *testing.T) {
 	}
 }
 
-// TestActivity_ClientsOfLeader fails if the leader, or a standalone server, does not account
-// immediately for the packets that it receives itself.
+// TestActivity_ClientsOfLeader checks that the leader, or a standalone server, accounts immediately for the
+// packets that it receives itself.
 func TestActivity_ClientsOfLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := sessionLife(t, 1, reportTick/2-time.Millisecond, func(s *zktest.Server, session int64) {

@@ -112,8 +112,8 @@ func startJava(t *testing.T, mergeStderr bool, jars []string, args ...string) *c
 
 var curatorJars = []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava"}
 
-// TestClient_Curator fails if one of Curator's recipes does not work with the server.
-func TestClient_Curator(t *testing.T) {
+// TestClient_CuratorRecipes checks that Curator's recipes work with the server.
+func TestClient_CuratorRecipes(t *testing.T) {
 	s := zktest.Start(t)
 	p := startJava(t, false, curatorJars, "testdata/recipes.java", s.Addr())
 	p.expect("mutex acquired 60 by at most 1")
@@ -167,8 +167,8 @@ func TestClient_Curator(t *testing.T) {
 	p.expect("done")
 }
 
-// TestClient_Kazoo fails if one of kazoo's recipes does not work with the server.
-func TestClient_Kazoo(t *testing.T) {
+// TestClient_KazooRecipes checks that kazoo's recipes work with the server.
+func TestClient_KazooRecipes(t *testing.T) {
 	s := zktest.Start(t)
 	p := startClient(t, false, []string{"/usr/lib/python3/dist-packages/kazoo"}, "/usr/bin/python3", "testdata/kazoo_client.py", s.Addr())
 	for _, want := range []string{
@@ -202,7 +202,7 @@ func TestClient_Kazoo(t *testing.T) {
 	p.expect("done")
 }
 
-// TestClient_ZkCli fails if a command of ZooKeeper's shell does not work with the server.
+// TestClient_ZkCli checks that each command of ZooKeeper's shell works with the server.
 func TestClient_ZkCli(t *testing.T) {
 	s := zktest.Start(t)
 	p := startJava(t, true, []string{"zookeeper"},
@@ -240,9 +240,9 @@ func TestClient_ZkCli(t *testing.T) {
 	assert.Empty(t, s.Sessions(), "sessions after quit")
 }
 
-// TestClient_FourLetterWords fails if go-zookeeper cannot parse the answers to ruok and cons. Its
-// parsers of the other words do not support current servers.
-func TestClient_FourLetterWords(t *testing.T) {
+// TestClient_ParsesFourLetterWords checks that go-zookeeper can parse the answers to ruok and cons. Its parsers of
+// the other words do not support current servers.
+func TestClient_ParsesFourLetterWords(t *testing.T) {
 	s := zktest.Start(t)
 	addr := []string{s.Addr()}
 	if ok := zk.FLWRuok(addr, 5*time.Second); !ok[0] {
@@ -266,9 +266,8 @@ func TestClient_FourLetterWords(t *testing.T) {
 	assert.True(t, found, "session %x is not in %s", c.SessionID(), fmt.Sprint(clients[0].Clients))
 }
 
-// TestClient_CuratorOnCluster fails if /zookeeper/config does not list the addresses of the servers:
-// Curator replaces its list of servers by the addresses there, and connects to one of them when
-// its server stops.
+// TestClient_CuratorOnCluster checks that /zookeeper/config lists the addresses of the servers: Curator
+// replaces its list of servers by the addresses there, and connects to one of them when its server stops.
 func TestClient_CuratorOnCluster(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 3)
 	addrs := ens.Addrs()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestManualClock_AdvanceInTimer fails if the clock moves back because a timer has advanced it.
+// TestManualClock_AdvanceInTimer checks that the clock does not move back when a timer has advanced it.
 func TestManualClock_AdvanceInTimer(t *testing.T) {
 	start := time.Now()
 	c := &manualClock{t: start}

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestManualClock_Advance fails if sessions, TTL nodes or containers expire at the wrong time.
-func TestManualClock_Advance(t *testing.T) {
+// TestManualClock_ExpiresAtRightTime checks that sessions, TTL nodes and containers expire at the right time.
+func TestManualClock_ExpiresAtRightTime(t *testing.T) {
 	s := zktest.Start(t, zktest.WithManualClock(), zktest.WithTick(time.Second))
 	a, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, a, "/e", "", zk.FlagEphemeral)

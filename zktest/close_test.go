@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestClose_DuringFault fails if Close waits until a fault ends.
+// TestClose_DuringFault checks that Close does not wait for the end of a fault.
 func TestClose_DuringFault(t *testing.T) {
 	for name, fault := range map[string]func(*zktest.Server){
 		"paused":     (*zktest.Server).Pause,
@@ -42,7 +42,7 @@ func TestClose_DuringFault(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsState fails if a method changes the state after Close.
+// TestClose_KeepsState checks that no method changes the state after Close.
 func TestClose_KeepsState(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestConfig_ListsListeners fails if /zookeeper/config does not contain the addresses of listeners:
-// Curator replaces its list of servers by them.
+// TestConfig_ListsListeners checks that /zookeeper/config contains the addresses of listeners: Curator
+// replaces its list of servers by them.
 func TestConfig_ListsListeners(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 3)
 	c, _, err := ens.Connect(10 * time.Second)
@@ -41,7 +41,7 @@ func TestConfig_ListsListeners(t *testing.T) {
 	require.Contains(t, config(), addrs[2])
 }
 
-// TestConfig_HostOfListenerOnAllInterfaces fails if the host of a listener on all interfaces is not usable.
+// TestConfig_HostOfListenerOnAllInterfaces checks that the host of a listener on all interfaces is usable.
 func TestConfig_HostOfListenerOnAllInterfaces(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2, zktest.WithAddr("0.0.0.0:0"))
 	_, port, err := net.SplitHostPort(ens.Addrs()[0])

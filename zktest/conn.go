@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxUnsent  = 4 << 20  // the server stops reading the requests of a client that has so many bytes unread
+	maxUnsent  = 4 << 20  // the limit of unread bytes: the server then stops reading the client's requests
 	maxPending = 64 << 20 // the server closes the connection of a client that has so many bytes unread
 
 	// handshakeLimit is the time after which a connection without a handshake is closed, as by a real
@@ -30,7 +30,7 @@ const (
 	lastWriteLimit = time.Second
 )
 
-// These are the reasons why the requests of a connection are not processed, or nothing is sent to it.
+// The reasons why the requests of a connection are not processed, or nothing is sent to it.
 const (
 	holdFault uint8 = 1 << iota // the connection is in a black hole
 	holdPause                   // the server is paused
@@ -176,7 +176,7 @@ func (c *conn) clearHold(why uint8) {
 
 // sendEvent queues a watch event. The caller holds the ensemble's lock.
 func (c *conn) sendEvent(typ zk.EventType, path string) {
-	if c.drops(OpNotification, path) {
+	if c.dropsEvent(OpNotification, path) {
 		return
 	}
 	enc := wire.Encoder{B: c.e.eventBuf[:0]}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSetSequence_Overflow fails if sequence numbers differ from those of a real server.
+// TestSetSequence_Overflow checks that sequence numbers are those of a real server.
 func TestSetSequence_Overflow(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestConnect_AfterClose fails if Connect or Listen succeed after Close.
+// TestConnect_AfterClose checks that Connect and Listen fail after Close.
 func TestConnect_AfterClose(t *testing.T) {
 	s, err := zktest.NewServer()
 	require.NoError(t, err)
@@ -26,8 +26,8 @@ func TestConnect_AfterClose(t *testing.T) {
 	assert.Error(t, err, "Listen succeeds")
 }
 
-// TestConnect_DuringClose fails if Close does not close a client that connects at the same time: the
-// client would continue to dial.
+// TestConnect_DuringClose checks that Close closes a client that connects at the same time: the client would
+// continue to dial.
 func TestConnect_DuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {

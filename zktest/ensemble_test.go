@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestEnsemble_RandomFaults fails if, after random faults have ended, the servers have different
-// trees, an ephemeral znode has no session, or a client cannot write.
+// TestEnsemble_RandomFaults checks that, after random faults have ended, the servers have equal trees, each
+// ephemeral znode has a session, and each client can write.
 func TestEnsemble_RandomFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) { runRandomFaults(t, seed) })

@@ -8,7 +8,7 @@ import (
 // Direction is one direction of a connection, or both.
 type Direction uint8
 
-// These are the directions of a connection.
+// The directions of a connection.
 const (
 	ToServer Direction = 1 << iota
 	ToClient

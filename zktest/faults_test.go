@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDropConnections_KeepsSession fails if a client loses its session or its watches.
+// TestDropConnections_KeepsSession checks that a client keeps its session and its watches.
 func TestDropConnections_KeepsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -45,9 +45,9 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 	})
 }
 
-// TestBlackhole_Expiry fails if packets pass in the direction of the black hole, or are stopped in the
-// other direction.
-func TestBlackhole_Expiry(t *testing.T) {
+// TestBlackhole_StopsOneDirection checks that no packets pass in the direction of the black hole, and that packets in
+// the other direction do.
+func TestBlackhole_StopsOneDirection(t *testing.T) {
 	for _, dir := range []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)
@@ -74,8 +74,8 @@ func TestBlackhole_Expiry(t *testing.T) {
 	}
 }
 
-// TestBlackhole_OneConnection fails if a black hole for a session affects its next connection, or if
-// a hook does not prevent that connection.
+// TestBlackhole_OneConnection checks that a black hole for a session does not affect its next connection, and
+// that a hook can prevent that connection.
 func TestBlackhole_OneConnection(t *testing.T) {
 	for _, rejectConnects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestBlackhole_OneConnection(t *testing.T) {
 	}
 }
 
-// TestBlackhole_HealDelivers fails if packets that were stopped are lost.
+// TestBlackhole_HealDelivers checks that packets that were stopped are not lost.
 func TestBlackhole_HealDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -123,9 +123,9 @@ func TestBlackhole_HealDelivers(t *testing.T) {
 	})
 }
 
-// TestDelay_Latency fails if a delay is wrong, or if requests that are in flight together wait for
-// each other.
-func TestDelay_Latency(t *testing.T) {
+// TestDelay_AddsLatencyOnly checks that a delay is exact, and that requests that are in flight together do not wait
+// for each other.
+func TestDelay_AddsLatencyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)

@@ -89,7 +89,7 @@ func (c *conn) countPackets() (received, sent int64) {
 	return received, sent
 }
 
-func (s *Server) mode() string {
+func (s *Server) serverMode() string {
 	switch {
 	case len(s.e.servers) == 1:
 		return "standalone"
@@ -108,7 +108,7 @@ func (c *conn) describeServer(clients bool) string {
 	received, sent := c.countPackets()
 	t := c.e.treeOf(c)
 	fmt.Fprintf(&b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: 0\nZxid: 0x%x\nMode: %s\nNode count: %d\n",
-		received, sent, len(c.srv.conns), t.zxid, c.srv.mode(), t.count())
+		received, sent, len(c.srv.conns), t.zxid, c.srv.serverMode(), t.countNodes())
 	return b.String()
 }
 
@@ -159,7 +159,7 @@ func (c *conn) describeMetrics() string {
 		"zk_avg_latency\t0.0\nzk_outstanding_requests\t0\nzk_znode_count\t%d\nzk_global_sessions\t%d\n"+
 		"zk_packets_sent\t%d\nzk_packets_received\t%d\nzk_watch_count\t%d\nzk_min_latency\t0\nzk_max_latency\t0\n"+
 		"zk_approximate_data_size\t%d\nzk_uptime\t%d\n",
-		version, c.srv.mode(), owned, len(c.srv.conns), t.count(), len(e.sessions),
+		version, c.srv.serverMode(), owned, len(c.srv.conns), t.countNodes(), len(e.sessions),
 		sent, received, watches, size, e.nowLocked().Sub(e.started).Milliseconds())
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFourLetter_DuringFault fails if faults do not affect four-letter words.
+// TestFourLetter_DuringFault checks that faults affect four-letter words.
 func TestFourLetter_DuringFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},
@@ -43,7 +43,7 @@ func TestFourLetter_DuringFault(t *testing.T) {
 	}
 }
 
-// TestFourLetter_ConfContainsPort fails if the answer to conf lacks the port, which some tools read.
+// TestFourLetter_ConfContainsPort checks that the answer to conf contains the port, which some tools read.
 func TestFourLetter_ConfContainsPort(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2)
 	for i, addr := range ens.Addrs() {

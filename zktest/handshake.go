@@ -20,7 +20,7 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 	q := Request{Server: c.srv, Session: r.Session, Op: OpConnect}
 	if e.hooks.on.Load() && !it.hooked {
 		it.hooked = true
-		if v := c.runHooks(e.hooks.takeDue(beforeStage, &q), &q); !v.pass() {
+		if v := c.runHooks(e.hooks.takeDue(beforeStage, &q), &q); !v.passes() {
 			e.mu.Lock()
 			e.addLogEntry(Entry{Op: OpConnect, Session: r.Session, Server: c.srv.id, Zxid: e.tree.zxid, Fate: CutBefore})
 			c.abort()
@@ -80,7 +80,7 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 		}
 		reply := append([]byte(nil), enc.B...)
 		v := c.runHooksUnlocked(after, &q)
-		if !v.pass() { // close the connection for any error, because the reply to a handshake has no field for it
+		if !v.passes() { // close the connection for any error, because the reply to a handshake has no field for it
 			x.Fate = CutAfter
 			c.abort()
 		}

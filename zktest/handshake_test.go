@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHandshake_SessionTimeoutIsLimited fails if a session timeout is not limited.
+// TestHandshake_SessionTimeoutIsLimited checks that session timeouts are limited.
 func TestHandshake_SessionTimeoutIsLimited(t *testing.T) {
 	s := zktest.Start(t, zktest.WithSessionTimeouts(2*time.Second, 5*time.Second))
 	for request, want := range map[time.Duration]time.Duration{
@@ -37,8 +37,7 @@ func handshake() []byte {
 	return e.B
 }
 
-// TestHandshake_ConnectionWithoutOneIsClosed fails if a connection without a handshake is not closed
-// after 10 s.
+// TestHandshake_ConnectionWithoutOneIsClosed checks that a connection without a handshake is closed after 10 s.
 func TestHandshake_ConnectionWithoutOneIsClosed(t *testing.T) {
 	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": handshake()[:20]} {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +84,9 @@ func TestHandshake_ConnectionWithoutOneIsClosed(t *testing.T) {
 	})
 }
 
-// TestSession_IDsInBubble fails if servers that start at the same time assign the same session ID.
-func TestSession_IDsInBubble(t *testing.T) {
+// TestSession_IDsDifferBetweenServers checks that servers that start at the same time do not assign the same
+// session ID.
+func TestSession_IDsDifferBetweenServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := zktest.Start(t), zktest.Start(t)
 		ca, _ := connect(t, a, 10*time.Second)

@@ -67,7 +67,7 @@ type Verdict struct {
 	code      Code
 }
 
-func (v Verdict) pass() bool { return !v.cut && !v.fail }
+func (v Verdict) passes() bool { return !v.cut && !v.fail }
 
 // HookFunc decides how the server treats a request. It runs on the goroutine that serves
 // the client, without any lock, so it may call every method of the server. It may block:
@@ -95,7 +95,7 @@ func Fail(err error) HookFunc {
 // Hook is a hook that was set by [Server.Before], [Server.After] or [Server.Drop].
 type Hook struct {
 	set   *hookSet
-	stage stage
+	stage hookStage
 	match Match
 	do    HookFunc
 	seen  int
@@ -113,10 +113,10 @@ func (h *Hook) Remove() {
 	h.set.removeLocked(h)
 }
 
-type stage uint8
+type hookStage uint8
 
 const (
-	beforeStage stage = iota
+	beforeStage hookStage = iota
 	afterStage
 	dropStage
 )
@@ -130,7 +130,7 @@ type hookSet struct {
 // hookRun is a hook that must run for a request.
 type hookRun struct{ h *Hook }
 
-func (s *hookSet) addHook(st stage, m Match, do HookFunc) *Hook {
+func (s *hookSet) addHook(st hookStage, m Match, do HookFunc) *Hook {
 	h := &Hook{set: s, stage: st, match: m, do: do, ran: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *hookSet) removeAll() {
 }
 
 // takeDue counts the request for each hook, and returns the hooks that must run.
-func (s *hookSet) takeDue(st stage, q *Request) []hookRun {
+func (s *hookSet) takeDue(st hookStage, q *Request) []hookRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var due []hookRun
@@ -181,7 +181,7 @@ func (c *conn) runHooks(due []hookRun, q *Request) Verdict {
 	}
 	for _, r := range due {
 		v := c.callHook(r.h, q)
-		if out.pass() {
+		if out.passes() {
 			out = v
 		}
 	}
@@ -229,8 +229,8 @@ func (s *Server) Drop(m Match) *Hook {
 	return s.e.hooks.addHook(dropStage, m, nil)
 }
 
-// drops reports whether a hook loses an event for c, or a request of c that sets watches.
-func (c *conn) drops(op Op, paths ...string) bool {
+// dropsEvent reports whether a hook loses an event for c, or a request of c that sets watches.
+func (c *conn) dropsEvent(op Op, paths ...string) bool {
 	hooks := &c.e.hooks
 	if !hooks.on.Load() || len(paths) == 0 {
 		return false

@@ -14,9 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHook_Match fails if a hook runs for a request that does not match, or more often than once with
-// Nth.
-func TestHook_Match(t *testing.T) {
+// TestHook_RunsForMatchingRequests checks that a hook runs only for a request that matches, and only once with Nth.
+func TestHook_RunsForMatchingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -52,9 +51,9 @@ func TestHook_Match(t *testing.T) {
 	})
 }
 
-// TestHook_ChangesServer fails if a hook cannot change the server, or if the client receives the
-// event of that change before the reply.
-func TestHook_ChangesServer(t *testing.T) {
+// TestHook_CanChangeServer checks that a hook can change the server, and that the client receives the event of
+// that change after the reply.
+func TestHook_CanChangeServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)
@@ -71,8 +70,7 @@ func TestHook_ChangesServer(t *testing.T) {
 	})
 }
 
-// TestHook_FailClientErrors fails if a client receives another error than the one that was passed to
-// Fail.
+// TestHook_FailClientErrors checks that a client receives exactly the error that was passed to Fail.
 func TestHook_FailClientErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -89,9 +87,9 @@ func TestHook_FailClientErrors(t *testing.T) {
 	})
 }
 
-// TestHook_Goexit fails if the connection stays open, or the server is damaged, when a hook ends its
-// goroutine, or if Ran is not closed.
-func TestHook_Goexit(t *testing.T) {
+// TestHook_GoexitClosesConnection checks that the connection is closed, and the server is not damaged, when a
+// hook ends its goroutine, and that Ran is closed.
+func TestHook_GoexitClosesConnection(t *testing.T) {
 	exit := func(*zktest.Request) zktest.Verdict {
 		runtime.Goexit()
 		return zktest.Verdict{}
@@ -115,9 +113,9 @@ func TestHook_Goexit(t *testing.T) {
 	}
 }
 
-// TestHook_Fail fails if the client does not receive the error of the hook, or the log has a wrong
-// fate.
-func TestHook_Fail(t *testing.T) {
+// TestHook_FailReturnsError checks that the client receives the error of the hook, and that the log has the
+// right fate.
+func TestHook_FailReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -146,8 +144,8 @@ func TestHook_Fail(t *testing.T) {
 	})
 }
 
-// TestHook_Blocks fails if a hook that blocks delays another client.
-func TestHook_Blocks(t *testing.T) {
+// TestHook_BlocksOnlyItsClient checks that a hook that blocks does not delay another client.
+func TestHook_BlocksOnlyItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 30*time.Second)
@@ -169,9 +167,9 @@ func TestHook_Blocks(t *testing.T) {
 	})
 }
 
-// TestHook_Cut fails if a request is applied although a Before hook cuts the connection, or is not
-// applied before an After hook does.
-func TestHook_Cut(t *testing.T) {
+// TestHook_CutBeforeOrAfterRequest checks that a request is not applied when a Before hook cuts the
+// connection, and is applied before an After hook cuts it.
+func TestHook_CutBeforeOrAfterRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -194,7 +192,7 @@ func TestHook_Cut(t *testing.T) {
 	})
 }
 
-// TestHook_CloseSession fails if a hook cannot delay the reply to closeSession.
+// TestHook_CloseSession checks that a hook can delay the reply to closeSession.
 func TestHook_CloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

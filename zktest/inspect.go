@@ -119,10 +119,10 @@ type Watch struct {
 // WatchKind is the kind of a watch.
 type WatchKind uint8
 
-// These are the kinds of watches. A persistent watch counts as one of each.
+// The kinds of watches. A persistent watch counts as one of each.
 const (
 	DataWatch  WatchKind = iota // set by exists and getData
-	ChildWatch                  // set by getChildren
+	ChildWatch                  // ChildWatch is a watch that getChildren has set.
 )
 
 // String returns "data" or "children".

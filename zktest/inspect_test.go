@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestInspect_Methods fails if a method that returns the state or the log is wrong.
-func TestInspect_Methods(t *testing.T) {
+// TestInspect_MethodsReturnState checks that each method that returns the state or the log is right.
+func TestInspect_MethodsReturnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 10*time.Second)

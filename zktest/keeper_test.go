@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithoutReattach_Reconnect fails if a client keeps its session when it reconnects, or if the
-// previous session and its ephemeral znode do not remain until the timeout.
-func TestWithoutReattach_Reconnect(t *testing.T) {
+// TestWithoutReattach_NewSessionAtReconnect checks that a client does not keep its session when it
+// reconnects, and that the previous session and its ephemeral znode remain until the timeout.
+func TestWithoutReattach_NewSessionAtReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutReattach())
 		c, events := connect(t, s, 6*time.Second)
@@ -37,7 +37,7 @@ func TestWithoutReattach_Reconnect(t *testing.T) {
 	})
 }
 
-// TestWithoutOps_ClosesConnection fails if an operation that is disabled is answered.
+// TestWithoutOps_ClosesConnection checks that an operation that is disabled is not answered.
 func TestWithoutOps_ClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutOps(zktest.OpSetWatches, zktest.OpCreateContainer))
@@ -76,7 +76,7 @@ func TestWithoutOps_ClosesConnection(t *testing.T) {
 	})
 }
 
-// TestWithContainerOwner_SetsOwnerInStat fails if the Stat of a container has another owner.
+// TestWithContainerOwner_SetsOwnerInStat checks that the Stat of a container has the given owner.
 func TestWithContainerOwner_SetsOwnerInStat(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {

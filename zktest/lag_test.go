@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLagBy_ShowsTransactionsOneSecondLater fails if a server that is a second behind shows a
-// transaction or answers a write at another time, or if other servers show the write later.
+// TestLagBy_ShowsTransactionsOneSecondLater checks that a server that is a second behind shows a transaction
+// and answers a write at the right time, and that other servers do not show the write later.
 func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -75,8 +75,8 @@ func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	})
 }
 
-// TestLagBy_KeepsOrder fails if a request is answered before an earlier write, or a write before the
-// events of earlier transactions and its own.
+// TestLagBy_KeepsOrder checks that a request is answered after an earlier write, and a write after the events
+// of earlier transactions and its own.
 func TestLagBy_KeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithTick(time.Second))
@@ -111,8 +111,8 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 	})
 }
 
-// TestLagBy_WithOtherFaults fails if a server that lags closes the connection of an expired session
-// before it has applied the expiry, or applies a transaction without a majority.
+// TestLagBy_WithOtherFaults checks that a server that lags does not close the connection of an expired
+// session before it has applied the expiry, and does not apply a transaction without a majority.
 func TestLagBy_WithOtherFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -157,8 +157,8 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 	})
 }
 
-// TestLagBy_InvalidDuration fails if a duration of 0 does not panic.
-func TestLagBy_InvalidDuration(t *testing.T) {
+// TestLagBy_PanicsForZero checks that a duration of 0 panics.
+func TestLagBy_PanicsForZero(t *testing.T) {
 	s := zktest.Start(t)
 	defer func() {
 		assert.NotNil(t, recover(), "no panic")
@@ -166,8 +166,8 @@ func TestLagBy_InvalidDuration(t *testing.T) {
 	s.LagBy(0)
 }
 
-// TestLag_SessionMoves fails if a server that lags accepts a client that has seen a later state,
-// rejects another client, or shows the later state.
+// TestLag_SessionMoves checks that a server that lags rejects a client that has seen a later state, accepts
+// another client, and does not show the later state.
 func TestLag_SessionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -212,9 +212,9 @@ func TestLag_SessionMoves(t *testing.T) {
 	})
 }
 
-// TestLag_SingleServer fails if a write at a server that lags is not applied, or is answered before
-// the server has caught up.
-func TestLag_SingleServer(t *testing.T) {
+// TestLag_SingleServerAppliesWrites checks that a write at a server that lags is applied, and is answered
+// after the server has caught up.
+func TestLag_SingleServerAppliesWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 6*time.Second)

@@ -28,8 +28,8 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// TestServer_AcceptAfterError fails if a server accepts no connection after an error of Accept, or if
-// it does not stop when the listener is closed.
+// TestServer_AcceptAfterError checks that a server accepts connections after an error of Accept, and stops
+// when the listener is closed.
 func TestServer_AcceptAfterError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := Start(t)

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRefuse_Listener fails if a refusing server accepts TCP connections, or its port changes.
-func TestRefuse_Listener(t *testing.T) {
+// TestRefuse_KeepsPort checks that a refusing server does not accept TCP connections, and that its port does
+// not change.
+func TestRefuse_KeepsPort(t *testing.T) {
 	s := zktest.Start(t)
 	addr := s.Addr()
 	s.Refuse(true)
@@ -30,7 +31,7 @@ func TestRefuse_Listener(t *testing.T) {
 	assert.Equal(t, addr, s.Addr(), "address %s after %s", s.Addr(), addr)
 }
 
-// TestListen_ChosenAddresses fails if an address of WithAddr is ignored.
+// TestListen_ChosenAddresses checks that no address of WithAddr is ignored.
 func TestListen_ChosenAddresses(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -53,7 +54,7 @@ func TestListen_ChosenAddresses(t *testing.T) {
 	nc.Close()
 }
 
-// TestListen_Cluster fails if a client cannot connect to an ensemble over TCP.
+// TestListen_Cluster checks that a client can connect to an ensemble over TCP.
 func TestListen_Cluster(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	c, events, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))

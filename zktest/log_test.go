@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLog_Limit fails if the log keeps other entries than the newest.
-func TestLog_Limit(t *testing.T) {
+// TestLog_KeepsNewestEntries checks that the log keeps only the newest entries.
+func TestLog_KeepsNewestEntries(t *testing.T) {
 	s := zktest.Start(t, zktest.WithLogLimit(10))
 	c, _ := connect(t, s, 10*time.Second)
 	for i := range 25 {

@@ -13,8 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCluster_FailOver fails if a client does not keep its session and its watches when its server
-// stops.
+// TestCluster_FailOver checks that a client keeps its session and its watches when its server stops.
 func TestCluster_FailOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -42,8 +41,8 @@ func TestCluster_FailOver(t *testing.T) {
 	})
 }
 
-// TestCluster_LeaderPartitioned fails if the others do not elect a leader with a new epoch, or if the
-// old leader does not catch up after the partition.
+// TestCluster_LeaderPartitioned checks that the others elect a leader with a new epoch, and that the old
+// leader catches up after the partition.
 func TestCluster_LeaderPartitioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -64,8 +63,8 @@ func TestCluster_LeaderPartitioned(t *testing.T) {
 	})
 }
 
-// TestCluster_WithoutMajority fails if a server without a majority accepts writes or expires sessions.
-// A server whose peers are cut off or paused serves reads; a server whose peers have stopped
+// TestCluster_WithoutMajority checks that a server without a majority neither accepts writes nor expires
+// sessions. A server whose peers are cut off or paused serves reads; a server whose peers have stopped
 // disconnects its clients.
 func TestCluster_WithoutMajority(t *testing.T) {
 	for name, lose := range map[string]func(*zktest.Server){
@@ -107,9 +106,9 @@ func TestCluster_WithoutMajority(t *testing.T) {
 	}
 }
 
-// TestCluster_SyncLimit fails if a follower that is cut off keeps its clients for longer than the sync
-// limit.
-func TestCluster_SyncLimit(t *testing.T) {
+// TestCluster_FollowerDropsClientsAtSyncLimit checks that a follower that is cut off keeps its clients for no
+// longer than the sync limit.
+func TestCluster_FollowerDropsClientsAtSyncLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3, zktest.WithSyncLimit(10*time.Second))
 		a, events := connectFrom(t, e, 0, 30*time.Second)

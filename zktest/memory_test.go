@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestMemory_Znodes fails if znodes need too much memory.
-func TestMemory_Znodes(t *testing.T) {
+// TestMemory_ZnodesAreSmall checks that znodes do not need too much memory.
+func TestMemory_ZnodesAreSmall(t *testing.T) {
 	assert.Less(t, heapOf100k(t), uint64(100e6))
 }
 
@@ -46,8 +46,7 @@ func heapOf100k(tb testing.TB) uint64 {
 	return used
 }
 
-// TestMemory_ClosedClients fails if the server keeps clients that are closed: each has buffers of
-// 1.6 MB.
+// TestMemory_ClosedClients checks that the server does not keep clients that are closed: each has buffers of 1.6 MB.
 func TestMemory_ClosedClients(t *testing.T) {
 	s := zktest.Start(t)
 	var refs []weak.Pointer[zk.Conn]

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestMultiRead_TooLarge fails if the server tries to send more than the limit: a small packet can
+// TestMultiRead_TooLarge checks that the server does not try to send more than the limit: a small packet can
 // request the same large znode many times.
 func TestMultiRead_TooLarge(t *testing.T) {
 	s := zktest.Start(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithoutTTL_RejectsTTLNodes fails if TTL nodes can be created.
+// TestWithoutTTL_RejectsTTLNodes checks that TTL nodes cannot be created.
 func TestWithoutTTL_RejectsTTLNodes(t *testing.T) {
 	s := zktest.Start(t, zktest.WithoutTTL())
 	c, _ := connect(t, s, 10*time.Second)
@@ -20,8 +20,8 @@ func TestWithoutTTL_RejectsTTLNodes(t *testing.T) {
 	mustCreate(t, c, "/a", "", 0)
 }
 
-// TestOptions_Invalid fails if an invalid option is accepted.
-func TestOptions_Invalid(t *testing.T) {
+// TestOptions_InvalidAreRejected checks that an invalid option is rejected.
+func TestOptions_InvalidAreRejected(t *testing.T) {
 	for _, o := range []zktest.Option{
 		zktest.WithTick(0), zktest.WithMaxPacket(10), zktest.WithSessionTimeouts(time.Minute, time.Second), zktest.WithAddr("nowhere"),
 		zktest.WithSessionTimeouts(1<<31*time.Millisecond, 1<<32*time.Millisecond),

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestReplies_DoNotWaitForHook fails if a reply waits for a hook of a later request, or is lost because
-// of a malformed packet. This matters because replies are usually written together.
+// TestReplies_DoNotWaitForHook checks that a reply does not wait for a hook of a later request, and is not
+// lost because of a malformed packet. This matters because replies are usually written together.
 func TestReplies_DoNotWaitForHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithMaxPacket(1024))
@@ -28,7 +28,7 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 				return zktest.Verdict{}
 			})
 			synctest.Wait() // wait until the server's writer waits
-			c.send(t, ping, ping, create("/"+name, nil), ping)
+			c.send(t, encodePing, encodePing, create("/"+name, nil), encodePing)
 			for i := range 2 {
 				require.NoError(t, c.reply(), "%s: reply %d", name, i)
 			}
@@ -38,7 +38,7 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 			}
 		}
 		c := newRawClient(t, s, false)
-		c.send(t, ping, ping, create("/large", make([]byte, 2000)))
+		c.send(t, encodePing, encodePing, create("/large", make([]byte, 2000)))
 		for i := range 2 {
 			require.NoError(t, c.reply(), "reply %d before a packet that is too large", i)
 		}
@@ -46,8 +46,7 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 	})
 }
 
-// TestReplies_DelayedReplyWakesWriter fails if a reply is not written that becomes due when the writer
-// starts to wait.
+// TestReplies_DelayedReplyWakesWriter checks that a reply that becomes due when the writer starts to wait is written.
 func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 	s := zktest.Start(t)
 	s.Delay(zktest.ToClient, 5*time.Microsecond)
@@ -56,7 +55,7 @@ func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 		c := newRawClient(t, s, false)
 		c.nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		wg.Go(func() {
-			assert.NoError(t, c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); ping(e) }))
+			assert.NoError(t, c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); encodePing(e) }))
 		})
 	}
 	wg.Wait()

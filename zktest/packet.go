@@ -57,7 +57,7 @@ func (c *conn) processItem(it *item) (stalled bool) {
 	}
 	if hooks && !it.hooked {
 		it.hooked = true
-		if verdict := c.runHooks(c.e.hooks.takeDue(beforeStage, q), q); !verdict.pass() {
+		if verdict := c.runHooks(c.e.hooks.takeDue(beforeStage, q), q); !verdict.passes() {
 			c.applyVerdict(&r, q, verdict)
 			return false
 		}

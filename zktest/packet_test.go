@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPacket_SASL fails if a token is not answered with success and a null token, as by a real server
-// without SASL.
-func TestPacket_SASL(t *testing.T) {
+// TestPacket_SASLTokenIsAnswered checks that a token is answered with success and a null token, as by a real
+// server without SASL.
+func TestPacket_SASLTokenIsAnswered(t *testing.T) {
 	for name, body := range map[string]string{"token": "\x00\x00\x00\x05token", "empty": "\x00\x00\x00\x00"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestPacket_SASL(t *testing.T) {
 				require.NoError(t, err)
 				_, err = nc.Write(packet(1, 102, body))
 				require.NoError(t, err)
-				reply := make([]byte, 24) // the reply has a length, xid, zxid, error and the length of the token
+				reply := make([]byte, 24) // the fields of the reply: length, xid, zxid, error, and the length of the token
 				_, err = io.ReadFull(nc, reply)
 				require.NoError(t, err)
 				require.Zero(t, binary.BigEndian.Uint32(reply[16:]))
@@ -42,8 +42,8 @@ func TestPacket_SASL(t *testing.T) {
 	}
 }
 
-// TestPacket_Malformed fails if malformed packets have an effect on another client.
-func TestPacket_Malformed(t *testing.T) {
+// TestPacket_MalformedAffectsNoOtherClient checks that malformed packets have no effect on another client.
+func TestPacket_MalformedAffectsNoOtherClient(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 30*time.Second)
 	mustCreate(t, c, "/a", "kept", 0)
@@ -82,7 +82,7 @@ func TestPacket_Malformed(t *testing.T) {
 	}
 }
 
-// FuzzConnection fails if bytes after a handshake have an effect on another client.
+// FuzzConnection checks that bytes after a handshake have no effect on another client.
 func FuzzConnection(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x0b"))
 	f.Add([]byte("\x00\x00\x00\x0f\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x02/a\x01"))
@@ -97,7 +97,7 @@ func FuzzConnection(f *testing.F) {
 			synctest.Wait() // wait until the server has processed the bytes
 			c.nc.Close()
 			other.nc.SetReadDeadline(time.Now().Add(time.Minute))
-			other.send(t, ping)
+			other.send(t, encodePing)
 			assert.NoError(t, other.reply(), "another client")
 			_ = s.Tree()
 		})

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPartition_Session fails if a client that is cut off reads the current state, or writes.
-func TestPartition_Session(t *testing.T) {
+// TestPartition_CutOffClientIsStale checks that a client that is cut off neither reads the current state nor writes.
+func TestPartition_CutOffClientIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 6*time.Second)
@@ -45,8 +45,8 @@ func TestPartition_Session(t *testing.T) {
 	})
 }
 
-// TestPartition_Follower fails if the client of a follower that is cut off detects the partition while
-// it only reads, or if it does not receive the events that it has missed.
+// TestPartition_Follower checks that the client of a follower that is cut off does not detect the partition
+// while it only reads, and that it receives the events that it has missed.
 func TestPartition_Follower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -78,7 +78,7 @@ func TestPartition_Follower(t *testing.T) {
 	})
 }
 
-// TestPartition_StalledWrite fails if a write is applied during the partition, or lost after it.
+// TestPartition_StalledWrite checks that a write is not applied during the partition, and not lost after it.
 func TestPartition_StalledWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -101,7 +101,7 @@ func TestPartition_StalledWrite(t *testing.T) {
 	})
 }
 
-// TestHeal_SessionOfPartitionedServer fails if a client that is healed reads a state that its
+// TestHeal_SessionOfPartitionedServer checks that a client that is healed does not read a state that its
 // server does not have.
 func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 	})
 }
 
-// TestPartition_SessionOfServerWithFault fails if a session is not cut off from a server that lags, is
-// paused or is cut off, or if it misses events after Heal.
+// TestPartition_SessionOfServerWithFault checks that a session is cut off from a server that lags, is paused
+// or is cut off, and that it receives the missed events after Heal.
 func TestPartition_SessionOfServerWithFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"lag":       {(*zktest.Server).Lag, func(s *zktest.Server) {}},
@@ -195,8 +195,7 @@ func TestPartition_SessionOfServerWithFault(t *testing.T) {
 	}
 }
 
-// TestHeal_AfterSessionExpiry fails if a connection of an expired session remains open when it is
-// healed.
+// TestHeal_AfterSessionExpiry checks that a connection of an expired session is closed when it is healed.
 func TestHeal_AfterSessionExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

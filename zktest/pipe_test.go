@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPipe_Errors fails if an error of an in-memory connection differs from that of a TCP connection.
-func TestPipe_Errors(t *testing.T) {
+// TestPipe_ErrorsEqualTCP checks that an error of an in-memory connection equals that of a TCP connection.
+func TestPipe_ErrorsEqualTCP(t *testing.T) {
 	tcp := func() (client, server net.Conn) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

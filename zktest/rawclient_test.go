@@ -99,7 +99,7 @@ func (c *rawClient) send(t *testing.T, reqs ...func(e *wire.Encoder)) {
 	require.NoError(t, err)
 }
 
-func ping(e *wire.Encoder) { e.Int(int32(wire.Ping)) }
+func encodePing(e *wire.Encoder) { e.Int(int32(wire.Ping)) }
 
 func create(path string, data []byte) func(*wire.Encoder) {
 	return func(e *wire.Encoder) {

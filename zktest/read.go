@@ -31,27 +31,27 @@ func (e *ensemble) readNode(c *conn, t *tree, r *wire.Request) Code {
 	b := &e.body
 	switch r.Op {
 	case OpExists:
-		n.stat(b)
+		n.encodeStat(b)
 	case OpGetData:
 		b.Buffer(n.data)
-		n.stat(b)
+		n.encodeStat(b)
 	case OpGetChildren, OpGetChildren2:
 		b.Int(int32(len(n.kids)))
 		for _, k := range n.kids {
 			b.String(k.name())
 		}
 		if r.Op == OpGetChildren2 {
-			n.stat(b)
+			n.encodeStat(b)
 		}
 	case OpGetACL:
 		if n.acl.allows(permAdmin, c.ids) {
 			b.ACLs(n.acl.list)
 		} else {
-			b.ACLs(n.acl.masked())
+			b.ACLs(n.acl.withoutPasswords())
 		}
-		n.stat(b)
+		n.encodeStat(b)
 	case OpGetAllChildrenNumber:
-		sum := n.descendants()
+		sum := n.countDescendants()
 		if r.Path == "" { // count the root as well, which is a descendant of the root with the empty name
 			sum++
 		}
@@ -60,10 +60,10 @@ func (e *ensemble) readNode(c *conn, t *tree, r *wire.Request) Code {
 	return codeOK
 }
 
-func (n *node) descendants() int {
+func (n *node) countDescendants() int {
 	sum := len(n.kids)
 	for _, k := range n.kids {
-		sum += k.descendants()
+		sum += k.countDescendants()
 	}
 	return sum
 }

@@ -21,7 +21,7 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 		return result{drop: true, code: codeUnimplemented, zxid: e.treeOf(c).zxid}
 	case !r.Op.Writes():
 	case c.sess.conn != c:
-		// Close this connection, because the session is attached to another one.
+		// Close this connection, because the session is attached to another connection.
 		return result{drop: true, code: codeSessionMoved, zxid: e.tree.zxid}
 	case r.Op == OpSync:
 		res := result{}
@@ -72,7 +72,7 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 	case OpGetEphemerals:
 		e.listEphemerals(c, t, r.Path)
 	case OpSetWatches, OpSetWatches2:
-		if !c.drops(r.Op, watchedPaths(r)...) {
+		if !c.dropsEvent(r.Op, watchedPaths(r)...) {
 			e.restoreWatches(c, t, r)
 		}
 	case OpAddWatch:

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRestart_LosesDataOfArgument fails if a restart keeps or loses other data than its argument indicates.
-func TestRestart_LosesDataOfArgument(t *testing.T) {
+// TestRestart_LosesGivenData checks that a restart keeps and loses exactly the data that its argument indicates.
+func TestRestart_LosesGivenData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 6*time.Second)
@@ -41,9 +41,9 @@ func TestRestart_LosesDataOfArgument(t *testing.T) {
 	})
 }
 
-// TestEnsembleRestart_Loss fails if the restart of an ensemble keeps or loses other data than its
-// argument indicates, or if a server does not serve clients after it.
-func TestEnsembleRestart_Loss(t *testing.T) {
+// TestEnsembleRestart_LosesGivenData checks that the restart of an ensemble keeps and loses exactly the data that its
+// argument indicates, and that each server serves clients after it.
+func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 	for loss, want := range map[zktest.Loss]struct {
 		node, session, connects bool
 		epoch                   int64
@@ -91,8 +91,8 @@ func TestEnsembleRestart_Loss(t *testing.T) {
 	}
 }
 
-// TestEnsembleRestart_TCP fails if the ports of the servers change.
-func TestEnsembleRestart_TCP(t *testing.T) {
+// TestEnsembleRestart_KeepsPorts checks that the ports of the servers do not change.
+func TestEnsembleRestart_KeepsPorts(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	addrs := e.Addrs()
 	e.Server(0).Stop()

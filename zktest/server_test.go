@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestServer_FakeTime fails if the server does not use the fake time of a bubble.
+// TestServer_FakeTime checks that the server uses the fake time of a bubble.
 func TestServer_FakeTime(t *testing.T) {
 	start := time.Now()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,8 +37,8 @@ func TestServer_FakeTime(t *testing.T) {
 	assert.LessOrEqual(t, time.Since(start), time.Minute, "an hour took")
 }
 
-// TestServer_SessionLastsEightHours fails if the session of a connected client expires within eight hours of
-// fake time.
+// TestServer_SessionLastsEightHours checks that the session of a connected client does not expire within
+// eight hours of fake time.
 func TestServer_SessionLastsEightHours(t *testing.T) { idleForEightHours(t) }
 
 // recordingTB records the failures of a test.
@@ -60,7 +60,7 @@ func (s *recordingTB) Fatalf(format string, args ...any) {
 	s.fatal = append(s.fatal, fmt.Sprintf(format, args...))
 }
 
-// TestStart_FailsTest fails if an error of Start, StartEnsemble or Addr does not fail the test.
+// TestStart_FailsTest checks that an error of Start, StartEnsemble or Addr fails the test.
 func TestStart_FailsTest(t *testing.T) {
 	var bad recordingTB
 	if s := zktest.Start(&bad, zktest.WithTick(-1)); s != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {

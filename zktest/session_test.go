@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestExpireSession_DeletesEphemerals fails if an ephemeral znode remains, or the client is not notified.
+// TestExpireSession_DeletesEphemerals checks that no ephemeral znode remains, and that the client is notified.
 func TestExpireSession_DeletesEphemerals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -31,7 +31,7 @@ func TestExpireSession_DeletesEphemerals(t *testing.T) {
 	})
 }
 
-// TestExpireSession_SlowReader fails if the connection remains open because the client does not read.
+// TestExpireSession_SlowReader checks that the connection is closed even when the client does not read.
 func TestExpireSession_SlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -57,8 +57,8 @@ func TestExpireSession_SlowReader(t *testing.T) {
 	})
 }
 
-// TestSession_EndClosesAllConnections fails if a server does not close its connection of an expired
-// session, which the client has left open when it moved to another server.
+// TestSession_EndClosesAllConnections checks that a server closes its connection of an expired session, which
+// the client has left open when it moved to another server.
 func TestSession_EndClosesAllConnections(t *testing.T) {
 	attach := func(t *testing.T, s *zktest.Server, before []byte) (answer []byte) {
 		hello := handshake()
@@ -93,7 +93,7 @@ func TestSession_EndClosesAllConnections(t *testing.T) {
 	}
 }
 
-// TestSession_MovedByClient fails if the previous connection of a session remains.
+// TestSession_MovedByClient checks that the previous connection of a session is closed.
 func TestSession_MovedByClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -111,8 +111,8 @@ func TestSession_MovedByClient(t *testing.T) {
 	})
 }
 
-// TestSession_OlderConnectionCannotWrite fails if the older connection of a session, at another server,
-// can write, or if its pings do not extend the session.
+// TestSession_OlderConnectionCannotWrite checks that the older connection of a session, at another server,
+// cannot write, and that its pings extend the session.
 func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -122,7 +122,7 @@ func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 		require.Len(t, e.Server(0).Sessions(), 1)
 		for range 100 {
 			time.Sleep(time.Second)
-			old.send(t, ping)
+			old.send(t, encodePing)
 			require.NoError(t, old.reply(), "a ping")
 		}
 		old.send(t, create("/old", nil))

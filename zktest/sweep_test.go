@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSweep_Containers fails if a container that is in use or was never used is deleted.
-func TestSweep_Containers(t *testing.T) {
+// TestSweep_DeletesEmptyContainers checks that a container that is in use or was never used is not deleted.
+func TestSweep_DeletesEmptyContainers(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	for _, p := range []string{"/used", "/unused"} {

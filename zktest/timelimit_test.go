@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFakeTimeLimit_StopsTest fails if a test that waits forever does not end after the limit, or if
-// the output does not show the waiting goroutines.
+// TestFakeTimeLimit_StopsTest checks that a test that waits forever ends after the limit, and that the output
+// shows the waiting goroutines.
 func TestFakeTimeLimit_StopsTest(t *testing.T) {
 	if os.Getenv("ZKTEST_WAIT") != "" {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,8 +35,8 @@ func TestFakeTimeLimit_StopsTest(t *testing.T) {
 
 func waitForever() { <-make(chan int) }
 
-// TestFakeTimeLimit_Options fails if a longer limit, or no limit, is ignored.
-func TestFakeTimeLimit_Options(t *testing.T) {
+// TestFakeTimeLimit_CanBeChanged checks that a longer limit, or no limit, is used.
+func TestFakeTimeLimit_CanBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zktest.Start(t, zktest.WithFakeTimeLimit(0))
 		zktest.Start(t, zktest.WithFakeTimeLimit(49*time.Hour))

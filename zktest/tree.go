@@ -13,9 +13,9 @@ type nodeKind uint8
 
 const (
 	persistent nodeKind = iota
-	ephemeral           // deleted when its session ends
-	container           // deleted after its last child was deleted
-	ttlNode             // deleted when it is empty and older than its TTL
+	ephemeral           // an ephemeral znode is deleted when its session ends
+	container           // a container is deleted after its last child was deleted
+	ttlNode             // a TTL node is deleted when it is empty and older than its TTL
 )
 
 // node is a znode. data and acl are never modified: copies of the tree share them.
@@ -42,9 +42,9 @@ type node struct {
 	nameAt   int32 // the index of the name in path
 }
 
-// stat appends the node's Stat. cversion in it is the number of changes to the list of children,
+// encodeStat appends the node's Stat. cversion in it is the number of changes to the list of children,
 // which is twice the number of creates minus the number of children.
-func (n *node) stat(e *wire.Encoder) {
+func (n *node) encodeStat(e *wire.Encoder) {
 	e.Long(n.czxid)
 	e.Long(n.mzxid)
 	e.Long(n.ctime)
@@ -79,19 +79,19 @@ func newTree() *tree {
 	t.nodes["/"], t.nodes[""] = t.root, t.root
 	for _, p := range []string{pathZooKeeper, pathQuota, pathConfig} {
 		n := &node{path: p, data: []byte{}, acl: open}
-		t.link(n, t.nodes[parentPath(p)])
+		t.linkNode(n, t.nodes[parentPath(p)])
 	}
 	t.nodes[pathConfig].acl = t.acls.intern([]wire.ACL{{Perms: permRead, Scheme: "world", ID: "anyone"}})
 	t.nodes[pathConfig].aversion = -1
 	return t
 }
 
-// count returns the number of nodes that the server reports. It counts both names of the root.
-func (t *tree) count() int { return len(t.nodes) }
+// countNodes returns the number of nodes that the server reports. It counts both names of the root.
+func (t *tree) countNodes() int { return len(t.nodes) }
 
-// link adds n to parent. As in a real server, the order of children depends on their names and on the
+// linkNode adds n to parent. As in a real server, the order of children depends on their names and on the
 // history, but is not sorted: so code that relies on sorted children fails here as well.
-func (t *tree) link(n, parent *node) {
+func (t *tree) linkNode(n, parent *node) {
 	n.parent, n.pos = parent, len(parent.kids)
 	n.nameAt = int32(strings.LastIndexByte(n.path, '/') + 1)
 	parent.kids = append(parent.kids, n)
@@ -214,7 +214,7 @@ func (t *tree) apply(c *change, wantUndo bool) (*node, undo) {
 			return n, nil
 		}
 		return n, func() {
-			t.link(n, p)
+			t.linkNode(n, p)
 			p.pzxid = old
 		}
 	case changeData:
@@ -246,7 +246,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 		p.cversion, p.pzxid = c.version, c.zxid
 	}
 	c.readers, c.parentReaders = n.acl, p.acl
-	t.link(n, p)
+	t.linkNode(n, p)
 	if !wantUndo {
 		return n, nil
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSetWatches_ClientLosesWatchesAfterFailure fails if a client has watches after the server has
-// rejected the request that sets them again. The client library logs that, and sets the watches at the
-// next reconnect.
+// TestSetWatches_ClientLosesWatchesAfterFailure checks that a client has no watches after the server has
+// rejected the request that sets them again. The client library logs that, and sets the watches at the next
+// reconnect.
 func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -41,8 +41,8 @@ func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 	})
 }
 
-// TestDrop_EventsAndSetWatches fails if a dropped event or setWatches request has an effect, if other
-// events or requests are dropped as well, or if the log contains a dropped event.
+// TestDrop_EventsAndSetWatches checks that a dropped event or setWatches request has no effect, that no other
+// events or requests are dropped, and that the log does not contain a dropped event.
 func TestDrop_EventsAndSetWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -81,8 +81,8 @@ func TestDrop_EventsAndSetWatches(t *testing.T) {
 	})
 }
 
-// TestSetWatches_AlwaysCloses fails if a client with watches can use its session although the server
-// closes the connection whenever the client sets its watches again.
+// TestSetWatches_AlwaysCloses checks that a client with watches cannot use its session when the server closes
+// the connection whenever the client sets its watches again.
 func TestSetWatches_AlwaysCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

@@ -54,9 +54,9 @@ func (e *ensemble) appendReplyBody(op Op, ch *change, n *node) {
 		e.body.String(ch.path)
 	case OpCreate2, OpCreateContainer, OpCreateTTL:
 		e.body.String(ch.path)
-		n.stat(&e.body)
+		n.encodeStat(&e.body)
 	case OpSetData, OpSetACL:
-		n.stat(&e.body)
+		n.encodeStat(&e.body)
 	}
 }
 
@@ -134,7 +134,7 @@ func (e *ensemble) prepareDelete(c *conn, r *wire.Request, t *txn) Code {
 	return codeOK
 }
 
-// These are the create modes of the protocol.
+// The create modes of ZooKeeper's protocol.
 const (
 	modePersistent = iota
 	modeEphemeral

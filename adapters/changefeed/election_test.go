@@ -51,18 +51,18 @@ func newGroup(opts ...changefeed.Option) electiontest.Factory {
 	}
 }
 
-// TestElection_Contract fails if an Election does not satisfy the contract of candidates.
+// TestElection_Contract checks that an Election satisfies the contract of candidates.
 func TestElection_Contract(t *testing.T) {
 	electiontest.Run(t, newGroup(), electiontest.WithFakeTime())
 }
 
-// TestElection_ContractWithKeepLeading fails if WithKeepLeading breaks the contract of candidates.
+// TestElection_ContractWithKeepLeading checks that WithKeepLeading does not break the contract of candidates.
 func TestElection_ContractWithKeepLeading(t *testing.T) {
 	electiontest.Run(t, newGroup(changefeed.WithKeepLeading()), electiontest.WithFakeTime())
 }
 
-// TestNewElection_UnsuitableStore fails if NewElection accepts a store that cannot serve elections, or
-// the error does not name the reason.
+// TestNewElection_UnsuitableStore checks that NewElection rejects a store that cannot serve elections, with
+// an error that names the reason.
 func TestNewElection_UnsuitableStore(t *testing.T) {
 	_, err := changefeed.NewElection(nil)
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
@@ -94,10 +94,9 @@ func TestNewElection_UnsuitableStore(t *testing.T) {
 	}
 }
 
-// TestNewElection_FailedStart fails if NewElection takes longer than documented, if an error is
-// ErrUnreachable although another call cannot succeed, or is not although it can, or if it cannot be
-// called again after a failure.
-func TestNewElection_FailedStart(t *testing.T) {
+// TestNewElection_CanBeCalledAgainAfterFailure checks that NewElection takes no longer than documented,
+// returns ErrUnreachable exactly when another call can succeed, and can be called again after a failure.
+func TestNewElection_CanBeCalledAgainAfterFailure(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		network := storetest.NewFaulty(h.table.Store("election"), 1)
 		network.Set(storetest.Faults{Before: 1})
@@ -124,8 +123,9 @@ func TestNewElection_FailedStart(t *testing.T) {
 	})
 }
 
-// TestNewElection_WithoutCreate fails if the record is created, or an existing one is not used.
-func TestNewElection_WithoutCreate(t *testing.T) {
+// TestNewElection_WithoutCreateUsesExistingRecord checks that the record is not created, and an existing
+// record is used.
+func TestNewElection_WithoutCreateUsesExistingRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		_, err := changefeed.NewElection(h.table.Store("election"), changefeed.WithoutCreate())
 		require.ErrorIs(h, err, leaderelection.ErrNoElection)
@@ -135,7 +135,7 @@ func TestNewElection_WithoutCreate(t *testing.T) {
 	})
 }
 
-// TestElection_ContextDone fails if a candidacy does not end with the context of WithContext.
+// TestElection_ContextDone checks that a candidacy ends with the context of WithContext.
 func TestElection_ContextDone(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -148,8 +148,8 @@ func TestElection_ContextDone(t *testing.T) {
 	})
 }
 
-// TestElection_ChangesUsesStore fails if Changes does not pass the name to the store, or its error to the
-// caller.
+// TestElection_ChangesUsesStore checks that Changes passes the name to the store, and the store's error to
+// the caller.
 func TestElection_ChangesUsesStore(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(&storeFuncs{
@@ -172,9 +172,9 @@ func TestElection_ChangesUsesStore(t *testing.T) {
 	}
 }
 
-// TestResign fails if a candidate that has resigned is leader, has not released the record, has an
-// open feed, or writes again.
-func TestResign(t *testing.T) {
+// TestResign_ReleasesRecordAndStops checks that a candidate that has resigned is not the leader, has released
+// the record, has no open feed, and writes nothing more.
+func TestResign_ReleasesRecordAndStops(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one, two := h.join("one"), h.join("two")
 		leader := h.awaitLeader()
@@ -183,27 +183,26 @@ func TestResign(t *testing.T) {
 		require.Equal(h, leaderelection.Follower, leader.Current().Role)
 		synctest.Wait()
 		require.Same(h, other, h.leader())
-		open, _ := leader.feeds()
+		open, _ := leader.countFeeds()
 		require.Zero(h, open)
 		require.NoError(h, other.Resign())
 		require.True(h, h.record().Leader == "" && h.record().TTL == 0)
-		writes := leader.writes()
+		writes := leader.countWrites()
 		time.Sleep(time.Hour)
-		require.Equal(h, writes, leader.writes())
+		require.Equal(h, writes, leader.countWrites())
 		require.Nil(h, h.leader())
 		require.NoError(h, <-leader.ended)
 	})
 }
 
-// TestResign_LateClaim fails if a claim whose response was lost can be executed after Resign has
-// returned nil.
+// TestResign_LateClaim checks that a claim whose response was lost cannot be executed after Resign has returned nil.
 func TestResign_LateClaim(t *testing.T) {
 	for seed := range 50 {
 		runInBubble(t, func(h *harness) {
 			c := h.newCandidate("one")
 			c.network.Set(storetest.Faults{Delay: 5 * time.Second, Late: 1})
 			c.start()
-			for c.writes() == 0 {
+			for c.countWrites() == 0 {
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(time.Duration(seed) * 20 * time.Millisecond)
@@ -221,8 +220,8 @@ func TestResign_LateClaim(t *testing.T) {
 	}
 }
 
-// TestResign_HangingStore fails if Resign or EndElection takes longer than two seconds, it does not
-// return that the outcome is unknown, or the write is not retried in the background.
+// TestResign_HangingStore checks that Resign and EndElection take at most two seconds, return that the
+// outcome is unknown, and retry the write in the background.
 func TestResign_HangingStore(t *testing.T) {
 	for _, name := range []string{"Resign", "EndElection"} {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestEndElection_AfterResign fails if the rest of a candidacy, here a feed that takes a minute to
-// close, blocks EndElection.
+// TestEndElection_AfterResign checks that the rest of a candidacy, here a feed that takes a minute to close,
+// does not block EndElection.
 func TestEndElection_AfterResign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewTable().Store("election")
@@ -34,8 +34,8 @@ func TestEndElection_AfterResign(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_MissingRecord fails if a candidate can join an election that was deleted before
-// it was created, or DeleteElection creates a record although it must not.
+// TestDeleteElection_MissingRecord checks that a candidate cannot join an election that was deleted before it
+// was created, and DeleteElection creates a record only when it may.
 func TestDeleteElection_MissingRecord(t *testing.T) {
 	store := memory.NewTable().Store("election")
 	require.NoError(t, changefeed.DeleteElection(store, changefeed.WithoutCreate()))
@@ -50,9 +50,9 @@ func TestDeleteElection_MissingRecord(t *testing.T) {
 	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrInvalid)
 }
 
-// TestRestartElection fails if a candidate that did not notice that an election has ended
-// participates in the next one, or if tokens do not increase.
-func TestRestartElection(t *testing.T) {
+// TestRestartElection_CandidatesOfEndedElectionStayOut checks that a candidate that did not notice the end of
+// an election does not participate in the next election, and that tokens increase.
+func TestRestartElection_CandidatesOfEndedElectionStayOut(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		require.ErrorIs(h, changefeed.RestartElection(store), leaderelection.ErrNoElection)
@@ -74,8 +74,8 @@ func TestRestartElection(t *testing.T) {
 	})
 }
 
-// TestRestartElection_ResponseLost fails if RestartElection returns an error, or restarts the
-// election again, because the response to its write was lost.
+// TestRestartElection_ResponseLost checks that RestartElection neither returns an error nor restarts the
+// election again when the response to its write was lost.
 func TestRestartElection_ResponseLost(t *testing.T) {
 	for name, afterWrite := range map[string]func(changefeed.Store) error{
 		"Restarted":  func(changefeed.Store) error { return nil },
@@ -106,12 +106,12 @@ func TestRestartElection_ResponseLost(t *testing.T) {
 	}
 }
 
-// TestRestartElection_WaitsForLease fails if there is a leader after a restart before the lease of the
-// last leader has expired, which may have missed the end.
+// TestRestartElection_WaitsForLease checks that there is no leader after a restart before the lease of the
+// last leader has expired, because that leader may have missed the end.
 func TestRestartElection_WaitsForLease(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		old := h.joinAndLead("old")
-		h.pass(time.Second)
+		h.passTime(time.Second)
 		old.network.Cut()
 		l := old.Current().Leadership
 		store := h.table.Store("election")
@@ -124,9 +124,9 @@ func TestRestartElection_WaitsForLease(t *testing.T) {
 	})
 }
 
-// TestRestartElection_TermIsNotBehindClock fails if the restarted election has a smaller term than the
-// wall clock's time: an earlier record may have been lost, and the last one created by a program whose
-// clock was behind.
+// TestRestartElection_TermIsNotBehindClock checks that the term of the restarted election is not smaller than
+// the wall clock's time: an earlier record may have been lost, and the last record may have been created by a
+// program whose clock was behind.
 func TestRestartElection_TermIsNotBehindClock(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		s := h.table.Store("election")

@@ -15,7 +15,7 @@ import (
 
 // A replica of a program works while it leads.
 func ExampleNewElection() {
-	store := memory.NewTable().Store("report") // of a database, in a real program
+	store := memory.NewTable().Store("report") // a real program uses the store of a database
 	defer store.Close()
 	candidate, err := changefeed.NewElection(store, changefeed.WithID("worker 7"),
 		changefeed.WithHeartbeat(100*time.Millisecond)) // a second by default
@@ -82,7 +82,7 @@ func ExampleNewQueue() {
 	var running sync.WaitGroup
 	for _, id := range []string{"zone-b/1", "zone-a/1"} {
 		election, err := changefeed.NewElection(table.Store("election"), changefeed.WithID(id), changefeed.WithContext(ctx),
-			changefeed.WithHeartbeat(20*time.Millisecond)) // so that the example does not take long
+			changefeed.WithHeartbeat(20*time.Millisecond)) // a short interval, so that the example does not take long
 		if err != nil {
 			log.Fatal(err)
 		}

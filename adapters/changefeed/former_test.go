@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestElection_FormerErr fails if a leader does not learn whether the former leader has released the record, or
-// reports an end that it cannot know.
-func TestElection_FormerErr(t *testing.T) {
+// TestElection_FormerErrTellsHowFormerLeaderLeft checks that a leader learns whether the former leader has
+// released the record, and reports no end that it cannot know.
+func TestElection_FormerErrTellsHowFormerLeaderLeft(t *testing.T) {
 	const long = 5 * time.Second // long enough for a heartbeat that all candidates observe
 	for name, c := range map[string]struct {
 		lead time.Duration // how long the first leader leads
@@ -37,7 +37,7 @@ func TestElection_FormerErr(t *testing.T) {
 				leader := h.awaitLeader()
 				other := map[*candidate]*candidate{one: two, two: one}[leader]
 				require.NoError(h, leader.Current().FormerErr, "there was no former leader")
-				h.pass(c.lead)
+				h.passTime(c.lead)
 				c.end(h, leader, other)
 				h.passUntil(other.isLeader)
 				require.Equal(h, c.want, other.Current().FormerErr)
@@ -46,8 +46,7 @@ func TestElection_FormerErr(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErrIgnoresOwnClaim fails if a claim that was not acknowledged counts as a
-// leadership.
+// TestElection_FormerErrIgnoresOwnClaim checks that a claim that was not acknowledged does not count as a leadership.
 func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
@@ -64,7 +63,7 @@ func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 		}
 		other.store.Store = s
 		other.start()
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		require.NoError(h, leader.Resign())
 		h.passUntil(other.isLeader)
 		require.True(h, lost)
@@ -72,8 +71,8 @@ func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	})
 }
 
-// TestElection_Next fails if a candidate does not learn that it is the target of a transfer, or others do.
-func TestElection_Next(t *testing.T) {
+// TestElection_NextIsTransferTarget checks that only the target of a transfer learns that it is the target.
+func TestElection_NextIsTransferTarget(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		var followers []*candidate
@@ -87,7 +86,7 @@ func TestElection_Next(t *testing.T) {
 			})
 			followers = append(followers, c)
 		}
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		two, three := followers[0], followers[1]
 		require.Equal(h, leader.id, (<-two.Status()).NowFollowing)
 		require.Equal(h, leader.id, (<-three.Status()).NowFollowing)

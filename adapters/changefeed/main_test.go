@@ -243,15 +243,15 @@ func (c *candidate) isLeader() bool { return c.Current().Role == leaderelection.
 // token returns the token of the candidate's leadership.
 func (c *candidate) token() int64 { return c.Current().Leadership.Token() }
 
-// writes returns the number of writes that the candidate has sent.
-func (c *candidate) writes() int {
+// countWrites returns the number of writes that the candidate has sent.
+func (c *candidate) countWrites() int {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.store.writes
 }
 
-// feeds returns the number of open feeds, and of feeds that were ever open.
-func (c *candidate) feeds() (open, started int) {
+// countFeeds returns the number of open feeds, and of feeds that were ever open.
+func (c *candidate) countFeeds() (open, started int) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
 	return c.store.openFeeds, c.store.startedFeeds
@@ -306,8 +306,8 @@ func (h *harness) leader() (leader *candidate) {
 	return leader
 }
 
-// pass lets d pass.
-func (h *harness) pass(d time.Duration) {
+// passTime lets the time d pass.
+func (h *harness) passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
@@ -316,7 +316,7 @@ func (h *harness) pass(d time.Duration) {
 func (h *harness) passUntil(condition func() bool) {
 	h.Helper()
 	for !condition() {
-		h.pass(time.Millisecond)
+		h.passTime(time.Millisecond)
 	}
 }
 

@@ -21,9 +21,9 @@ func untilDone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// breakages returns the ways in which the store of a candidate can be wrong after the candidate has
+// brokenStores returns the ways in which the store of a candidate can be wrong after the candidate has
 // been created. None of them may keep the other candidates from leading.
-func breakages() map[string]func(s *storeFuncs) {
+func brokenStores() map[string]func(s *storeFuncs) {
 	type heartbeat = func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
 	// onlyIf makes a fault apply to some writes.
 	onlyIf := func(s *storeFuncs, condition func(prev, next changefeed.Record) bool, broken heartbeat) heartbeat {
@@ -161,10 +161,10 @@ func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (lon
 	return longest
 }
 
-// TestElection_BrokenParticipant fails if one candidate whose store is broken prevents that there is a
-// leader. The healthy leaders resign, because then the broken candidate can interfere.
+// TestElection_BrokenParticipant checks that one candidate whose store is broken does not prevent the
+// election of a leader. The healthy leaders resign, because then the broken candidate can interfere.
 func TestElection_BrokenParticipant(t *testing.T) {
-	for name, damage := range breakages() {
+	for name, damage := range brokenStores() {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(h *harness) {
 				broken := h.newCandidate("broken")
@@ -194,8 +194,8 @@ func TestElection_BrokenParticipant(t *testing.T) {
 	}
 }
 
-// TestElection_EditedRecord fails if a record that was edited by hand leaves the candidates without
-// a leader for longer than after a crash.
+// TestElection_EditedRecord checks that a record that was edited by hand does not leave the candidates
+// without a leader for longer than a crash does.
 func TestElection_EditedRecord(t *testing.T) {
 	for name, edit := range map[string]func(r *changefeed.Record){
 		"Nothing":         func(*changefeed.Record) {},
@@ -222,14 +222,14 @@ func TestElection_EditedRecord(t *testing.T) {
 			runInBubble(t, func(h *harness) {
 				candidates := []*candidate{h.join("a"), h.join("b"), h.join("c")}
 				h.awaitLeader()
-				h.pass(5 * time.Second)
+				h.passTime(5 * time.Second)
 				r := h.record()
 				edit(&r)
 				h.replaceRecord(r)
 				longest := h.passWithLeaders(15*time.Second, candidates)
 				leader := h.leader()
 				require.NotNil(t, leader)
-				leader.network.Cut() // There must be a new leader after a crash as soon as without the edit.
+				leader.network.Cut() // The edit must not delay the next leader after a crash.
 				others := []*candidate{}
 				for _, c := range candidates {
 					if c != leader {

@@ -40,7 +40,7 @@ func NewQueue(e *Election) resign.Queue {
 		},
 		Request: func(ctx context.Context, leader string) error {
 			from := &Record{Leader: leader, Term: term.Load()}
-			return passing(transferFrom(ctx, e.store, from, e.ID(), WithHeartbeat(e.opts.heartbeat)))
+			return wrapTransient(transferFrom(ctx, e.store, from, e.ID(), WithHeartbeat(e.opts.heartbeat)))
 		},
 	}
 }
@@ -52,16 +52,16 @@ func (e *Election) readLeader(ctx context.Context) (Record, error) {
 	case ctx.Err() != nil:
 		return Record{}, context.Cause(ctx)
 	case err != nil:
-		return Record{}, passing(fmt.Errorf("changefeed: read the leader: %w", err))
+		return Record{}, wrapTransient(fmt.Errorf("changefeed: read the leader: %w", err))
 	case r.Ended:
 		return Record{}, leaderelection.ErrElectionOver
 	}
 	return r, nil
 }
 
-// passing makes err also wrap [leaderelection.ErrUnreachable], after which Prefer tries again, unless
+// wrapTransient makes err also wrap [leaderelection.ErrUnreachable], after which Prefer tries again, unless
 // err means that the store is closed or the election is over.
-func passing(err error) error {
+func wrapTransient(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrClosed), errors.Is(err, leaderelection.ErrConnClosed), errors.Is(err, leaderelection.ErrElectionOver):
 		return err

@@ -27,8 +27,8 @@ func priorityOf(c leaderelection.CandidateInfo) int {
 	return n
 }
 
-// prefer lets a candidate take over from leaders of lower priority, until stop is called.
-func (c *candidate) prefer() (stop func()) {
+// startPreferring lets a candidate take over from leaders of lower priority, until stop is called.
+func (c *candidate) startPreferring() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- changefeed.NewQueue(c.Election).Prefer(ctx, c, priorityOf, period) }()
@@ -43,15 +43,16 @@ func (c *candidate) prefer() (stop func()) {
 func (h *harness) joinAndPrefer(id string) (c *candidate, stop func()) {
 	h.Helper()
 	c = h.join(id)
-	return c, c.prefer()
+	return c, c.startPreferring()
 }
 
-// TestQueue_Prefer fails if the candidate with the highest priority does not lead in the end, a leader
-// is replaced before it has led for a period, or one of the highest priority is.
-func TestQueue_Prefer(t *testing.T) {
+// TestQueue_PreferMakesHighestPriorityLead checks that the candidate with the highest priority leads after
+// some time, that a leader is not replaced before it has led for a period, and that a leader with the highest
+// priority is not replaced.
+func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
-		defer one.prefer()()
+		defer one.startPreferring()()
 		began := time.Now()
 		var others []*candidate
 		for _, id := range []string{"2", "3"} {
@@ -62,28 +63,28 @@ func TestQueue_Prefer(t *testing.T) {
 		h.passUntil(func() bool { return h.leader() != nil && h.leader() != one })
 		require.GreaterOrEqual(h, time.Since(began), period)
 		require.Less(h, time.Since(began), 2*period)
-		h.pass(2 * period)
+		h.passTime(2 * period)
 		best := others[1]
 		require.Same(h, best, h.leader())
 		token := best.token()
-		h.pass(20 * period)
+		h.passTime(20 * period)
 		require.Equal(h, token, best.token(), "the best leader was replaced")
 
 		require.NoError(h, best.Resign())
-		h.pass(3 * period)
+		h.passTime(3 * period)
 		require.Same(h, others[0], h.leader())
 	})
 }
 
-// TestQueue_PreferWaitsAgainAfterNewLeadership fails if a leadership is replaced before it has lasted
-// for a period, because the candidate with the same ID has led before.
+// TestQueue_PreferWaitsAgainAfterNewLeadership checks that a leadership is not replaced before it has lasted
+// for a period, even when the candidate with the same ID has led before.
 func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		two, stop := h.joinAndPrefer("2")
 		defer stop()
 		h.passUntil(two.isLeader)
-		h.pass(period / 20) // Prefer of this candidate reads the record four times in a period
+		h.passTime(period / 20) // Prefer of this candidate reads the record four times in a period
 		for range 5 {
 			ended := make(chan error, 1)
 			go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), one.id) }()
@@ -91,13 +92,13 @@ func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 			began := time.Now()
 			h.passUntil(two.isLeader)
 			require.GreaterOrEqual(h, time.Since(began), period)
-			h.pass(period / 20)
+			h.passTime(period / 20)
 		}
 	})
 }
 
-// TestQueue_PreferOnlyWithWorkingFeed fails if a candidate that could not lead, because its feed is
-// broken, requests the leadership: there would be no leader for an election timeout, in each period.
+// TestQueue_PreferOnlyWithWorkingFeed checks that a candidate that could not lead, because its feed is
+// broken, does not request the leadership: there would be no leader for an election timeout, in each period.
 func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -113,23 +114,23 @@ func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
 		}
 		two.store.Store = s
 		two.start()
-		defer two.prefer()()
-		h.pass(10 * period)
+		defer two.startPreferring()()
+		h.passTime(10 * period)
 		require.Equal(h, token, one.token())
 		works.Store(true)
 		h.passUntil(two.isLeader)
 	})
 }
 
-// TestQueue_RequestReplacesOnlyGivenLeader fails if a request replaces another leader than the given
-// one, or the target of a transfer.
+// TestQueue_RequestReplacesOnlyGivenLeader checks that a request replaces only the given leader, and not
+// another leader or the target of a transfer.
 func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		token := one.token()
 		two := h.join("2")
 		queue := changefeed.NewQueue(two.Election)
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		observe := func() (n int) {
 			candidates, err := queue.Candidates(h.Context())
 			require.NoError(h, err)
@@ -157,9 +158,9 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	})
 }
 
-// TestQueue_Candidates fails if the queue lacks the leader or a candidate that can take over, contains
-// a candidate that cannot, or returns an error that ends Prefer although it may pass.
-func TestQueue_Candidates(t *testing.T) {
+// TestQueue_CandidatesCanTakeOver checks that the queue contains the leader and exactly the candidates that can take
+// over, and that it does not return a transient error, which would end Prefer.
+func TestQueue_CandidatesCanTakeOver(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
 		queue := changefeed.NewQueue(two.Election)
@@ -198,19 +199,19 @@ func TestQueue_Candidates(t *testing.T) {
 	})
 }
 
-// nominations records when transfers of the leadership were written in a simulation.
-type nominations struct {
+// transferRecord records when transfers of the leadership were written in a simulation.
+type transferRecord struct {
 	mu sync.Mutex
 	at []time.Time
 }
 
-// nominating is a store that records the transfers that are written to it.
-type nominating struct {
+// transferRecordingStore is a store that records the transfers that are written to it.
+type transferRecordingStore struct {
 	changefeed.Store
-	n *nominations
+	n *transferRecord
 }
 
-func (s *nominating) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
+func (s *transferRecordingStore) Heartbeat(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	r, err := s.Store.Heartbeat(ctx, prev, next)
 	if err == nil && prev.Nominee == "" && next.Nominee != "" {
 		s.n.mu.Lock()
@@ -220,10 +221,10 @@ func (s *nominating) Heartbeat(ctx context.Context, prev, next changefeed.Record
 	return r, err
 }
 
-// TestQueue_Simulation runs elections with faults in which each candidate prefers itself by its
-// priority. It fails if there are two leaders, the leadership is requested more than once in a period,
-// or the candidate with the highest priority does not lead when the faults are over, or is replaced.
-func TestQueue_Simulation(t *testing.T) {
+// TestQueue_PreferInSimulation runs elections with faults in which each candidate prefers itself by its priority.
+// There must be one leader at a time, and at most one request for the leadership in a period. When the faults
+// are over, the candidate with the highest priority must lead and must not be replaced.
+func TestQueue_PreferInSimulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {
 		synctest.Test(t, func(t *testing.T) { requests += simulatePreference(t, seed) })
@@ -235,14 +236,14 @@ func TestQueue_Simulation(t *testing.T) {
 func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s := newSimulation(seed, nil)
 	s.losses = false
-	n := &nominations{}
+	n := &transferRecord{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var preferring sync.WaitGroup
 	members := make([]*member, 4)
 	for i := range members {
 		m := &member{
 			simulation: s, name: fmt.Sprint(i), clockRate: 0.935 + 0.13*s.random.Float64(),
-			network: storetest.NewFaulty(&nominating{s.table.Store("election"), n}, s.random.Uint64()),
+			network: storetest.NewFaulty(&transferRecordingStore{s.table.Store("election"), n}, s.random.Uint64()),
 		}
 		members[i] = m
 		m.join(t)
@@ -253,7 +254,7 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	for _, m := range members[1:] { // candidates join again, because one that has lost several claims yields until it leads
+	for _, m := range members[1:] { // candidates join again, because a candidate that has lost several claims yields until it leads
 		if changefeed.Ready(m.current()) {
 			best = m.current()
 		}

@@ -46,8 +46,8 @@ func ParseRisk(name string) (Risk, error) {
 	return "", fmt.Errorf("%w: unknown risk %q: expected one of %s", leaderelection.ErrInvalid, name, strings.Join(names, ", "))
 }
 
-// effect returns the end of the sentence "this setting means that …".
-func (r Risk) effect() string {
+// describeEffect returns the end of the sentence "this setting means that …".
+func (r Risk) describeEffect() string {
 	switch r {
 	case RiskFailover:
 		return "a failover can lose acknowledged writes"
@@ -99,7 +99,7 @@ func (e *UnsafeError) Error() string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s is %q, so %s (%s)", s.Name, s.Value, s.Risk.effect(), s.Remedy)
+		fmt.Fprintf(&b, "%s is %q, so %s (%s)", s.Name, s.Value, s.Risk.describeEffect(), s.Remedy)
 	}
 	var options, names []string
 	for _, r := range e.Risks() {

@@ -24,7 +24,7 @@ type runner struct {
 
 	leave  context.Context    // leave is done when the candidate must leave.
 	ctx    context.Context    // ctx is the context of all calls of the store.
-	cancel context.CancelFunc // cancel cancels ctx.
+	cancel context.CancelFunc // cancel cancels the context ctx.
 	done   chan struct{}      // done is closed when all goroutines of the runner have returned.
 	calls  sync.WaitGroup     // calls contains the goroutines that call the store.
 
@@ -105,7 +105,7 @@ func (r *runner) run() {
 		}
 		r.step(in, cause)
 		if in.Kind == protocol.Resign && errors.Is(r.leaveReason(), leaderelection.ErrElectionOver) {
-			r.finish(r.leaveReason(), true) // EndElection has already waited for the store.
+			r.finish(r.leaveReason(), true) // do not wait for the store again, because EndElection has already waited
 		}
 		timer.Stop()
 		if r.state.WakeAt != protocol.Never {

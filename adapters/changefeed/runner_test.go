@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestElection_FirstLeader fails if the creator of a record becomes its leader without waiting, an old
-// record counts as a heartbeat, or the time of the record is not the store's.
-func TestElection_FirstLeader(t *testing.T) {
+// TestElection_CreatorWaitsBeforeItLeads checks that the creator of a record waits before it becomes the
+// leader, that an old record does not count as a heartbeat, and that the time of the record is the store's.
+func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		begin := time.Now()
 		one := h.join("one")
@@ -40,8 +40,8 @@ func TestElection_FirstLeader(t *testing.T) {
 	})
 }
 
-// TestElection_ConcurrentClaims fails if several candidates that claim the record at the same time
-// become leaders.
+// TestElection_ConcurrentClaims checks that only one of several candidates that claim the record at the same
+// time becomes the leader.
 func TestElection_ConcurrentClaims(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		sameTime := changefeed.WithRandom(func() float64 { return 0.5 })
@@ -51,33 +51,33 @@ func TestElection_ConcurrentClaims(t *testing.T) {
 			c.start()
 		}
 		leader := h.awaitLeader()
-		h.pass(30 * time.Second)
+		h.passTime(30 * time.Second)
 		require.Same(h, leader, h.leader())
 	})
 }
 
-// TestElection_NoHeartbeatAfterDemotion fails if a leader that is demoted while a heartbeat is in
-// flight continues to write.
+// TestElection_NoHeartbeatAfterDemotion checks that a leader that is demoted while a heartbeat is in flight
+// stops writing.
 func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.join("first")
 		h.awaitLeader()
 		second := h.join("second")
 		first.network.Set(storetest.Faults{Delay: 400 * time.Millisecond})
-		for writes := first.writes(); first.writes() == writes; { // wait until a heartbeat is in flight
+		for writes := first.countWrites(); first.countWrites() == writes; { // wait until a heartbeat is in flight
 			time.Sleep(time.Millisecond)
 		}
 		h.transfer(second)
 		time.Sleep(time.Second) // wait until no request is in flight
-		writes := first.writes()
-		h.pass(time.Minute)
-		require.Equal(h, writes, first.writes())
+		writes := first.countWrites()
+		h.passTime(time.Minute)
+		require.Equal(h, writes, first.countWrites())
 		require.Same(h, second, h.leader())
 	})
 }
 
-// TestElection_PartitionedLeaderStops fails if a leader whose writes are not answered is still leader
-// when another candidate becomes leader.
+// TestElection_PartitionedLeaderStops checks that a leader whose writes are not answered has stopped when
+// another candidate becomes the leader.
 func TestElection_PartitionedLeaderStops(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
@@ -95,31 +95,31 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 		require.False(h, ended.IsZero())
 		require.GreaterOrEqual(h, time.Since(ended), 200*time.Millisecond) // κ·D - D
 		heal()
-		h.pass(10 * time.Second)
+		h.passTime(10 * time.Second)
 		require.False(h, leader.isLeader())
 	})
 }
 
-// TestElection_LeadsOnIfFeedIsReplaced fails if a leadership ends although each of its feeds that fails is
-// replaced within the lease.
+// TestElection_LeadsOnIfFeedIsReplaced checks that a leadership continues when each of its feeds that fails
+// is replaced within the lease.
 func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
 		for range 10 {
 			leader.network.Set(storetest.Faults{FeedCut: 1})
-			h.pass(time.Second)
+			h.passTime(time.Second)
 			leader.network.Set(storetest.Faults{})
-			h.pass(time.Second)
+			h.passTime(time.Second)
 		}
 		require.NoError(h, l.Err())
 		require.GreaterOrEqual(h, len(leader.eventsOf(event.WatchFailed)), 10)
 	})
 }
 
-// TestElection_LeaderWithoutFeedReleasesRecord fails if a leader whose feed does not return within the
-// lease does not release the record immediately, it writes again, the reason of the end does not
-// contain the error of the feed, or it does not contend again when its feed works.
+// TestElection_LeaderWithoutFeedReleasesRecord checks that a leader whose feed does not return within the
+// lease releases the record immediately and stops writing, that the reason of the end contains the error of
+// the feed, and that it contends again when its feed works.
 func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
@@ -132,30 +132,30 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 		require.Less(h, time.Since(begin), 2850*time.Millisecond, "longer than a heartbeat and a lease")
 		require.ErrorIs(h, l.Err(), changefeed.ErrFeedLost)
 		require.ErrorContains(h, l.Err(), storetest.ErrInjected.Error())
-		writes := leader.writes()
-		h.pass(20 * time.Second)
-		require.Equal(h, writes, leader.writes())
+		writes := leader.countWrites()
+		h.passTime(20 * time.Second)
+		require.Equal(h, writes, leader.countWrites())
 		failures := leader.eventsOf(event.WatchFailed)
 		require.Greater(h, len(failures), 5)
 		require.Equal(h, storetest.ErrInjected, failures[0].Err)
 
 		leader.network.Set(storetest.Faults{})
-		h.pass(2 * time.Second)
+		h.passTime(2 * time.Second)
 		require.NoError(h, other.Resign())
 		synctest.Wait()
 		require.Same(h, leader, h.leader())
 	})
 }
 
-// TestElection_KeepLeading fails if a leader with WithKeepLeading stops when its feed fails, or does
-// not stop although another candidate has claimed the record.
-func TestElection_KeepLeading(t *testing.T) {
+// TestElection_KeepLeadingWithoutFeed checks that a leader with WithKeepLeading continues when its feed
+// fails, and stops when another candidate has claimed the record.
+func TestElection_KeepLeadingWithoutFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
 		l := leader.Current().Leadership
 		leader.network.Set(storetest.Faults{FeedCut: 1})
 		other := h.join("two")
-		h.pass(20 * time.Second)
+		h.passTime(20 * time.Second)
 		require.NoError(h, l.Err())
 		require.NotEmpty(h, leader.eventsOf(event.WatchFailed))
 		h.transfer(other)
@@ -164,42 +164,42 @@ func TestElection_KeepLeading(t *testing.T) {
 	})
 }
 
-// TestElection_SilentFeed fails if a feed that delivers nothing is not replaced.
-func TestElection_SilentFeed(t *testing.T) {
+// TestElection_SilentFeedIsReplaced checks that a feed that delivers nothing is replaced.
+func TestElection_SilentFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("leader")
 		follower := h.newCandidate("follower")
 		follower.network.Set(storetest.Faults{FeedSilence: 1})
 		follower.start()
-		h.pass(20 * time.Second)
+		h.passTime(20 * time.Second)
 		require.Same(h, leader, h.leader())
 		failures := follower.eventsOf(event.WatchFailed)
 		require.NotEmpty(h, failures)
 		require.ErrorIs(h, failures[0].Err, changefeed.ErrStale)
 		follower.network.Set(storetest.Faults{})
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		require.Equal(h, "leader", follower.Current().NowFollowing)
 	})
 }
 
-// TestElection_OnlyOneFeedIsOpen fails if a program that starts one candidacy after the other has more than one
+// TestElection_OnlyOneFeedIsOpen checks that a program that starts one candidacy after the other has only one
 // open feed.
 func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for range 5 {
 			c := h.joinAndLead("one")
-			open, _ := c.feeds()
+			open, _ := c.countFeeds()
 			require.Equal(h, 1, open)
 			require.NoError(h, c.Resign())
 			c.running.Wait()
-			open, _ = c.feeds()
+			open, _ = c.countFeeds()
 			require.Zero(h, open)
 		}
 	})
 }
 
-// TestElection_RecordNamesCandidateThatDidNotClaim fails if a candidate is leader because the record
-// contains its ID, as leader or as transfer target, although it has not claimed the record.
+// TestElection_RecordNamesCandidateThatDidNotClaim checks that a candidate is not the leader merely because
+// the record contains its ID, as leader or as transfer target, when it has not claimed the record.
 func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
@@ -213,14 +213,13 @@ func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
 		require.False(h, me.isLeader())
 		require.Same(h, me, h.awaitLeader()) // me leads after the wait
 		require.EqualValues(h, 2, me.token())
-		writes := me.writes()
-		h.pass(10 * time.Second)
-		require.GreaterOrEqual(h, me.writes(), writes+9, "the leader sends no heartbeats")
+		writes := me.countWrites()
+		h.passTime(10 * time.Second)
+		require.GreaterOrEqual(h, me.countWrites(), writes+9, "the leader sends no heartbeats")
 	})
 }
 
-// TestElection_ReportsLeaders fails if a candidate does not report the first leader, itself or the
-// next leader.
+// TestElection_ReportsLeaders checks that a candidate reports the first leader, itself and the next leader.
 func TestElection_ReportsLeaders(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("one")
@@ -238,8 +237,8 @@ func TestElection_ReportsLeaders(t *testing.T) {
 	})
 }
 
-// TestElection_ReportsHeartbeats fails if the leader or a follower does not report heartbeats, or
-// another candidate than the leader reports checks.
+// TestElection_ReportsHeartbeats checks that the leader and the followers report heartbeats, and that only
+// the leader reports checks.
 func TestElection_ReportsHeartbeats(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("one")
@@ -258,8 +257,8 @@ func TestElection_ReportsHeartbeats(t *testing.T) {
 	})
 }
 
-// TestElection_OldestUnreadEventsAreDropped fails if other events than the oldest unread ones are
-// dropped, or their number is wrong.
+// TestElection_OldestUnreadEventsAreDropped checks that only the oldest unread events are dropped, and that
+// the number of dropped events is right.
 func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one")
@@ -268,7 +267,7 @@ func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 		c.network.Set(storetest.Faults{FeedCut: 1})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		_, started := c.feeds()
+		_, started := c.countFeeds()
 		require.NoError(h, c.Resign())
 		var received []event.Event
 		missed := 0
@@ -285,9 +284,9 @@ func TestElection_OldestUnreadEventsAreDropped(t *testing.T) {
 	})
 }
 
-// TestElection_Deadline fails if the deadline does not leave the safety margin, is not measured from
-// before the request, or does not move with each heartbeat.
-func TestElection_Deadline(t *testing.T) {
+// TestElection_DeadlineLeavesSafetyMargin checks that the deadline leaves the safety margin, is measured from
+// before the request, and moves with each heartbeat.
+func TestElection_DeadlineLeavesSafetyMargin(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.newCandidate("one", changefeed.WithStopGuard(100*time.Millisecond))
 		c.network.Set(storetest.Faults{Delay: 200 * time.Millisecond})
@@ -297,7 +296,7 @@ func TestElection_Deadline(t *testing.T) {
 		lease := changefeed.Config(c.Election).Lease - 100*time.Millisecond
 		require.Less(h, time.Until(l.Deadline()), lease, "the duration of the request does not count")
 		first := l.Deadline()
-		h.pass(5 * time.Second)
+		h.passTime(5 * time.Second)
 		require.NoError(h, l.Err())
 		require.Greater(h, l.Deadline().Sub(first), 3*time.Second)
 		last := l.Deadline()
@@ -309,10 +308,10 @@ func TestElection_Deadline(t *testing.T) {
 	})
 }
 
-// TestElection_SuspendedMachine fails if a leadership does not end when the wall clock reaches its
-// deadline: the monotonic clock stops while a machine is suspended. The wait of a follower must count
-// by the monotonic clock alone. The test runs in real time, because a bubble has no monotonic clock.
-func TestElection_SuspendedMachine(t *testing.T) {
+// TestElection_LeadershipEndsWhileMachineIsSuspended checks that a leadership ends when the wall clock
+// reaches its deadline: the monotonic clock stops while a machine is suspended. The wait of a follower must
+// count by the monotonic clock alone. The test runs in real time, because a bubble has no monotonic clock.
+func TestElection_LeadershipEndsWhileMachineIsSuspended(t *testing.T) {
 	var suspension atomic.Int64
 	begin := time.Now()
 	e, err := changefeed.NewElection(memory.NewTable().Store("election"),
@@ -343,9 +342,9 @@ func TestElection_SuspendedMachine(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestElection_RecordLost fails if the leader does not stop immediately when the record is deleted,
-// another candidate becomes leader before all possible leases have expired, or terms do not increase.
-func TestElection_RecordLost(t *testing.T) {
+// TestElection_LostRecordEndsLeadership checks that the leader stops immediately when the record is deleted,
+// that no other candidate becomes leader before all possible leases have expired, and that terms increase.
+func TestElection_LostRecordEndsLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
 		h.join("two")
@@ -357,12 +356,12 @@ func TestElection_RecordLost(t *testing.T) {
 		next := h.awaitLeader()
 		require.GreaterOrEqual(h, time.Since(begin), 2*time.Second)
 		require.Greater(h, next.token(), l.Token())
-		h.pass(10 * time.Second)
+		h.passTime(10 * time.Second)
 	})
 }
 
-// TestElection_TokensIncreaseDespiteSmallerTerm fails if tokens decrease because the record was created
-// again by a program whose wall clock is behind.
+// TestElection_TokensIncreaseDespiteSmallerTerm checks that tokens do not decrease when the record was
+// created again by a program whose wall clock is behind.
 func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.newCandidate("creator")
@@ -379,8 +378,8 @@ func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	})
 }
 
-// TestElection_TokensAfterLoss fails if tokens do not increase after a loss of the record: with a
-// candidate that knows the last token, without such a candidate, and in an ended election.
+// TestElection_TokensAfterLoss checks that tokens increase after a loss of the record: with a candidate that
+// knows the last token, without such a candidate, and in an ended election.
 func TestElection_TokensAfterLoss(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := int64(0)
@@ -413,9 +412,9 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 	})
 }
 
-// TestElection_RestoredStore fails if there is no leader after the store has returned to an older
-// state, by a failover or from a backup, or a new leader does not have a greater token.
-func TestElection_RestoredStore(t *testing.T) {
+// TestElection_LeaderAfterRestoredStore checks that there is a leader with a greater token after the store
+// has returned to an older state, by a failover or from a backup.
+func TestElection_LeaderAfterRestoredStore(t *testing.T) {
 	for lost, restore := range map[string]func(leader *changefeed.Record){
 		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
 		"all leaders":    func(r *changefeed.Record) { r.Seq, r.Term, r.Leader, r.Session = 1, 0, "", "" },
@@ -426,12 +425,12 @@ func TestElection_RestoredStore(t *testing.T) {
 			h.join("one")
 			h.join("two")
 			h.awaitLeader()
-			h.pass(20 * time.Second)
+			h.passTime(20 * time.Second)
 			last := h.record()
 			old := last
 			restore(&old)
 			h.replaceRecord(old)
-			h.pass(20 * time.Second)
+			h.passTime(20 * time.Second)
 			require.NotNil(h, h.leader(), "lost: %s", lost)
 			token := h.leader().token()
 			if old.Session == last.Session {
@@ -440,15 +439,15 @@ func TestElection_RestoredStore(t *testing.T) {
 				require.Greater(h, token, int64(last.Term))
 			}
 			h.join("late")
-			h.pass(10 * time.Second)
+			h.passTime(10 * time.Second)
 			require.Equal(h, token, h.leader().token())
 		})
 	}
 }
 
-// TestElection_DamagedRecord fails if a damaged record ends the candidacy, it does not end the
-// leadership, or there is no leader after the record was repaired.
-func TestElection_DamagedRecord(t *testing.T) {
+// TestElection_DamagedRecordEndsLeadership checks that a damaged record ends the leadership but not the
+// candidacy, and that there is a leader after the record was repaired.
+func TestElection_DamagedRecordEndsLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		c := h.joinAndLead("one")
 		l := c.Current().Leadership
@@ -469,8 +468,8 @@ func TestElection_DamagedRecord(t *testing.T) {
 	})
 }
 
-// TestElection_GreatestTermEndsCandidacy fails if a record with the greatest possible term does not end
-// the candidacy, or it is written.
+// TestElection_GreatestTermEndsCandidacy checks that a record with the greatest possible term ends the
+// candidacy, and that it is not written.
 func TestElection_GreatestTermEndsCandidacy(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
@@ -503,9 +502,9 @@ func rejectingStore(s changefeed.Store, err func() error) *storeFuncs {
 	}
 }
 
-// TestElection_RejectedRequests fails if a store that rejects requests for some time ends the
-// candidacy, the rejections are not reported, or requests are not retried at a low rate.
-func TestElection_RejectedRequests(t *testing.T) {
+// TestElection_RejectedRequestsAreRetried checks that a store that rejects requests for some time does not end the
+// candidacy, that the rejections are reported, and that requests are retried at a low rate.
+func TestElection_RejectedRequestsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rejects atomic.Bool
 		var requests atomic.Int64
@@ -550,7 +549,7 @@ func TestElection_RejectedRequests(t *testing.T) {
 	})
 }
 
-// TestElection_FailuresLogged fails if the log does not contain why a candidate does not lead.
+// TestElection_FailuresLogged checks that the log contains why a candidate does not lead.
 func TestElection_FailuresLogged(t *testing.T) {
 	errFull := errors.New("maximum bytes exceeded")
 	for request, fail := range map[string]func(h *harness, s *storeFuncs){
@@ -572,7 +571,7 @@ func TestElection_FailuresLogged(t *testing.T) {
 				fail(h, s)
 				c.store.Store = s
 				c.start()
-				h.pass(10 * time.Second)
+				h.passTime(10 * time.Second)
 				_ = c.Resign()
 				<-c.ended
 				require.Contains(t, log.String(), fmt.Sprintf("request=%s err=%q", request, errFull))
@@ -581,8 +580,8 @@ func TestElection_FailuresLogged(t *testing.T) {
 	}
 }
 
-// TestElection_ConnectionClosed fails if a store whose connection was closed, which cannot recover,
-// does not end the candidacy.
+// TestElection_ConnectionClosed checks that a store whose connection was closed, which cannot recover, ends
+// the candidacy.
 func TestElection_ConnectionClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool
@@ -603,8 +602,8 @@ func TestElection_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestElection_ForgedHint fails if a hint of a feed that the election has ended, which any client
-// could have sent, ends the election.
+// TestElection_ForgedHint checks that a hint of a feed that the election has ended, which any client could
+// have sent, does not end the election.
 func TestElection_ForgedHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, forged := memory.NewTable().Store("election"), make(chan changefeed.Event, 1)

@@ -257,9 +257,9 @@ func simulate(t *testing.T, seed uint64, unsafe func(*protocol.Config)) (s *simu
 	return s
 }
 
-// TestSimulation fails if there are two leaders, tokens do not increase, or there is no leader after
-// the faults.
-func TestSimulation(t *testing.T) {
+// TestSimulation_OneLeaderDespiteFaults checks that there is one leader at a time, that tokens increase, and
+// that there is a leader after the faults.
+func TestSimulation_OneLeaderDespiteFaults(t *testing.T) {
 	if *oneSeed != 0 {
 		s := simulate(t, *oneSeed, nil)
 		t.Logf("%s", strings.Join(s.history, "\n"))
@@ -277,7 +277,7 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%d simulations, %d leaderships", *seeds, leaderships)
 }
 
-// TestSimulation_FindsViolations fails if simulations do not find that a configuration is unsafe.
+// TestSimulation_FindsViolations checks that simulations find that a configuration is unsafe.
 func TestSimulation_FindsViolations(t *testing.T) {
 	for name, unsafe := range map[string]func(*protocol.Config){
 		"HalfTheWait": func(c *protocol.Config) {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestTransfer fails if the named candidate does not become leader immediately.
-func TestTransfer(t *testing.T) {
+// TestTransfer_NamedCandidateLeads checks that the named candidate becomes leader immediately.
+func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for _, id := range []string{"one", "two", "three"} {
 			h.join(id)
@@ -35,9 +35,9 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// TestTransfer_Listens fails if the leadership of a program that listens to requests ends before the program resigns, or
-// the named candidate does not lead immediately afterwards.
-func TestTransfer_Listens(t *testing.T) {
+// TestTransfer_ListeningLeaderStopsAtResign checks that the leadership of a program that listens to requests
+// lasts until the program resigns, and that the named candidate leads immediately afterwards.
+func TestTransfer_ListeningLeaderStopsAtResign(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.newCandidate("first")
 		requested := first.ResignRequested()
@@ -51,7 +51,7 @@ func TestTransfer_Listens(t *testing.T) {
 		}()
 		<-requested
 		l := first.Current().Leadership
-		h.pass(time.Minute)
+		h.passTime(time.Minute)
 		require.NoError(h, l.Err())
 		require.Equal(h, "second", h.record().Nominee)
 		require.NoError(h, first.Resign())
@@ -62,8 +62,8 @@ func TestTransfer_Listens(t *testing.T) {
 	})
 }
 
-// TestTransfer_Errors fails if an error of the store that passes ends a transfer.
-func TestTransfer_Errors(t *testing.T) {
+// TestTransfer_RetriesTransientErrors checks that a transient error of the store does not end a transfer.
+func TestTransfer_RetriesTransientErrors(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.joinAndLead("first")
 		second := h.newCandidate("second")
@@ -85,8 +85,8 @@ func TestTransfer_Errors(t *testing.T) {
 	})
 }
 
-// TestTransfer_NotTransferred fails if there is no leader after a transfer to a candidate that does not
-// exist, the caller does not learn of the outcome, or a later request does not replace an earlier one.
+// TestTransfer_NotTransferred checks that there is a leader after a transfer to a candidate that does not
+// exist, that the caller learns the outcome, and that a later request replaces an earlier one.
 func TestTransfer_NotTransferred(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
@@ -109,8 +109,9 @@ func TestTransfer_NotTransferred(t *testing.T) {
 	})
 }
 
-// TestTransfer_Canceled fails if the request remains in the record after its context is done.
-func TestTransfer_Canceled(t *testing.T) {
+// TestTransfer_RequestEndsWithContext checks that the request does not remain in the record after its context
+// is done.
+func TestTransfer_RequestEndsWithContext(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		_, err := changefeed.NewElection(store)
@@ -122,8 +123,7 @@ func TestTransfer_Canceled(t *testing.T) {
 	})
 }
 
-// TestTransfer_BeforeElectLeader fails if a candidate cannot be named, by its random ID, before its
-// candidacy.
+// TestTransfer_BeforeElectLeader checks that a candidate can be named, by its random ID, before its candidacy.
 func TestTransfer_BeforeElectLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("first")
@@ -144,8 +144,8 @@ func TestTransfer_BeforeElectLeader(t *testing.T) {
 	})
 }
 
-// TestTransfer_LongestID fails if Transfer accepts an ID that is too long for stores or empty, changes the
-// record nevertheless, or rejects the longest ID.
+// TestTransfer_LongestID checks that Transfer rejects an ID that is too long for stores or empty, without
+// changing the record, and accepts the longest ID.
 func TestTransfer_LongestID(t *testing.T) {
 	longest := strings.Repeat("x", changefeed.MaxID)
 	store := memory.NewTable().Store("election")

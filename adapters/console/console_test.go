@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCommands fails if a command does not have its effect, or if a line is not kept for the next
+// TestCommands_HaveTheirEffect checks that each command has its effect, and that a line is kept for the next
 // candidate.
-func TestCommands(t *testing.T) {
+func TestCommands_HaveTheirEffect(t *testing.T) {
 	in, input := io.Pipe()
 	var out strings.Builder
 	c := console.New(in, &out)
@@ -64,7 +64,7 @@ func TestCommands(t *testing.T) {
 	require.ErrorIs(t, three.ElectLeader(), console.ErrEndOfInput)
 }
 
-// TestCommands_GreatestToken fails if there is a leadership after the one with the greatest token.
+// TestCommands_GreatestToken checks that there is no leadership after the leadership with the greatest token.
 func TestCommands_GreatestToken(t *testing.T) {
 	var out strings.Builder
 	in, input := io.Pipe()
@@ -83,7 +83,7 @@ func TestCommands_GreatestToken(t *testing.T) {
 	require.ErrorIs(t, (<-one.Status()).Err, console.ErrTyped)
 }
 
-// TestElectLeader_ReaderFails fails if the error does not wrap that of the reader.
+// TestElectLeader_ReaderFails checks that the error wraps the error of the reader.
 func TestElectLeader_ReaderFails(t *testing.T) {
 	in, input := io.Pipe()
 	broken := errors.New("broken")
@@ -91,8 +91,8 @@ func TestElectLeader_ReaderFails(t *testing.T) {
 	require.ErrorIs(t, console.New(in, nil).Candidate("one").ElectLeader(), broken)
 }
 
-// TestClose fails if a candidacy does not end, or if a second Close panics.
-func TestClose(t *testing.T) {
+// TestClose_EndsCandidacy checks that Close ends a candidacy, and that a second Close does not panic.
+func TestClose_EndsCandidacy(t *testing.T) {
 	in, input := io.Pipe()
 	defer input.Close()
 	c := console.New(in, nil)
@@ -165,7 +165,7 @@ func (c *operatedCandidate) Resign() error {
 	return err
 }
 
-func TestConformance(t *testing.T) {
+func TestCandidate_Conformance(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		o := &operator{}
 		t.Cleanup(o.writes.Wait)

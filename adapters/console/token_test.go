@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseCommand_Token fails if two candidates that receive the command LEADER at the same time
-// get the same token, or if a candidate that is the leader already uses up a token.
+// TestParseCommand_Token checks that two candidates that receive the command LEADER at the same time get
+// different tokens, and that a candidate that is the leader already does not use up a token.
 func TestParseCommand_Token(t *testing.T) {
 	c := New(nil, nil)
 	parse := func(line string, reserve bool) int64 {

@@ -88,9 +88,10 @@ func receive[T any](t testing.TB, from <-chan T, what string) T {
 	}
 }
 
-// TestManager_Stop fails if the controllers run while the candidate follows, if a reconciler does not receive
-// the leadership, or if the next manager leads before the controllers of the first have stopped.
-func TestManager_Stop(t *testing.T) {
+// TestManager_StopsControllersBeforeNextLeads checks that the controllers do not run while the candidate
+// follows, that a reconciler receives the leadership, and that the next manager leads only after the
+// controllers of the first have stopped.
+func TestManager_StopsControllersBeforeNextLeads(t *testing.T) {
 	table := memory.NewTable()
 	one, _ := candidateOf(t, table, "one")
 	two, _ := candidateOf(t, table, "two")
@@ -129,8 +130,8 @@ func TestManager_Stop(t *testing.T) {
 	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
 }
 
-// TestManager_Warmup fails if controllers do not start their sources while the candidate follows, so that a new leader has
-// to fill its caches first, or if the program cannot disable that.
+// TestManager_Warmup checks that controllers start their sources while the candidate follows, so that a new
+// leader does not have to fill its caches first, and that the program can disable that.
 func TestManager_Warmup(t *testing.T) {
 	skip := true // controllers of earlier runs of this test have the same names
 	for id, enabled := range map[string]*bool{"default": nil, "disabled": new(bool)} {
@@ -174,8 +175,8 @@ type alwaysRunning manager.RunnableFunc
 func (f alwaysRunning) Start(ctx context.Context) error { return f(ctx) }
 func (alwaysRunning) NeedLeaderElection() bool          { return false }
 
-// hanging returns a function that blocks until release is closed, whatever its context, and then closes returned.
-func hanging() (run func(context.Context) error, release, returned chan struct{}) {
+// newHangingRunnable returns a function that blocks until release is closed, whatever its context, and then closes returned.
+func newHangingRunnable() (run func(context.Context) error, release, returned chan struct{}) {
 	release, returned = make(chan struct{}), make(chan struct{})
 	return func(context.Context) error {
 		defer close(returned)
@@ -184,13 +185,13 @@ func hanging() (run func(context.Context) error, release, returned chan struct{}
 	}, release, returned
 }
 
-// TestManager_CutOff fails if a manager whose candidate is cut off does not stop its controllers before
-// the next one starts, or if a runnable that does not stop delays that, or makes Start wait.
+// TestManager_CutOff checks that a manager whose candidate is cut off stops its controllers before the next
+// manager starts, and that a runnable that does not stop neither delays that nor makes Start wait.
 func TestManager_CutOff(t *testing.T) {
 	table := memory.NewTable()
 	one, network := candidateOf(t, table, "one")
 	two, _ := candidateOf(t, table, "two")
-	hang, release, returned := hanging()
+	hang, release, returned := newHangingRunnable()
 	first := start(t, one, newOptions(), nil)
 	require.NoError(t, first.Add(alwaysRunning(hang)))
 	ctx := receive(t, first.started, "the first controller")
@@ -210,7 +211,7 @@ func TestManager_CutOff(t *testing.T) {
 	require.NoError(t, one.Resign()) // Resign for the program, whose process has exited by now.
 }
 
-// TestManager_HungController fails if a candidate resigns although the manager has not waited for a controller.
+// TestManager_HungController checks that a candidate resigns only after the manager has waited for its controllers.
 func TestManager_HungController(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"Limited": 50 * time.Millisecond, "None": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +219,7 @@ func TestManager_HungController(t *testing.T) {
 			c, _ := candidateOf(t, table, "one")
 			options := newOptions()
 			options.GracefulShutdownTimeout = &timeout
-			hang, release, returned := hanging()
+			hang, release, returned := newHangingRunnable()
 			r := start(t, c, options, hang)
 			ctx := receive(t, r.started, "the controller")
 			r.stop()
@@ -232,8 +233,8 @@ func TestManager_HungController(t *testing.T) {
 	}
 }
 
-// TestManager_LostOtherLock fails if a candidate resigns although the manager has lost the other lock, and so has
-// not waited for a controller, or has waited without success and does not report that.
+// TestManager_LostOtherLock checks that a candidate does not resign when the manager has lost the other lock,
+// and so has not waited for a controller, and that it reports when it has waited without success.
 func TestManager_LostOtherLock(t *testing.T) {
 	for name, stop := range map[string]bool{"Running": false, "Stopping": true} {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +245,7 @@ func TestManager_LostOtherLock(t *testing.T) {
 			options := newOptions()
 			options.LeaderElectionResourceLockInterface, options.GracefulShutdownTimeout = other, &grace
 			options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &renew, &retry
-			hang, release, returned := hanging()
+			hang, release, returned := newHangingRunnable()
 			r := start(t, c, options, hang)
 			ctx := receive(t, r.started, "the controller")
 			if stop {
@@ -260,7 +261,7 @@ func TestManager_LostOtherLock(t *testing.T) {
 	}
 }
 
-// TestManager_ControllerTimeout fails if a candidate does not resign because a controller has failed with a
+// TestManager_ControllerTimeout checks that a candidate resigns even when a controller has failed with a
 // timeout of its own.
 func TestManager_ControllerTimeout(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
@@ -270,8 +271,8 @@ func TestManager_ControllerTimeout(t *testing.T) {
 	require.ErrorIs(t, controllerruntime.Leadership(ctx).Err(), leaderelection.ErrResigned)
 }
 
-// TestManager_SlowResignation fails if Start waits for a resignation after the leadership has ended: the program
-// must exit before another candidate leads.
+// TestManager_SlowResignation checks that Start does not wait for a resignation after the leadership has
+// ended: the program must exit before another candidate leads.
 func TestManager_SlowResignation(t *testing.T) {
 	c, network := candidateOf(t, memory.NewTable(), "one")
 	allowed := make(chan struct{})
@@ -295,7 +296,7 @@ func (c slowResigner) Resign() error {
 	return c.Candidate.Resign()
 }
 
-// TestManager_CandidacyEnds fails if Start does not return when the candidacy ends without a leadership.
+// TestManager_CandidacyEnds checks that Start returns when the candidacy ends without a leadership.
 func TestManager_CandidacyEnds(t *testing.T) {
 	table := memory.NewTable()
 	over, _ := candidateOf(t, table, "one")
@@ -317,28 +318,28 @@ func TestManager_CandidacyEnds(t *testing.T) {
 	require.NoError(t, used.Resign())
 }
 
-// TestManager_ResignRequested fails if a request to resign does not stop the manager, in order.
+// TestManager_ResignRequested checks that a request to resign stops the manager gracefully.
 func TestManager_ResignRequested(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	requested := make(chan struct{})
-	r := start(t, requestable{c, requested}, newOptions(), nil)
+	r := start(t, resignableCandidate{c, requested}, newOptions(), nil)
 	ctx := receive(t, r.started, "the controller")
 	close(requested)
 	require.ErrorIs(t, receive(t, r.ended, "the result of Start"), elector.ErrWithdrawn)
 	require.ErrorIs(t, controllerruntime.Leadership(ctx).Err(), leaderelection.ErrResigned)
 }
 
-// requestable is a candidate that can be requested to resign.
-type requestable struct {
+// resignableCandidate is a candidate that can be requested to resign.
+type resignableCandidate struct {
 	leaderelection.Candidate
 	requested chan struct{}
 }
 
-func (c requestable) ResignRequested() <-chan struct{} { return c.requested }
+func (c resignableCandidate) ResignRequested() <-chan struct{} { return c.requested }
 
-// TestManager_OtherLock fails if the controllers start before the manager holds the other lock, or before the
+// TestManager_WaitsForOtherLock checks that the controllers start only when the manager holds the other lock and the
 // candidate leads.
-func TestManager_OtherLock(t *testing.T) {
+func TestManager_WaitsForOtherLock(t *testing.T) {
 	table := memory.NewTable()
 	c, _ := candidateOf(t, table, "one")
 	other := &otherLock{allowed: make(chan struct{}), asked: make(chan struct{}, 1)}
@@ -392,7 +393,7 @@ func (*otherLock) RecordEvent(string) {}
 func (*otherLock) Identity() string   { return "one" }
 func (*otherLock) Describe() string   { return "other" }
 
-// TestNewManager_Invalid fails if NewManager accepts arguments that cannot be used, or Start a second call.
+// TestNewManager_Invalid checks that NewManager rejects arguments that cannot be used, and Start a second call.
 func TestNewManager_Invalid(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	_, err := controllerruntime.NewManager(&rest.Config{}, newOptions(), nil)

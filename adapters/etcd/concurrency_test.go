@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestElection_WithConcurrencyCandidates fails if candidates of this package and of etcd's package
-// concurrency do not lead one after the other, in the order in which they have joined.
+// TestElection_WithConcurrencyCandidates checks that candidates of this package and of etcd's package
+// concurrency lead one after the other, in the order in which they have joined.
 func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -64,8 +64,7 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	require.Greater(t, last.waitForLeadership().Token(), third.Rev())
 }
 
-// TestElection_WithEtcdctl fails if "etcdctl elect" does not wait for a candidate of this package,
-// or does not lead after it.
+// TestElection_WithEtcdctl checks that "etcdctl elect" waits for a candidate of this package, and leads after it.
 func TestElection_WithEtcdctl(t *testing.T) {
 	srv := startServers(t, 1)
 	path, err := exec.LookPath("etcdctl")

@@ -12,10 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestElection_DataLost fails if candidates or observers wait indefinitely after etcd was restored from a
-// backup or emptied, and has older revisions, if no warning is logged, or if another candidate leads
-// while the leader, which is cut off, cannot know of the loss. The candidates request a shorter TTL than
-// etcd grants.
+// TestElection_DataLost checks that candidates and observers do not wait indefinitely after etcd was restored
+// from a backup or emptied, and has older revisions, that a warning is logged, and that no other candidate
+// leads while the leader, which is cut off, cannot know of the loss. The candidates request a shorter TTL
+// than etcd grants.
 func TestElection_DataLost(t *testing.T) {
 	for _, c := range []struct {
 		name              string
@@ -33,7 +33,7 @@ func TestElection_DataLost(t *testing.T) {
 			srv := startServers(t, 1)
 			f := &faults{minTTL: int64(ttl / time.Second)}
 			client := srv.Client()
-			first, second := newProxiedClient(t, srv, f.intercept), newProxiedClient(t, srv, f.intercept)
+			first, second := newProxiedClient(t, srv, f.interceptRequests), newProxiedClient(t, srv, f.interceptRequests)
 			if c.created {
 				_, err := client.Put(t.Context(), node, "")
 				require.NoError(t, err)
@@ -59,14 +59,14 @@ func TestElection_DataLost(t *testing.T) {
 			require.Equal(t, l.Token(), (<-seen).Leader.Token)
 
 			if c.deposed {
-				first.cut()
+				first.cutConnection()
 				revokeLease(t, client, leader.ID()) // revoke the lease instead of waiting until etcd lets it expire
 				waitForLoss(t, l)
 				leader, follower, first, second = follower, leader, second, first
 				l = leader.waitForLeadership()
 			}
 			if c.cutOff {
-				first.cut()
+				first.cutConnection()
 			}
 			srv.Kill(0)
 			if c.restored {
@@ -99,8 +99,8 @@ func TestElection_DataLost(t *testing.T) {
 	}
 }
 
-// TestElection_LeaseRevoked fails if a follower whose lease has ended before its TTL leads while the
-// leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
+// TestElection_LeaseRevoked checks that a follower whose lease has ended before its TTL does not lead while
+// the leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
 // reached the former revision again.
 func TestElection_LeaseRevoked(t *testing.T) {
 	srv := startServers(t, 1)
@@ -108,7 +108,7 @@ func TestElection_LeaseRevoked(t *testing.T) {
 	leader := startCandidate(t, p.Client)
 	l := leader.waitForLeadership()
 	follower := startFollower(t, leader, client, etcd.WithRejoin())
-	p.cut()
+	p.cutConnection()
 	// Revoke this lease first, so that the follower does not become the head of the queue.
 	revokeLease(t, client, follower.ID())
 	revokeLease(t, client, leader.ID())

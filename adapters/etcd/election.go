@@ -149,7 +149,7 @@ func (e *Election) ElectLeader() error { return e.candidacy.Run(e.runCandidacy) 
 // over, and returns the reason.
 func (e *Election) runCandidacy(ctx context.Context) error {
 	for {
-		sole, err := e.participate(ctx)
+		sole, err := e.stayInQueue(ctx)
 		if !e.options.rejoin || ctx.Err() != nil || !errors.Is(err, leaderelection.ErrSessionExpired) {
 			return err
 		}

@@ -15,8 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestNewElection_InvalidArguments fails if an invalid argument is accepted, or is reported only
-// after a request.
+// TestNewElection_InvalidArguments checks that an invalid argument is rejected before any request.
 func TestNewElection_InvalidArguments(t *testing.T) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}})
 	require.NoError(t, err)
@@ -47,8 +46,7 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestElection_Permissions fails if a request without permission is retried instead of reported as an
-// error.
+// TestElection_Permissions checks that a request without permission is reported as an error, and not retried.
 func TestElection_Permissions(t *testing.T) {
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
@@ -60,8 +58,8 @@ func TestElection_Permissions(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrPermission)
 }
 
-// TestEvents_FollowerReportsHandOver fails if a follower does not report that it has joined, its keepalives, or
-// the hand-over and its duration.
+// TestEvents_FollowerReportsHandOver checks that a follower reports that it has joined, its keepalives, and
+// the hand-over with its duration.
 func TestEvents_FollowerReportsHandOver(t *testing.T) {
 	srv := startServersAlone(t, 1)
 	leader := startCandidate(t, srv.Client())
@@ -114,11 +112,11 @@ func TestEvents_FollowerReportsHandOver(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestElection_ResponsesWithoutLeases fails if candidates are not recognized in responses of etcd
-// 3.7, which omit the lease if only keys are requested: then two candidates lead at the same time.
+// TestElection_ResponsesWithoutLeases checks that candidates are recognized in responses of etcd 3.7, which
+// omit the lease if only keys are requested: otherwise two candidates would lead at the same time.
 func TestElection_ResponsesWithoutLeases(t *testing.T) {
 	srv := startServers(t, 1)
-	client := srv.Client((&faults{omitLeases: true}).intercept)
+	client := srv.Client((&faults{omitLeases: true}).interceptRequests)
 	first := startLeader(t, client)
 	second := startFollower(t, first, client)
 	third := startFollower(t, second, client)
@@ -132,8 +130,8 @@ func TestElection_ResponsesWithoutLeases(t *testing.T) {
 	third.waitForError(leaderelection.ErrElectionOver)
 }
 
-// TestElection_ClusterLosesLeader fails if a candidate does not change to another member when its
-// own has no leader. Without WithRequireLeader its watch would report nothing.
+// TestElection_ClusterLosesLeader checks that a candidate changes to another member when its member has no
+// leader. Without WithRequireLeader its watch would report nothing.
 func TestElection_ClusterLosesLeader(t *testing.T) {
 	srv := startServers(t, 3)
 	keepalive := func(cfg *clientv3.Config) {
@@ -156,9 +154,8 @@ func TestElection_ClusterLosesLeader(t *testing.T) {
 	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestElection_ServerRestarts fails if a leader cannot confirm its lease after the server was
-// killed and started again, or if a follower's watch does not continue. The server grants every
-// lease its whole TTL again.
+// TestElection_ServerRestarts checks that a leader can confirm its lease after the server was killed and
+// started again, and that a follower's watch continues. The server grants every lease its whole TTL again.
 func TestElection_ServerRestarts(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -176,8 +173,8 @@ func TestElection_ServerRestarts(t *testing.T) {
 	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestElection_ServerDown fails if the server is down and a new candidacy does not return an
-// error, a leader is not suspended, or Resign blocks.
+// TestElection_ServerDown checks that a new candidacy returns an error while the server is down, that a
+// leader is suspended, and that Resign does not block.
 func TestElection_ServerDown(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -196,8 +193,8 @@ func TestElection_ServerDown(t *testing.T) {
 	requireReturn(t, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
 }
 
-// TestElection_ClosedClient fails if a candidacy does not end when its client is closed. Its lease
-// is not revoked, but expires.
+// TestElection_ClosedClient checks that a candidacy ends when its client is closed. Its lease is not revoked,
+// but expires.
 func TestElection_ClosedClient(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -213,9 +210,8 @@ func TestElection_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_Next fails if a candidate behind several others is next, or the second one does not
-// learn that it is.
-func TestElection_Next(t *testing.T) {
+// TestElection_NextIsSecondCandidate checks that only the second candidate learns that it is next.
+func TestElection_NextIsSecondCandidate(t *testing.T) {
 	srv := startServers(t, 1)
 	first := startLeader(t, srv.Client())
 	second := startFollower(t, first, srv.Client())
@@ -228,8 +224,8 @@ func TestElection_Next(t *testing.T) {
 	require.Equal(t, second.ID(), s.NowFollowing)
 }
 
-// TestElection_ForeignKeys fails if candidates wait for keys that are not candidates, or if such
-// keys are deleted.
+// TestElection_ForeignKeys checks that candidates do not wait for keys that are not candidates, and that such
+// keys are not deleted.
 func TestElection_ForeignKeys(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -247,7 +243,7 @@ func TestElection_ForeignKeys(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestElection_CreatedAgain fails if a candidate of an election that was deleted joins the next
+// TestElection_CreatedAgain checks that a candidate of an election that was deleted does not join the next
 // election with the same key.
 func TestElection_CreatedAgain(t *testing.T) {
 	srv := startServers(t, 1)
@@ -261,8 +257,8 @@ func TestElection_CreatedAgain(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
 }
 
-// TestExample fails if the example does not write as leader, or does not end with its context.
-func TestExample(t *testing.T) {
+// TestExample_WritesAsLeader checks that the example writes as the leader, and ends with its context.
+func TestExample_WritesAsLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -64,10 +64,10 @@ type viewResult struct {
 	err       error
 }
 
-// participate joins the queue and stays in it until the entry is lost or ctx is done. It returns
+// stayInQueue joins the queue and stays in it until the entry is lost or ctx is done. It returns
 // the reason, and whether no other candidate of the queue can lead, because this one was its head
 // and its lease had not expired.
-func (e *Election) participate(ctx context.Context) (sole bool, err error) {
+func (e *Election) stayInQueue(ctx context.Context) (sole bool, err error) {
 	n, err := e.joinQueue(ctx)
 	if err != nil {
 		e.waitForRevocations(err)
@@ -76,7 +76,7 @@ func (e *Election) participate(ctx context.Context) (sole bool, err error) {
 	entryCtx, cancel := context.WithCancel(ctx)
 	n.start(entryCtx)
 	err = n.followQueue()
-	sole = n.head && !n.lease.expired(time.Now())
+	sole = n.head && !n.lease.hasExpired(time.Now())
 	e.candidacy.Revoke(err) // end the leadership before the lease is revoked
 	cancel()
 	close(n.due)
@@ -112,9 +112,9 @@ func (n *entry) followQueue() error {
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		if n.lease.expired(now) && n.isLeader() {
+		if n.lease.hasExpired(now) && n.isLeader() {
 			candidacy.Suspend(leaderelection.ErrLeaseExpired)
-			n.election.outage.suspended()
+			n.election.outage.recordSuspension()
 		}
 		n.sendDueRequests(now)
 		timer.Reset(n.nextAction().Sub(now))
@@ -131,21 +131,21 @@ func (n *entry) followQueue() error {
 			if err := n.handleView(r); err != nil {
 				return err
 			}
-		case revision := <-n.keyWatch.events():
+		case revision := <-n.keyWatch.firedRevisions():
 			n.keyWatch.close()
 			n.keyWatch = nil
 			if revision != 0 {
 				n.revokeLeadership()
 			}
 			n.handleChange(revision)
-		case revision := <-n.predecessorWatch.events():
+		case revision := <-n.predecessorWatch.firedRevisions():
 			if revision != 0 {
 				candidacy.Vacated()
 			}
 			n.predecessorWatch.close()
 			n.predecessorWatch = nil
 			n.handleChange(revision)
-		case revision := <-n.nodeWatch.events():
+		case revision := <-n.nodeWatch.firedRevisions():
 			n.nodeWatch.close()
 			n.nodeWatch = nil
 			n.handleChange(revision)
@@ -231,8 +231,8 @@ func (n *entry) handleKeepalive(r keepaliveResult) {
 	n.keepaliveFailed = r.err != nil
 	switch {
 	case r.err != nil:
-		n.election.outage.failed(time.Now(), r.err)
-		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
+		n.election.outage.recordFailure(time.Now(), r.err)
+		n.nextKeepalive = earlierTime(n.nextKeepalive, n.retryTime())
 	case r.ttl <= 0:
 		// A read must confirm that the lease has expired, because a server that lags behind does not
 		// know a new lease.
@@ -260,7 +260,7 @@ func (n *entry) handleView(r viewResult) error {
 		return errDataLost
 	}
 	if v.revision < known.revision {
-		n.nextView = earlier(n.nextView, n.retryTime())
+		n.nextView = earlierTime(n.nextView, n.retryTime())
 		return nil // Ignore this view, because a newer one will follow.
 	}
 	if v.nodeRev != known.nodeRev {
@@ -268,7 +268,7 @@ func (n *entry) handleView(r viewResult) error {
 	}
 	*known, n.unreadSince = v.position, time.Time{}
 	if !n.keepaliveFailed {
-		n.election.outage.succeeded()
+		n.election.outage.recordSuccess()
 	}
 	if !n.key.isKey(v.key) {
 		return n.findLoss(v)
@@ -312,17 +312,17 @@ func (n *entry) handleFailedView(err error) error {
 		return context.Cause(n.ctx)
 	}
 	now, next := time.Now(), n.retryTime()
-	if rejected := permanent(err); rejected != nil {
+	if rejected := permanentCause(err); rejected != nil {
 		err, next = rejected, now.Add(max(n.lease.ttl/16, rejectedPause))
 	}
-	n.nextView = earlier(n.nextView, next)
+	n.nextView = earlierTime(n.nextView, next)
 	if n.unreadSince.IsZero() {
 		n.unreadSince = now
 	}
 	if n.lease.acknowledged.sent.Sub(n.unreadSince) > n.lease.ttl {
 		return fmt.Errorf("%w: the queue could not be read for a TTL: %w", errExpired, err)
 	}
-	n.election.outage.failed(now, err)
+	n.election.outage.recordFailure(now, err)
 	n.election.candidacy.Report(event.Event{Kind: event.Checked, Err: err})
 	return nil
 }
@@ -338,9 +338,9 @@ func (n *entry) lead(v *view) {
 	}
 	if v.term != n.lease.acknowledged.term {
 		// Send a keepalive again, because the cluster has elected another leader since the last one.
-		n.nextKeepalive = earlier(n.nextKeepalive, n.retryTime())
+		n.nextKeepalive = earlierTime(n.nextKeepalive, n.retryTime())
 	}
-	if !n.isLeader() && n.lease.sufficient(time.Now()) {
+	if !n.isLeader() && n.lease.isSufficient(time.Now()) {
 		n.published = true
 		n.election.candidacy.Lead(n.key.revision, n.loadDeadline)
 	}
@@ -393,7 +393,7 @@ func (n *entry) storeDeadline() {
 // loadDeadline returns the deadline of the leadership.
 func (n *entry) loadDeadline() time.Time { return *n.deadline.Load() }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}

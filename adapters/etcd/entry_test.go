@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestJoin_LostResponse fails if a candidate creates a second key after the response to its put was
-// lost, or does not use the revision of the first key.
+// TestJoin_LostResponse checks that a candidate does not create a second key after the response to its put
+// was lost, and uses the revision of the first key.
 func TestJoin_LostResponse(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
@@ -28,7 +28,7 @@ func TestJoin_LostResponse(t *testing.T) {
 		lost++ // count two puts: that of the election node, and that of the candidate
 		return true
 	}
-	client := srv.Client(f.intercept)
+	client := srv.Client(f.interceptRequests)
 	c := startCandidate(t, client)
 	l := c.waitForLeadership()
 	require.Equal(t, 2, lost)
@@ -39,12 +39,12 @@ func TestJoin_LostResponse(t *testing.T) {
 	require.Equal(t, got.Kvs[0].CreateRevision, l.Token())
 }
 
-// TestLease_KeepaliveOfEarlierTerm fails if keepalives that a member of an earlier term has
-// acknowledged extend the lease.
+// TestLease_KeepaliveOfEarlierTerm checks that keepalives that a member of an earlier term has acknowledged
+// do not extend the lease.
 func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	f.set(func(f *faults) { f.changeTerm = func(term uint64) uint64 { return term - 1 } })
 	waitForLoss(t, l)
@@ -54,12 +54,12 @@ func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	require.Equal(t, l.Token(), c.waitForLeadership().Token())
 }
 
-// TestLease_IsMeasuredFromSending fails if the lease is measured from when a response was received,
-// or from when a later keepalive was sent.
+// TestLease_IsMeasuredFromSending checks that the lease is measured from when the keepalive was sent that the
+// server has answered.
 func TestLease_IsMeasuredFromSending(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{delay: 500 * time.Millisecond}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	for granted := l.Deadline(); l.Deadline().Sub(granted) < 2*ttl/8; time.Sleep(time.Millisecond) {
 		deadline := l.Deadline()
@@ -73,8 +73,8 @@ func TestLease_IsMeasuredFromSending(t *testing.T) {
 	}
 }
 
-// TestKeepalive_Authentication fails if idle candidates with passwords authenticate again and again,
-// which costs the servers more than everything else.
+// TestKeepalive_Authentication checks that idle candidates with passwords do not authenticate again and
+// again, which would cost the servers more than everything else.
 func TestKeepalive_Authentication(t *testing.T) {
 	candidates, idle := 3, 3*time.Second
 	if *complete {
@@ -105,15 +105,15 @@ func TestKeepalive_Authentication(t *testing.T) {
 	}
 }
 
-// TestLease_LeaderIsCutOff fails if a leader that is cut off still leads when etcd can expire its
-// lease. The leader measures the lease from when the last keepalive was sent.
+// TestLease_LeaderIsCutOff checks that a leader that is cut off stops before etcd can expire its lease. The
+// leader measures the lease from when the last keepalive was sent.
 func TestLease_LeaderIsCutOff(t *testing.T) {
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
 	c := startCandidate(t, p.Client)
 	l := c.waitForLeadership()
 	next := startFollower(t, c, srv.Client())
-	p.cut()
+	p.cutConnection()
 	cut := time.Now()
 	waitForLoss(t, l)
 	require.LessOrEqual(t, l.Deadline().Sub(cut), ttl*3/4, "the lease is too long")
@@ -127,8 +127,8 @@ func TestLease_LeaderIsCutOff(t *testing.T) {
 	c.waitForError(leaderelection.ErrSessionExpired)
 }
 
-// TestFollower_LeaseExpires fails if a follower whose lease has expired waits indefinitely, or
-// becomes leader when its predecessor leaves (etcd#22387, etcd#19597).
+// TestFollower_LeaseExpires checks that a follower whose lease has expired does not wait indefinitely, and
+// does not become the leader when its predecessor leaves (etcd#22387, etcd#19597).
 func TestFollower_LeaseExpires(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -142,8 +142,7 @@ func TestFollower_LeaseExpires(t *testing.T) {
 	rejoining.waitForPredecessor(first.ID())
 }
 
-// TestLeader_KeyDeleted fails if a leader whose key was deleted is not notified by its watch, or
-// does not report the reason.
+// TestLeader_KeyDeleted checks that a leader whose key was deleted is notified by its watch, and reports the reason.
 func TestLeader_KeyDeleted(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -161,9 +160,9 @@ func TestLeader_KeyDeleted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLeader_KeyDetached fails if a leader continues to lead, or its transactions are applied, after
-// another client has written its key without its lease, which others do not regard as a candidate. It
-// also fails if the key remains.
+// TestLeader_KeyDetached checks that a leader stops, and its transactions are rejected, after another client
+// has written its key without its lease, because others do not regard such a key as a candidate. The key must
+// not remain.
 func TestLeader_KeyDetached(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -199,14 +198,14 @@ func TestLeader_KeyDetached(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node))
 }
 
-// TestLeader_KeyDetachedWhileCutOff fails if another candidate leads before a leader, whose key another
+// TestLeader_KeyDetachedWhileCutOff checks that no other candidate leads before a leader, whose key another
 // client has detached from its lease, can have learned of it.
 func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 	srv := startServers(t, 1)
 	p, client := newProxiedClient(t, srv), srv.Client()
 	c := startCandidate(t, p.Client)
 	l := c.waitForLeadership()
-	p.cut()
+	p.cutConnection()
 	_, err := client.Put(t.Context(), c.ID(), "renamed")
 	require.NoError(t, err)
 	next := startCandidate(t, client)
@@ -220,12 +219,12 @@ func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node), "the former leader has not deleted its key")
 }
 
-// TestLease_UnknownToServer fails if a candidate trusts a server that does not know its lease,
+// TestLease_UnknownToServer checks that a candidate does not trust a server that does not know its lease,
 // which a server that lags behind returns for a valid lease.
 func TestLease_UnknownToServer(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept), etcd.WithSessionTimeout(30*time.Second))
+	c := startCandidate(t, srv.Client(f.interceptRequests), etcd.WithSessionTimeout(30*time.Second))
 	l := c.waitForLeadership()
 	denied := 0
 	f.set(func(f *faults) {
@@ -244,12 +243,12 @@ func TestLease_UnknownToServer(t *testing.T) {
 	require.NoError(t, l.Err())
 }
 
-// TestKeepalive_PausesAfterFailure fails if a candidate retries without a pause while its server
-// rejects requests immediately.
+// TestKeepalive_PausesAfterFailure checks that a candidate pauses between retries while its server rejects
+// requests immediately.
 func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	start := time.Now()
 	requests := 0
@@ -269,7 +268,7 @@ func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	f.reject = nil
 }
 
-// TestWatch_Compacted fails if a follower waits indefinitely after etcd has ended its watch because
+// TestWatch_Compacted checks that a follower does not wait indefinitely after etcd has ended its watch when
 // the revision was compacted.
 func TestWatch_Compacted(t *testing.T) {
 	srv := startServers(t, 1)
@@ -293,12 +292,12 @@ func TestWatch_Compacted(t *testing.T) {
 	follower.waitForLeadership()
 }
 
-// TestResign_EndsLeadershipBeforeRevocation fails if Done is still open when the lease is revoked:
-// then another candidate can lead.
+// TestResign_EndsLeadershipBeforeRevocation checks that Done is closed when the lease is revoked: from then
+// on another candidate can lead.
 func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
 	srv := startServers(t, 1)
 	var f faults
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	atRevoke := make(chan error, 1)
 	f.set(func(f *faults) {

@@ -65,10 +65,10 @@ func errorCode(err error) codes.Code {
 	return status.Code(err)
 }
 
-// permanent returns the error with which a call ends, or nil if a retry can succeed without a change
+// permanentCause returns the error with which a call ends, or nil if a retry can succeed without a change
 // by an operator. A candidate that has joined the queue retries nevertheless, unless the error is a
 // permanentError.
-func permanent(err error) error {
+func permanentCause(err error) error {
 	switch {
 	case errors.As(err, new(*permanentError)):
 		return errors.Unwrap(err)

@@ -51,11 +51,11 @@ func (l *lease) confirm(k keepalive, term uint64) {
 // until the user is notified.
 func (l *lease) deadline() time.Time { return l.confirmed.Add(l.ttl - l.ttl/4) }
 
-// sufficient reports whether the lease is valid for long enough to start a leadership, so that the
+// isSufficient reports whether the lease is valid for long enough to start a leadership, so that the
 // leadership does not end immediately.
-func (l *lease) sufficient(now time.Time) bool {
+func (l *lease) isSufficient(now time.Time) bool {
 	return !limit.Expired(l.deadline().Add(-l.ttl/4), now)
 }
 
-// expired reports whether the deadline has passed, by the monotonic or by the wall clock.
-func (l *lease) expired(now time.Time) bool { return limit.Expired(l.deadline(), now) }
+// hasExpired reports whether the deadline has passed, by the monotonic or by the wall clock.
+func (l *lease) hasExpired(now time.Time) bool { return limit.Expired(l.deadline(), now) }

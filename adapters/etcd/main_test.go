@@ -111,9 +111,9 @@ func newProxiedClient(t *testing.T, c *cluster, change ...func(*clientv3.Config)
 	return &proxiedClient{client, proxy}
 }
 
-// cut drops all messages until heal is called. Connections stay open.
-func (c *proxiedClient) cut()  { c.proxy.Blackhole(zkproxy.Both) }
-func (c *proxiedClient) heal() { c.proxy.Unblackhole() }
+// cutConnection drops all messages until heal is called. Connections stay open.
+func (c *proxiedClient) cutConnection() { c.proxy.Blackhole(zkproxy.Both) }
+func (c *proxiedClient) heal()          { c.proxy.Unblackhole() }
 
 // candidate is a candidate that has joined the election.
 type candidate struct {
@@ -146,7 +146,7 @@ func startLeader(t *testing.T, client *clientv3.Client, opts ...etcd.Option) *ca
 	return c
 }
 
-// startFollower starts a candidate like startCandidate, and waits until it follows another one.
+// startFollower starts a candidate like startCandidate, and waits until it follows another candidate.
 func startFollower(t *testing.T, predecessor *candidate, client *clientv3.Client, opts ...etcd.Option) *candidate {
 	t.Helper()
 	c := startCandidate(t, client, opts...)
@@ -287,8 +287,8 @@ func (f *faults) set(change func(f *faults)) {
 	change(f)
 }
 
-// intercept makes the requests of a client pass through f.
-func (f *faults) intercept(cfg *clientv3.Config) {
+// interceptRequests makes the requests of a client pass through f.
+func (f *faults) interceptRequests(cfg *clientv3.Config) {
 	cfg.DialOptions = append(cfg.DialOptions, grpc.WithUnaryInterceptor(f.interceptCall), grpc.WithStreamInterceptor(f.interceptStream))
 }
 

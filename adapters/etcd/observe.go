@@ -94,7 +94,7 @@ type observer struct {
 	known        position // known is the position of the last snapshot.
 	observations chan leaderelection.Observation
 
-	leaders limit.Changes[leaderelection.CandidateInfo] // zero for none
+	leaders limit.Changes[leaderelection.CandidateInfo] // leaders is zero while there is no leader.
 }
 
 // observe publishes observations until ctx is done or the election is over.

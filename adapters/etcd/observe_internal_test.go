@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestObserver_ReceiverChangesLeader fails if a leader is delivered again, although it has not
-// changed, because the receiver has changed the previous observation.
+// TestObserver_ReceiverChangesLeader checks that a leader that has not changed is not delivered again when
+// the receiver has changed the previous observation.
 func TestObserver_ReceiverChangesLeader(t *testing.T) {
 	o := &observer{observations: make(chan leaderelection.Observation, 1)}
 	o.publish(&leaderelection.CandidateInfo{ID: "id", Name: "name"})

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestObserve fails if an observer does not receive the first leader, a new name, the absence of a
-// leader, or that the election was ended.
-func TestObserve(t *testing.T) {
+// TestObserve_DeliversChanges checks that an observer receives the first leader, a new name, the absence of a
+// leader, and that the election was ended.
+func TestObserve_DeliversChanges(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	_, err := etcd.Observe(t.Context(), client, node)

@@ -30,8 +30,8 @@ const (
 	maxOutageInterval = time.Minute
 )
 
-// failed reports that an attempt that began at start has failed with err.
-func (o *outageLog) failed(start time.Time, err error) {
+// recordFailure reports that an attempt that began at start has failed with err.
+func (o *outageLog) recordFailure(start time.Time, err error) {
 	if o == nil {
 		return
 	}
@@ -47,27 +47,27 @@ func (o *outageLog) failed(start time.Time, err error) {
 	if now.Sub(o.begin) < outageDelay || o.reason != "" && now.Sub(o.logged) < pause {
 		return
 	}
-	o.warn(now)
+	o.warnOfOutage(now)
 }
 
-// suspended reports that a leadership was suspended because attempts have failed. The reason is logged
+// recordSuspension reports that a leadership was suspended because attempts have failed. The reason is logged
 // now if it was not before.
-func (o *outageLog) suspended() {
+func (o *outageLog) recordSuspension() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.begin.IsZero() && o.reason == "" {
-		o.warn(time.Now())
+		o.warnOfOutage(time.Now())
 	}
 }
 
-// warn logs the last error. The caller must hold mu.
-func (o *outageLog) warn(now time.Time) {
+// warnOfOutage logs the last error. The caller must hold mu.
+func (o *outageLog) warnOfOutage(now time.Time) {
 	o.reason, o.logged, o.interval = o.last.Error(), now, min(2*o.interval, maxOutageInterval)
 	o.log.Warn("etcd does not execute requests", "endpoints", strings.Join(o.client.Endpoints(), ","), "since", o.begin, "err", o.last)
 }
 
-// succeeded reports that etcd has executed a request.
-func (o *outageLog) succeeded() {
+// recordSuccess reports that etcd has executed a request.
+func (o *outageLog) recordSuccess() {
 	if o == nil {
 		return
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestElection_AccessRevokedBriefly fails if a role or a password that is wrong for a moment ends a
-// candidacy or an observation.
+// TestElection_AccessRevokedBriefly checks that a role or a password that is wrong for a moment does not end
+// a candidacy or an observation.
 func TestElection_AccessRevokedBriefly(t *testing.T) {
 	setRole := func(change func(*clientv3.Client, context.Context, string, string) error) func(*testing.T, *clientv3.Client, *faults) {
 		return func(t *testing.T, root *clientv3.Client, _ *faults) {
@@ -52,7 +52,7 @@ func TestElection_AccessRevokedBriefly(t *testing.T) {
 			credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 			root := srv.Client(func(cfg *clientv3.Config) { cfg.Username, cfg.Password = "root", "secret" })
 			f := &faults{}
-			client := srv.Client(credentials, f.intercept)
+			client := srv.Client(credentials, f.interceptRequests)
 			long := etcd.WithSessionTimeout(40 * time.Second)
 			leader := startCandidate(t, client, long)
 			l := leader.waitForLeadership()
@@ -101,8 +101,8 @@ func waitForLeader(t *testing.T, seen <-chan leaderelection.Observation, id stri
 	}
 }
 
-// TestElection_ReadsFail fails if a candidate that cannot read the queue for a long time, but whose
-// lease continues, blocks the others, or if it does not join again afterwards.
+// TestElection_ReadsFail checks that a candidate that cannot read the queue for a long time, but whose lease
+// continues, does not block the others, and joins again afterwards.
 func TestElection_ReadsFail(t *testing.T) {
 	for name, reason := range map[string]error{
 		"Rejected": rpctypes.ErrGRPCPermissionDenied,
@@ -111,7 +111,7 @@ func TestElection_ReadsFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := startServers(t, 1)
 			f := &faults{}
-			leader := startCandidate(t, srv.Client(f.intercept), etcd.WithRejoin(), etcd.WithSessionTimeout(3*time.Second))
+			leader := startCandidate(t, srv.Client(f.interceptRequests), etcd.WithRejoin(), etcd.WithSessionTimeout(3*time.Second))
 			l := leader.waitForLeadership()
 			next := startFollower(t, leader, srv.Client())
 			f.rejectTxns(reason)
@@ -123,8 +123,8 @@ func TestElection_ReadsFail(t *testing.T) {
 	}
 }
 
-// TestNewElection_Reasons fails if the error of an outage does not name the servers and the reason.
-func TestNewElection_Reasons(t *testing.T) {
+// TestNewElection_ErrorsNameReason checks that the error of an outage names the servers and the reason.
+func TestNewElection_ErrorsNameReason(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		prepare func(t *testing.T, srv *cluster)
@@ -157,8 +157,8 @@ func TestNewElection_Reasons(t *testing.T) {
 	}
 }
 
-// TestElection_WaitsForServers fails if a candidate that may rejoin does not wait for servers that
-// are down when it starts, or does not log why it waits.
+// TestElection_WaitsForServers checks that a candidate that may rejoin waits for servers that are down when
+// it starts, and logs why it waits.
 func TestElection_WaitsForServers(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPosition_RecognizesLostData fails if a loss of data is not recognized, or if a cluster that has
-// continued counts as one that has lost data.
+// TestPosition_RecognizesLostData checks that a loss of data is recognized, and that a cluster that has
+// continued does not count as a cluster that has lost data.
 func TestPosition_RecognizesLostData(t *testing.T) {
 	known := position{cluster: 1, revision: 20, nodeRev: 10}
 	for name, c := range map[string]struct {

@@ -63,16 +63,16 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 		cancel()
 		switch {
 		case err == nil:
-			r.log.succeeded()
+			r.log.recordSuccess()
 			return nil
 		case r.client.Ctx().Err() != nil:
 			return errClosed
 		case errors.As(err, new(*permanentError)):
-			return permanent(err)
+			return permanentCause(err)
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			return errExpired
 		}
-		rejected := permanent(err)
+		rejected := permanentCause(err)
 		if rejected != nil && !r.patient {
 			return rejected
 		}
@@ -84,15 +84,15 @@ func (r retrier) run(ctx context.Context, f func(ctx context.Context) error) err
 			last = err
 		}
 		if ctx.Err() != nil {
-			return unreachable(r.client, context.Cause(ctx), last)
+			return unreachableError(r.client, context.Cause(ctx), last)
 		}
-		r.log.failed(start, last)
+		r.log.recordFailure(start, last)
 		pause := retryPause
 		if rejected != nil {
 			pause = rejectedPause
 		}
 		if err := limit.Pause(ctx, pause); err != nil {
-			return unreachable(r.client, err, last)
+			return unreachableError(r.client, err, last)
 		}
 	}
 	return errClosed
@@ -105,9 +105,9 @@ func (o *options) retryWithinTimeout(client *clientv3.Client, f func(ctx context
 	return retry(ctx, client, o.timeout/2, f)
 }
 
-// unreachable returns the error of a request that was not executed before its context was done
+// unreachableError returns the error of a request that was not executed before its context was done
 // because of cause. last is the error of the last attempt.
-func unreachable(client *clientv3.Client, cause, last error) error {
+func unreachableError(client *clientv3.Client, cause, last error) error {
 	endpoints := strings.Join(client.Endpoints(), ", ")
 	switch {
 	case cause != errUnreachable:

@@ -33,8 +33,8 @@ func newClient(t *testing.T, address string) *clientv3.Client {
 	return client
 }
 
-// TestNewElection_FailureReleasesContext fails if a call that fails remains registered with the context
-// of WithContext.
+// TestNewElection_FailureReleasesContext checks that a call that fails does not remain registered with the
+// context of WithContext.
 func TestNewElection_FailureReleasesContext(t *testing.T) {
 	ctx := testenv.NewContext()
 	_, err := NewElection(newUnreachableClient(t), "/election", WithContext(ctx), WithSessionTimeout(time.Second))
@@ -42,8 +42,8 @@ func TestNewElection_FailureReleasesContext(t *testing.T) {
 	require.Zero(t, ctx.Registered())
 }
 
-// TestRetry_ClosedClient fails if a pending request continues after the client was closed, until
-// its time limit, or if another request is sent.
+// TestRetry_ClosedClient checks that a pending request ends when the client is closed, and not only at its
+// time limit, and that no other request is sent.
 func TestRetry_ClosedClient(t *testing.T) {
 	client := newUnreachableClient(t)
 	attempts, ended := make(chan context.Context, 1), make(chan error, 1)
@@ -77,8 +77,8 @@ func (*rejectingLeases) LeaseKeepAlive(s etcdserverpb.Lease_LeaseKeepAliveServer
 	return status.Error(codes.Unavailable, "the server is stopping")
 }
 
-// TestKeepaliveStream_ReturnsErrorOfServer fails if the error of a keepalive is not the one with which
-// the server has ended the stream.
+// TestKeepaliveStream_ReturnsErrorOfServer checks that the error of a keepalive is the error with which the
+// server has ended the stream.
 func TestKeepaliveStream_ReturnsErrorOfServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -94,8 +94,8 @@ func TestKeepaliveStream_ReturnsErrorOfServer(t *testing.T) {
 	require.ErrorContains(t, s.send(time.Minute).err, "the server is stopping")
 }
 
-// TestSendDueRequests_DoesNotShareLease fails with -race if a goroutine that sends a request reads
-// the lease, which its owner changes at the same time.
+// TestSendDueRequests_DoesNotShareLease checks, with the race detector, that a goroutine that sends a request
+// does not read the lease, which its owner changes at the same time.
 func TestSendDueRequests_DoesNotShareLease(t *testing.T) {
 	client := newUnreachableClient(t)
 	now := time.Now()

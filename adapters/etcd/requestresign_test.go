@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// TestRequestResign fails if the leader does not receive the request, the next candidate receives it
-// as well, or the request remains.
-func TestRequestResign(t *testing.T) {
+// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives the request, and not the next
+// candidate, and that the request does not remain.
+func TestRequestResign_OnlyLeaderReceivesIt(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
 	next := startFollower(t, leader, client)
@@ -31,8 +31,8 @@ func TestRequestResign(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_BeforeCandidateListens fails if a candidate does not receive a request that was
-// made before it has called ResignRequested. The candidate is a follower.
+// TestRequestResign_BeforeCandidateListens checks that a candidate receives a request that was made before it
+// has called ResignRequested. The candidate is a follower.
 func TestRequestResign_BeforeCandidateListens(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
@@ -45,8 +45,7 @@ func TestRequestResign_BeforeCandidateListens(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, leader.Current().Role)
 }
 
-// TestRequestResign_AfterRejoin fails if a candidate that has rejoined does not receive a request to
-// its new ID.
+// TestRequestResign_AfterRejoin checks that a candidate that has rejoined receives a request to its new ID.
 func TestRequestResign_AfterRejoin(t *testing.T) {
 	client := startServers(t, 1).Client()
 	c := startCandidate(t, client, etcd.WithRejoin())
@@ -61,8 +60,8 @@ func TestRequestResign_AfterRejoin(t *testing.T) {
 	require.NoError(t, requestResign(client, c.ID()))
 }
 
-// TestRequestResign_CandidateDoesNotListen fails if the request remains after the context of the call
-// is done.
+// TestRequestResign_CandidateDoesNotListen checks that the request does not remain after the context of the
+// call is done.
 func TestRequestResign_CandidateDoesNotListen(t *testing.T) {
 	client := startServers(t, 1).Client()
 	c := startLeader(t, client)
@@ -76,8 +75,8 @@ func TestRequestResign_CandidateDoesNotListen(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestRequestResign_LostResponse fails if a request whose response was lost is not withdrawn, or can
-// take effect later.
+// TestRequestResign_LostResponse checks that a request whose response was lost is withdrawn, and cannot take
+// effect later.
 func TestRequestResign_LostResponse(t *testing.T) {
 	srv := startServers(t, 1)
 	c := startLeader(t, srv.Client())
@@ -92,14 +91,14 @@ func TestRequestResign_LostResponse(t *testing.T) {
 	}
 	before, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
-	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.intercept), node, c.ID()), context.Canceled)
+	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.interceptRequests), node, c.ID()), context.Canceled)
 	after, err := srv.Client().Get(t.Context(), node)
 	require.NoError(t, err)
 	require.Empty(t, after.Kvs[0].Value)
 	require.GreaterOrEqual(t, after.Kvs[0].Version, before.Kvs[0].Version+2, "a delayed write would still match the version")
 }
 
-// TestRequestResign_LostResponseAfterResignation fails if the call returns an error because the
+// TestRequestResign_LostResponseAfterResignation checks that the call does not return an error when the
 // candidate has resigned after an attempt whose response was lost.
 func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
 	srv := startServers(t, 1)
@@ -118,13 +117,13 @@ func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
 			return err == nil && len(got.Kvs) == 0
 		}, patience, time.Millisecond)
 	}
-	require.NoError(t, requestResign(srv.Client(f.intercept), id))
+	require.NoError(t, requestResign(srv.Client(f.interceptRequests), id))
 	require.True(t, lost)
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_ReadOnlyUser fails if a user without write permission does not receive
-// ErrPermission, or if the error states that a request may remain.
+// TestRequestResign_ReadOnlyUser checks that a user without write permission receives ErrPermission, and that
+// the error does not state that a request may remain.
 func TestRequestResign_ReadOnlyUser(t *testing.T) {
 	srv := startServers(t, 1)
 	c := startLeader(t, srv.Client())
@@ -134,8 +133,7 @@ func TestRequestResign_ReadOnlyUser(t *testing.T) {
 	require.NotContains(t, err.Error(), "withdrawn")
 }
 
-// TestRequestResign_DelayedWrite fails if a write of the request that arrives after the withdrawal
-// has an effect.
+// TestRequestResign_DelayedWrite checks that a write of the request that arrives after the withdrawal has no effect.
 func TestRequestResign_DelayedWrite(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -152,7 +150,7 @@ func TestRequestResign_DelayedWrite(t *testing.T) {
 		}
 		return nil
 	}
-	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.intercept), node, c.ID()), context.Canceled)
+	require.ErrorIs(t, etcd.RequestResign(ctx, srv.Client(f.interceptRequests), node, c.ID()), context.Canceled)
 	response, err := etcdserverpb.NewKVClient(client.ActiveConnection()).Txn(t.Context(), delayed)
 	require.NoError(t, err)
 	require.False(t, response.Succeeded)
@@ -164,8 +162,8 @@ func TestRequestResign_DelayedWrite(t *testing.T) {
 	}
 }
 
-// TestRequestResign_Concurrently fails if concurrent requests overwrite each other, or if requests to
-// candidates that have left remain.
+// TestRequestResign_Concurrently checks that concurrent requests do not overwrite each other, and that no
+// requests to candidates that have left remain.
 func TestRequestResign_Concurrently(t *testing.T) {
 	client := startServers(t, 1).Client()
 	const count = 5
@@ -185,8 +183,8 @@ func TestRequestResign_Concurrently(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_OtherRequestWithdrawn fails if a candidate does not receive a request because
-// another request to it was withdrawn before.
+// TestRequestResign_OtherRequestWithdrawn checks that a candidate receives a request when another request to
+// it was withdrawn before.
 func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
 	client := startServers(t, 1).Client()
 	c := startLeader(t, client)
@@ -209,8 +207,8 @@ func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_Invalid fails if a request is written although the ID is invalid, the election
-// does not exist, or the election node has a value of another application.
+// TestRequestResign_Invalid checks that a request is not written when the ID is invalid, the election does
+// not exist, or the election node has a value of another application.
 func TestRequestResign_Invalid(t *testing.T) {
 	client := startServers(t, 1).Client()
 	require.ErrorIs(t, requestResign(nil, node+"/1"), leaderelection.ErrInvalid)
@@ -227,8 +225,9 @@ func TestRequestResign_Invalid(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestTransfer fails if the last candidate does not become the leader, or an unknown one does not lead to an error.
-func TestTransfer(t *testing.T) {
+// TestTransfer_LastCandidateLeads checks that the last candidate becomes the leader, and that an unknown
+// candidate leads to an error.
+func TestTransfer_LastCandidateLeads(t *testing.T) {
 	client := startServers(t, 1).Client()
 	a := startLeader(t, client)
 	var last *candidate

@@ -26,7 +26,7 @@ type revocation struct {
 func (e *Election) revokeLease(key candidateKey, detached bool) {
 	r := &revocation{done: make(chan struct{})}
 	e.mu.Lock()
-	e.revocations = append(slices.DeleteFunc(e.revocations, (*revocation).confirmed), r)
+	e.revocations = append(slices.DeleteFunc(e.revocations, (*revocation).isConfirmed), r)
 	e.mu.Unlock()
 	go func() {
 		defer close(r.done)
@@ -45,8 +45,8 @@ func (e *Election) revokeLease(key candidateKey, detached bool) {
 	}()
 }
 
-// confirmed reports whether the lease is known to be revoked.
-func (r *revocation) confirmed() bool { return isClosed(r.done) && r.err == nil }
+// isConfirmed reports whether the lease is known to be revoked.
+func (r *revocation) isConfirmed() bool { return isClosed(r.done) && r.err == nil }
 
 // waitForRevocations waits for all revocations after an entry was lost for the given reason. It
 // waits for limit.Confirm at most, and less if the election was ended, because EndElection waits
@@ -84,7 +84,7 @@ func (e *Election) Resign() error {
 	<-e.candidacy.Done()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.revocations = slices.DeleteFunc(e.revocations, (*revocation).confirmed)
+	e.revocations = slices.DeleteFunc(e.revocations, (*revocation).isConfirmed)
 	if len(e.revocations) == 0 {
 		return nil
 	}

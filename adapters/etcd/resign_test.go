@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestResign_ContextDone fails if the lease is revoked with the caller's context, which is done:
-// then the key remains (etcd#22123, etcd#21128).
+// TestResign_ContextDone checks that the lease is not revoked with the caller's context, which is done: then
+// the key would remain (etcd#22123, etcd#21128).
 func TestResign_ContextDone(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -30,8 +30,8 @@ func TestResign_ContextDone(t *testing.T) {
 	require.Empty(t, leases.Leases)
 }
 
-// TestResign_Unreachable fails if Resign or EndElection blocks while etcd cannot be reached, does
-// not report that it is unconfirmed, or is not applied afterwards.
+// TestResign_Unreachable checks that Resign and EndElection do not block while etcd cannot be reached, report
+// that they are unconfirmed, and are applied afterwards.
 func TestResign_Unreachable(t *testing.T) {
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
@@ -39,7 +39,7 @@ func TestResign_Unreachable(t *testing.T) {
 	c := startCandidate(t, p.Client, long)
 	l := c.waitForLeadership()
 	ending := startFollower(t, c, p.Client, long)
-	p.cut()
+	p.cutConnection()
 	requireReturn(t, "Resign", func() { require.ErrorIs(t, c.Resign(), leaderelection.ErrUnconfirmed) })
 	require.ErrorIs(t, l.Err(), leaderelection.ErrResigned)
 	requireReturn(t, "EndElection", func() { require.ErrorIs(t, ending.EndElection(), leaderelection.ErrUnconfirmed) })

@@ -57,11 +57,11 @@ func (e *Election) Txn(ctx context.Context, l *leaderelection.Leadership, ops ..
 		return response, nil
 	case !isRejected(err):
 		if context.Cause(ctx) == errUnreachable {
-			err = unreachable(e.client, errUnreachable, explain(e.client.Ctx(), e.client, err))
+			err = unreachableError(e.client, errUnreachable, explain(e.client.Ctx(), e.client, err))
 		}
 		err = fmt.Errorf("%w: %w", errUnconfirmed, err)
-	case permanent(err) != nil:
-		err = permanent(err)
+	case permanentCause(err) != nil:
+		err = permanentCause(err)
 	}
 	return nil, fmt.Errorf("transaction as leader of %s: %w", e.node, err)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// TestGuard_FormerLeader fails if a transaction of a former leader is applied, or if the lease ID
-// is used as the token (etcd#22082).
+// TestGuard_FormerLeader checks that a transaction of a former leader is rejected, and that the lease ID is
+// not used as the token (etcd#22082).
 func TestGuard_FormerLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -45,8 +45,8 @@ func TestGuard_FormerLeader(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 }
 
-// TestTxn_OfFormerLeadershipIsRejected fails if a transaction of a former leadership is applied because
-// the same candidate leads again, or if a candidate that does not lead can write.
+// TestTxn_OfFormerLeadershipIsRejected checks that a transaction of a former leadership is not applied when
+// the same candidate leads again, and that a candidate that does not lead cannot write.
 func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -70,12 +70,12 @@ func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTxn_Outcome fails if a lost response is reported as a rejection, or a rejection as an unknown
-// outcome.
-func TestTxn_Outcome(t *testing.T) {
+// TestTxn_UnknownOutcomeIsNoRejection checks that a lost response is not reported as a rejection, and a
+// rejection not as an unknown outcome.
+func TestTxn_UnknownOutcomeIsNoRejection(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
-	c := startCandidate(t, srv.Client(f.intercept))
+	c := startCandidate(t, srv.Client(f.interceptRequests))
 	l := c.waitForLeadership()
 	_, err := c.Txn(t.Context(), l, clientv3.OpPut("a", "1"), clientv3.OpPut("a", "2"))
 	require.Error(t, err)

@@ -62,8 +62,8 @@ func watchDeletion(ctx context.Context, client *clientv3.Client, key string, rev
 	return newWatch(ctx, client, key, revision, clientv3.WithFilterPut())
 }
 
-// events returns the channel of the watch, or nil if the watch is nil.
-func (w *watch) events() <-chan int64 {
+// firedRevisions returns the channel of the watch, or nil if the watch is nil.
+func (w *watch) firedRevisions() <-chan int64 {
 	if w == nil {
 		return nil
 	}
@@ -90,8 +90,8 @@ func waitForChange(ctx context.Context, client *clientv3.Client, first, second *
 	defer timer.Stop()
 	var revision int64
 	select {
-	case revision = <-first.events():
-	case revision = <-second.events():
+	case revision = <-first.firedRevisions():
+	case revision = <-second.firedRevisions():
 	case <-timer.C:
 		return nil
 	case <-client.Ctx().Done():

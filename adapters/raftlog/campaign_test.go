@@ -36,9 +36,9 @@ func lead(t *testing.T, c *campaign) *leaderelection.Leadership {
 	return l
 }
 
-// TestLeadership_NotConfirmedByLeaseForLaterQueue fails if a lease that has expired, and was renewed
-// for another queue, confirms an earlier leadership. The candidate has lost its position in between,
-// and its goroutine has not noticed yet.
+// TestLeadership_NotConfirmedByLeaseForLaterQueue checks that a lease that has expired, and was renewed for
+// another queue, does not confirm an earlier leadership. The candidate has lost its position in between, and
+// its goroutine has not noticed yet.
 func TestLeadership_NotConfirmedByLeaseForLaterQueue(t *testing.T) {
 	c, loop := newCampaign(t)
 	publishLease(loop, time.Now(), time.Hour)
@@ -50,8 +50,8 @@ func TestLeadership_NotConfirmedByLeaseForLaterQueue(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_NotExtendedAfterElectionEnd fails if a lease that was renewed after the end of the
-// election extends a leadership, because the election may be restarted. The candidate's goroutine has
+// TestLeadership_NotExtendedAfterElectionEnd checks that a lease that was renewed after the end of the
+// election does not extend a leadership, because the election may be restarted. The candidate's goroutine has
 // not noticed the end yet.
 func TestLeadership_NotExtendedAfterElectionEnd(t *testing.T) {
 	c, loop := newCampaign(t)
@@ -70,8 +70,8 @@ func TestLeadership_NotExtendedAfterElectionEnd(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_ValidAfterWallClockWasSetForward fails if a peer whose wall clock was set forward, or
-// whose machine was suspended, after Open never has a valid leadership again.
+// TestLeadership_ValidAfterWallClockWasSetForward checks that a peer whose wall clock was set forward, or
+// whose machine was suspended, after Open can have a valid leadership again.
 func TestLeadership_ValidAfterWallClockWasSetForward(t *testing.T) {
 	c, loop := newCampaign(t)
 	loop.n.startedAt = withWallClock(loop.n.startedAt, -24*time.Hour)
@@ -79,8 +79,8 @@ func TestLeadership_ValidAfterWallClockWasSetForward(t *testing.T) {
 	require.NoError(t, lead(t, c).Err())
 }
 
-// TestLeadership_EndsWhileMachineIsSuspended fails if a leadership is valid after its machine was suspended for
-// longer than the lease, because the wall clock was set back after Open.
+// TestLeadership_EndsWhileMachineIsSuspended checks that a leadership is not valid after its machine was
+// suspended for longer than the lease, even when the wall clock was set back after Open.
 func TestLeadership_EndsWhileMachineIsSuspended(t *testing.T) {
 	c, loop := newCampaign(t)
 	loop.n.startedAt = withWallClock(loop.n.startedAt, 24*time.Hour)
@@ -101,12 +101,11 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t))
-	fields.ext -= int64(d) // the monotonic reading
+	fields.ext -= int64(d) // change the monotonic reading of the time
 	return t
 }
 
-// TestCampaign_SecondCandidateIsNext fails if a candidate that is not the second of the queue is
-// reported as next, or if the second one is not.
+// TestCampaign_SecondCandidateIsNext checks that exactly the second candidate of the queue is reported as next.
 func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	c, _ := newCampaign(t)
 	for _, step := range []struct {
@@ -127,8 +126,8 @@ func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	}
 }
 
-// TestCampaign_KnowsHowFormerLeaderLeft fails if a candidate counts as a leader before it has led with
-// its token, or does not learn how the former leader has left.
+// TestCampaign_KnowsHowFormerLeaderLeft checks that a candidate does not count as a leader before it has led
+// with its token, and learns how the former leader has left.
 func TestCampaign_KnowsHowFormerLeaderLeft(t *testing.T) {
 	for departure, want := range map[replica.Departure]error{
 		replica.Unknown: nil, replica.Resigned: leaderelection.ErrResigned, replica.Expired: leaderelection.ErrLeaseExpired,

@@ -9,35 +9,35 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckpoint_CommitsEarlierEntries fails if an update that only a restarted leader has is not
-// committed when the other peers return, until another update is proposed. This is the scenario in the
-// README of ØMQ Raft. The numbers in the comments below are the numbers of its steps.
+// TestCheckpoint_CommitsEarlierEntries checks that an update that only a restarted leader has is committed
+// when the other peers return, without another update. This is the scenario in the README of ØMQ Raft. The
+// numbers in the comments below are the numbers of its steps.
 func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a := h.waitForLeader(t)
-		before := h.node(a).Info()
-		for _, p := range h.others(a) {
-			require.NoError(t, h.stopPeer(p)) // step 1
+		before := h.nodeOf(a).Info()
+		for _, p := range h.otherPeers(a) {
+			require.NoError(t, h.stopPeer(p)) // step 1 of the scenario above
 		}
 		id := api.NewRequestID()
-		_, err := h.node(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // steps 2 and 3
+		_, err := h.nodeOf(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // steps 2 and 3
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		require.Equal(t, before.LastIndex+1, h.node(a).Info().LastIndex, "only A has appended the entry")
-		require.NoError(t, h.stopPeer(a)) // step 4
+		require.Equal(t, before.LastIndex+1, h.nodeOf(a).Info().LastIndex, "only A has appended the entry")
+		require.NoError(t, h.stopPeer(a)) // step 4 of the scenario above
 		h.startPeer(a)
-		require.Equal(t, before.CommitIndex, h.node(a).Info().CommitIndex)
-		h.startPeer(h.others(a)[0])                                              // step 5
+		require.Equal(t, before.CommitIndex, h.nodeOf(a).Info().CommitIndex)
+		h.startPeer(h.otherPeers(a)[0])                                          // step 5: the first of the other peers returns
 		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6
-		h.startPeer(h.others(a)[1])                                              // step 5
+		h.startPeer(h.otherPeers(a)[1])                                          // step 5: the second of the other peers returns
 		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9
 			for _, p := range h.peers {
-				if len(h.machine(p).recorded()) != 1 {
+				if len(h.machine(p).recordedUpdates()) != 1 {
 					return false
 				}
 			}
 			return true
 		})
-		s := h.node(a).Subscribe(t.Context(), before.LastIndex+1)
+		s := h.nodeOf(a).Subscribe(t.Context(), before.LastIndex+1)
 		defer s.Close()
 		update, checkpoint := nextEvent(t, s), nextEvent(t, s)
 		require.Equal(t, []byte("update"), update.Entry.Data)

@@ -17,35 +17,35 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestClose_LeaderHandsOverLog fails if the other peers wait for an election timeout when the leader of
-// the log is closed.
+// TestClose_LeaderHandsOverLog checks that the other peers do not wait for an election timeout when the
+// leader of the log is closed.
 func TestClose_LeaderHandsOverLog(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 4 {
 			leader := h.waitForLeader(t)
 			start := time.Now()
 			require.NoError(t, h.stopPeer(leader))
-			h.proposeAll(t, h.others(leader)[0], "x")
+			h.proposeAll(t, h.otherPeers(leader)[0], "x")
 			require.Less(t, time.Since(start), 150*time.Millisecond, "less than an election timeout")
 			h.startPeer(leader)
-			h.sync(t, leader)
+			h.syncPeer(t, leader)
 		}
 	})
 }
 
-// TestClose_PendingCalls fails if a concurrent or repeated Close does not end calls, candidates,
-// subscriptions and snapshots in progress, or if they return other errors.
+// TestClose_PendingCalls checks that a concurrent or repeated Close ends calls, candidates, subscriptions and
+// snapshots in progress, and that they return the documented errors.
 func TestClose_PendingCalls(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		n := h.node(leader)
+		n := h.nodeOf(leader)
 		h.proposeAll(t, leader, "a")
 		c := startLeader(t, n, "e")
 		idle, err := raftlog.NewElection(n, "f")
 		require.NoError(t, err)
 		started, release := make(chan struct{}), make(chan struct{})
 		h.machine(leader).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
-		for _, p := range h.others(leader) {
+		for _, p := range h.otherPeers(leader) {
 			require.NoError(t, h.stopPeer(p))
 		}
 		s := n.Subscribe(t.Context(), 1)
@@ -82,7 +82,7 @@ func TestClose_PendingCalls(t *testing.T) {
 	})
 }
 
-// TestClose_AfterOpen fails if a peer cannot be closed before it has contacted other peers.
+// TestClose_AfterOpen checks that a peer can be closed before it has contacted other peers.
 func TestClose_AfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -97,8 +97,8 @@ func TestClose_AfterOpen(t *testing.T) {
 	})
 }
 
-// TestClose_TwoPeersHandOverOnce fails if two peers that are closed at the same time hand over to each
-// other more than once.
+// TestClose_TwoPeersHandOverOnce checks that two peers that are closed at the same time hand over to each
+// other only once.
 func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -122,14 +122,14 @@ func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	})
 }
 
-// TestClose_KeepsOtherLeaderships fails if the log is handed over to a peer whose candidate leads an
-// election, which would suspend it, although there is a third peer.
+// TestClose_KeepsOtherLeaderships checks that the log is not handed over to a peer whose candidate leads an
+// election, which would suspend it, when there is a third peer.
 func TestClose_KeepsOtherLeaderships(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 6 {
 			p := h.waitForLeader(t)
-			q := h.others(p)[0]
-			c := startLeader(t, h.node(q), "e")
+			q := h.otherPeers(p)[0]
+			c := startLeader(t, h.nodeOf(q), "e")
 			l := c.Current().Leadership
 			require.NoError(t, h.stopPeer(p))
 			h.waitForLeader(t)
@@ -138,7 +138,7 @@ func TestClose_KeepsOtherLeaderships(t *testing.T) {
 			require.NoError(t, c.Resign())
 			<-c.ended
 			h.startPeer(p)
-			require.NoError(t, h.node(p).Sync(contextWithin(t, 60e9)))
+			require.NoError(t, h.nodeOf(p).Sync(contextWithin(t, 60e9)))
 		}
 	})
 }

@@ -38,18 +38,18 @@ func (s *stallingDisk) Rename(from, to string) error {
 // result done receives.
 func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts ...func(*raftlog.Config)) (p api.Peer, heal func(), done chan error) {
 	leader := h.waitForLeader(t)
-	p = h.others(leader)[0]
+	p = h.otherPeers(leader)[0]
 	h.restart(t, p, append([]func(*raftlog.Config){slowElections, shortWindow}, opts...)...)
 	h.proposeAll(t, leader, "early")
-	h.sync(t, p)
+	h.syncPeer(t, p)
 	heal = h.leaveBehind(t, p)
 	started := make(chan struct{})
 	h.machine(p).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
 	done = make(chan error, 1)
 	go func() {
-		index, err := h.node(p).Compact(t.Context())
-		if err == nil && (index != h.node(p).Info().SnapshotIndex || index < 20) {
-			t.Errorf("Compact returned entry %d; the peer has a snapshot of entry %d", index, h.node(p).Info().SnapshotIndex)
+		index, err := h.nodeOf(p).Compact(t.Context())
+		if err == nil && (index != h.nodeOf(p).Info().SnapshotIndex || index < 20) {
+			t.Errorf("Compact returned entry %d; the peer has a snapshot of entry %d", index, h.nodeOf(p).Info().SnapshotIndex)
 		}
 		done <- err
 	}()
@@ -57,8 +57,8 @@ func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts .
 	return p, heal, done
 }
 
-// TestCompact_ReturnsWhenLeaderSentNewerSnapshot fails if Compact waits for its own snapshot when the
-// leader has sent a newer one.
+// TestCompact_ReturnsWhenLeaderSentNewerSnapshot checks that Compact does not wait for its own snapshot when
+// the leader has sent a newer snapshot.
 func TestCompact_ReturnsWhenLeaderSentNewerSnapshot(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
@@ -67,12 +67,12 @@ func TestCompact_ReturnsWhenLeaderSentNewerSnapshot(t *testing.T) {
 		require.NoError(t, receive(t, done))
 		close(release)
 		h.proposeAll(t, p, "later")
-		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "later")...)
+		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numberedUpdates("a", 20)...), "later")...)
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_ReturnsIfCoreLacksNewerSnapshot fails if Compact does not return when a newer snapshot was
-// installed that the core does not know yet.
+// TestCompact_ReturnsIfCoreLacksNewerSnapshot checks that Compact returns when a newer snapshot was installed
+// that the core does not know yet.
 func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
@@ -89,19 +89,19 @@ func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 		close(s.release)
 		require.NoError(t, receive(t, done))
 		h.proposeAll(t, p, "later")
-		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "later")...)
+		h.requireUpdates(t, h.peers, append(append([]string{"early"}, numberedUpdates("a", 20)...), "later")...)
 	}, slowElections, shortWindow)
 }
 
-// TestCompact fails if the log does not start after the snapshot, if it lacks an entry whose ID is
-// within the window, or if a file is deleted.
-func TestCompact(t *testing.T) {
+// TestCompact_KeepsEntriesWithinWindow checks that the log starts after the snapshot, except for entries
+// whose IDs are within the window, and that no file is deleted.
+func TestCompact_KeepsEntriesWithinWindow(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
-		n := h.node(p)
+		n := h.nodeOf(p)
 		pad := strings.Repeat("x", 8<<10)
 		var want []string
-		for _, u := range numbered("a", 40) {
+		for _, u := range numberedUpdates("a", 40) {
 			want = append(want, u+pad)
 		}
 		h.proposeAll(t, p, want...)
@@ -134,7 +134,7 @@ func TestCompact(t *testing.T) {
 		h.proposeAll(t, p, "behind")
 		want = append(want, "behind")
 		h.restart(t, p, slowElections, shortWindow)
-		require.Equal(t, index+1, h.node(p).Info().FirstIndex)
+		require.Equal(t, index+1, h.nodeOf(p).Info().FirstIndex)
 		h.requireUpdates(t, h.peers, want...)
 		h.crashPeer(p)
 		h.startPeer(p, slowElections, shortWindow)
@@ -142,42 +142,42 @@ func TestCompact(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_WriteFails fails if an error of writing a snapshot is not returned, or if the previous
-// snapshot is lost.
+// TestCompact_WriteFails checks that an error of writing a snapshot is returned, and that the previous
+// snapshot is kept.
 func TestCompact_WriteFails(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
-		h.proposeAll(t, p, numbered("a", 10)...)
+		h.proposeAll(t, p, numberedUpdates("a", 10)...)
 		index := h.compact(t, p)
 		h.proposeAll(t, p, "b")
 		broken := errors.New("cannot be written")
 		h.machine(p).beforeWrite(func(io.Writer) error { return broken })
-		_, err := h.node(p).Compact(t.Context())
+		_, err := h.nodeOf(p).Compact(t.Context())
 		require.ErrorIs(t, err, broken)
-		require.Equal(t, index, h.node(p).Info().SnapshotIndex)
+		require.Equal(t, index, h.nodeOf(p).Info().SnapshotIndex)
 		require.Empty(t, h.listFiles(t, p, ".", "snap.tmp"))
 		h.machine(p).beforeWrite(nil)
 		h.compact(t, p)
-		require.NoError(t, h.node(p).Err())
+		require.NoError(t, h.nodeOf(p).Err())
 	})
 }
 
-// TestCompact_DoesNotBlock fails if updates, or readers of the previous snapshot, wait while a
+// TestCompact_DoesNotBlock checks that updates and readers of the previous snapshot do not wait while a
 // snapshot is written.
 func TestCompact_DoesNotBlock(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
-		h.proposeAll(t, p, numbered("a", 10)...)
+		h.proposeAll(t, p, numberedUpdates("a", 10)...)
 		started, release := make(chan struct{}), make(chan struct{})
 		h.machine(p).beforeWrite(func(io.Writer) error { close(started); <-release; return nil })
 		done := make(chan error, 1)
 		go func() {
-			_, err := h.node(p).Compact(t.Context())
+			_, err := h.nodeOf(p).Compact(t.Context())
 			done <- err
 		}()
 		<-started
 		h.proposeAll(t, p, "b")
-		s := h.node(p).Subscribe(t.Context(), 1) // the first event is the snapshot of entry 1
+		s := h.nodeOf(p).Subscribe(t.Context(), 1) // the first event is the snapshot of entry 1
 		require.NotNil(t, nextEvent(t, s).Snapshot)
 		s.Close()
 		close(release)
@@ -185,6 +185,6 @@ func TestCompact_DoesNotBlock(t *testing.T) {
 		h.proposeAll(t, p, "c")
 		h.crashPeer(p)
 		h.startPeer(p)
-		h.requireUpdates(t, h.peers, append(numbered("a", 10), "b", "c")...)
+		h.requireUpdates(t, h.peers, append(numberedUpdates("a", 10), "b", "c")...)
 	})
 }

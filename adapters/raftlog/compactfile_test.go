@@ -50,19 +50,19 @@ func exists(t testing.TB, name string) bool {
 	return true
 }
 
-// TestCompactFile fails if a peer does not install a newer snapshot of the same history, or installs
-// another snapshot.
-func TestCompactFile(t *testing.T) {
+// TestCompactFile_InstallsNewerSnapshot checks that a peer installs a newer snapshot of the same history, and
+// no other snapshot.
+func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	watches := func(c *raftlog.Config) { c.CompactFile = file }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
 		h.restart(t, p, slowElections, shortWindow, watches)
-		h.proposeAll(t, p, numbered("a", 10)...)
+		h.proposeAll(t, p, numberedUpdates("a", 10)...)
 		time.Sleep(4 * time.Minute)
 		h.proposeAll(t, p, "b")
-		n := h.node(p)
+		n := h.nodeOf(p)
 		refused := func(why string) {
 			t.Helper()
 			before := n.Info().SnapshotIndex
@@ -73,7 +73,7 @@ func TestCompactFile(t *testing.T) {
 			require.Empty(t, h.listFiles(t, p, ".", "snap.received"), why)
 			require.NoError(t, n.Err(), why)
 		}
-		h.sync(t, other)
+		h.syncPeer(t, other)
 		h.compact(t, other)
 
 		h.copySnapshot(t, other, file, func(m *snapshot.Meta) { m.Term++ })
@@ -92,7 +92,7 @@ func TestCompactFile(t *testing.T) {
 		refused("damaged")
 
 		h.copySnapshot(t, other, file, func(*snapshot.Meta) {})
-		index := h.node(other).Info().SnapshotIndex
+		index := h.nodeOf(other).Info().SnapshotIndex
 		waitFor(t, "the snapshot is installed", func() bool { return n.Info().SnapshotIndex == index })
 		waitFor(t, "the file is deleted", func() bool { return !exists(t, file) })
 		require.False(t, exists(t, file+".refused"))
@@ -102,14 +102,14 @@ func TestCompactFile(t *testing.T) {
 		h.copySnapshot(t, other, file, func(*snapshot.Meta) {})
 		refused("no newer than the present one")
 		heal := h.isolate(p)
-		h.proposeAll(t, other, numbered("c", 5)...)
+		h.proposeAll(t, other, numberedUpdates("c", 5)...)
 		h.compact(t, other)
 		h.copySnapshot(t, other, file, func(*snapshot.Meta) {})
 		refused("newer than what the peer has applied")
 		heal()
 		h.crashPeer(p)
 		h.startPeer(p, slowElections, shortWindow)
-		h.requireUpdates(t, h.peers, append(append(numbered("a", 10), "b"), numbered("c", 5)...)...)
+		h.requireUpdates(t, h.peers, append(append(numberedUpdates("a", 10), "b"), numberedUpdates("c", 5)...)...)
 	}, slowElections, shortWindow)
 }
 
@@ -123,9 +123,9 @@ func (n noDescriptors) Create(name string) (disk.File, error) {
 	return n.FS.Create(name)
 }
 
-// TestCompactFile_UnreadableFileIsRenamed fails unless a file that cannot be opened or copied is
-// renamed, and one message contains the reason. A file that is not a snapshot must not be copied, and
-// no part of it may be logged, because another user could have chosen the file.
+// TestCompactFile_UnreadableFileIsRenamed checks that a file that cannot be opened or copied is renamed, and
+// that one message contains the reason. A file that is not a snapshot must not be copied, and no part of it
+// may be logged, because another user could have chosen the file.
 func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	for reason, create := range map[string]func(t *testing.T, h *harness){

@@ -34,9 +34,9 @@ func openOnFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlo
 	return n
 }
 
-// TestCompactOffline fails if a running peer does not install an offline snapshot, or if the snapshot
-// lacks updates or request IDs.
-func TestCompactOffline(t *testing.T) {
+// TestCompactOffline_PeerInstallsSnapshot checks that a running peer installs an offline snapshot, and that
+// the snapshot contains all updates and request IDs.
+func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	machine := &recorder{}
 	n := openOnFiles(t, dir, machine)
@@ -51,7 +51,7 @@ func TestCompactOffline(t *testing.T) {
 	index, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
 	require.Equal(t, last+1, index)
-	want := machine.recorded()
+	want := machine.recordedUpdates()
 	require.Len(t, want, 6)
 	_, err = n.Propose(ctx, api.NewRequestID(), []byte("not in it"))
 	require.NoError(t, err)
@@ -86,14 +86,14 @@ func TestCompactOffline(t *testing.T) {
 	require.NoError(t, n.Close())
 	restored := &recorder{}
 	n = openOnFiles(t, dir, restored)
-	require.Eventually(t, func() bool { return len(restored.recorded()) == 7 }, time.Minute, 20*time.Millisecond)
-	require.Equal(t, append(want, "not in it"), restored.recorded())
+	require.Eventually(t, func() bool { return len(restored.recordedUpdates()) == 7 }, time.Minute, 20*time.Millisecond)
+	require.Equal(t, append(want, "not in it"), restored.recordedUpdates())
 	again, err := n.Propose(ctx, id, []byte("the last"))
 	require.NoError(t, err)
 	require.Equal(t, index, again, "the snapshot includes the request ID")
 	_, err = raftlog.Open(configOnFiles(dir, &recorder{}))
 	require.ErrorIs(t, err, api.ErrInUse, "the directory is in use")
-	require.Len(t, restored.recorded(), 7)
+	require.Len(t, restored.recordedUpdates(), 7)
 	require.NoError(t, n.Close())
 
 	// A second snapshot is based on the first one. The peer does not run.
@@ -103,9 +103,9 @@ func TestCompactOffline(t *testing.T) {
 	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, time.Minute, 20*time.Millisecond)
 }
 
-// TestCompactOffline_Rejects fails if an index that is contained, or not committed, a state machine
-// that is ahead or missing, an existing target or a damaged snapshot is accepted, or if the files of
-// the peer change.
+// TestCompactOffline_Rejects checks that an index that is contained, or not committed, a state machine that
+// is ahead or missing, an existing target and a damaged snapshot are rejected, and that the files of the peer
+// do not change.
 func TestCompactOffline_Rejects(t *testing.T) {
 	dir := t.TempDir()
 	n := openOnFiles(t, dir, &recorder{})
@@ -157,8 +157,9 @@ func TestCompactOffline_Rejects(t *testing.T) {
 	require.Equal(t, before, listDirectory(t, dir), "the peer's files have changed")
 }
 
-// TestCompactFile_WithoutDataIsRejected fails if a peer with a state machine installs a snapshot without data.
-// CompactOffline cannot know that the peer has a state machine if the peer has no snapshot with data.
+// TestCompactFile_WithoutDataIsRejected checks that a peer with a state machine does not install a snapshot
+// without data. CompactOffline cannot know that the peer has a state machine if the peer has no snapshot with
+// data.
 func TestCompactFile_WithoutDataIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	n := openOnFiles(t, dir, &recorder{})

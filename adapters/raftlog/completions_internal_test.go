@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// TestCompletions_WakeOnlyWaitingLoop fails if the loop is woken by a result that it does not wait for,
-// or not woken by one that was added before the loop began to wait for it.
+// TestCompletions_WakeOnlyWaitingLoop checks that the loop is woken exactly by the results that it waits for,
+// including results that were added before the loop began to wait.
 func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	woken := func(c *completions) bool {
 		select {
@@ -45,9 +45,9 @@ func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	require.True(t, woken(c), "urgent")
 }
 
-// TestApplier_RepliesToAllCallersWhenItStops fails if a caller whose entry was committed, and that the
-// state machine may not have applied when the node stops, receives no reply, or is told that nothing
-// was applied.
+// TestApplier_RepliesToAllCallersWhenItStops checks that a caller whose entry was committed, and that the
+// state machine may not have applied when the node stops, receives a reply, and is not told that nothing was
+// applied.
 func TestApplier_RepliesToAllCallersWhenItStops(t *testing.T) {
 	n := &Node{apply: newMailbox[applyTask](), completed: newCompletions()}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())

@@ -119,7 +119,7 @@ type Config struct {
 	segment int64   // the size of the files of the log, for tests; 0 is the default
 }
 
-// These are the defaults and limits of the fields of Config.
+// The defaults and limits of the fields of Config.
 const (
 	DefaultElectionTimeout = time.Second
 	DefaultWindow          = 7 * time.Hour
@@ -229,7 +229,7 @@ func (c Config) linkIdentity() link.Identity {
 	}
 }
 
-func (c Config) self() api.Peer { return api.Peer{ID: c.ID, Addr: c.Addr} }
+func (c Config) ownPeer() api.Peer { return api.Peer{ID: c.ID, Addr: c.Addr} }
 
 // isFounder reports whether this peer is one of the initial voters.
-func (c Config) isFounder() bool { return slices.Contains(c.Peers, c.self()) }
+func (c Config) isFounder() bool { return slices.Contains(c.Peers, c.ownPeer()) }

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestOpen_InvalidConfig fails if an invalid configuration is accepted.
+// TestOpen_InvalidConfig checks that an invalid configuration is rejected.
 func TestOpen_InvalidConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)

@@ -9,17 +9,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestConformance runs the tests of all elections. Every program is a peer of a cluster of five. No
+// TestElection_Conformance runs the tests of all elections. Every program is a peer of a cluster of five. No
 // test case affects the last peer, which leads the log, because a new leader of the log interrupts all
-// leaderships for a moment, and some cases expect no interruption. TestFailover_Duration tests the loss
+// leaderships for a moment, and some cases expect no interruption. TestFailover_IsFast tests the loss
 // of the leader of the log.
-func TestConformance(t *testing.T) {
+func TestElection_Conformance(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		h := newHarness(t, 5)
 		h.startAll()
-		for !isLeader(h.node(h.peers[4])) {
+		for !isLeader(h.nodeOf(h.peers[4])) {
 			for i, p := range h.peers[:4] {
-				if isLeader(h.node(p)) {
+				if isLeader(h.nodeOf(p)) {
 					h.peers[i], h.peers[4] = h.peers[4], h.peers[i]
 					break
 				}
@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		return &electiontest.Group{
-			New:      func(i int) (leaderelection.Candidate, error) { return raftlog.NewElection(h.node(h.peers[i]), "e") },
+			New:      func(i int) (leaderelection.Candidate, error) { return raftlog.NewElection(h.nodeOf(h.peers[i]), "e") },
 			Crash:    func(i int) { h.isolate(h.peers[i]) },
 			Cut:      func(i int) func() { return h.isolate(h.peers[i]) },
 			InOrder:  true,

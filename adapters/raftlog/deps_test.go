@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClientDependencies fails if a program with a client, but without a peer, links the Raft
-// library.
-func TestClientDependencies(t *testing.T) {
+// TestClient_DoesNotLinkRaftLibrary checks that a program with a client, but without a peer, does not link
+// the Raft library.
+func TestClient_DoesNotLinkRaftLibrary(t *testing.T) {
 	for name, linked := range map[string]bool{".": true, "./api": false, "./client": false} {
 		out, err := exec.Command("go", "list", "-deps", name).Output()
 		require.NoError(t, err)

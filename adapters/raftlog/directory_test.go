@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestOpen_EarlierFormat fails if a node opens a directory of an earlier format, whose records it
-// cannot decode, or if the error does not name the cause.
+// TestOpen_EarlierFormat checks that a node does not open a directory of an earlier format, whose records it
+// cannot decode, and that the error names the cause.
 func TestOpen_EarlierFormat(t *testing.T) {
 	for _, format := range []string{"1", "2", "4"} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
@@ -38,9 +38,9 @@ func TestOpen_EarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_BrokenFileStopsOnlyItsPeer fails if a broken file of one peer makes others stop, or that
-// peer does not do what it must: start, or return an error with the file and the remedy after it may
-// have lost what it has acknowledged.
+// TestOpen_BrokenFileStopsOnlyItsPeer checks that a broken file of one peer does not make others stop, and
+// that this peer does what it must: start, or return an error with the file and the remedy after it may have
+// lost what it has acknowledged.
 func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	const segment = "SEGMENT" // a placeholder for the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
@@ -142,11 +142,11 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
 				leader := h.waitForLeader(t)
-				p := h.others(leader)[0]
-				h.proposeAll(t, p, numbered("a", 50)...)
+				p := h.otherPeers(leader)[0]
+				h.proposeAll(t, p, numberedUpdates("a", 50)...)
 				h.compact(t, p)
 				h.proposeAll(t, p, "b")
-				h.requireUpdates(t, h.peers, append(numbered("a", 50), "b")...) // all logs end at the same entry
+				h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b")...) // all logs end at the same entry
 				require.NoError(t, h.stopPeer(p))
 				d := h.disks[p.ID]
 				first := firstSegment(t, d)
@@ -158,10 +158,10 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				require.NoError(t, err)
 				for range 2 {
 					_, err = h.openPeer(p, func(cfg *raftlog.Config) { *cfg = cfg.OnDisk(deniedFile{d, denied}) })
-					h.proposeAll(t, h.others(p)[0], "x")
+					h.proposeAll(t, h.otherPeers(p)[0], "x")
 					if c.remedy == "" {
 						require.NoError(t, err)
-						h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x")...)
+						h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b", "x")...)
 						return
 					}
 					require.Error(t, err)
@@ -175,10 +175,10 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				after, err := d.List("log")
 				require.NoError(t, err)
 				require.Equal(t, before, after)
-				h.requireUpdates(t, h.others(p), append(numbered("a", 50), "b", "x", "x")...)
+				h.requireUpdates(t, h.otherPeers(p), append(numberedUpdates("a", 50), "b", "x", "x")...)
 				if c.denied != "" {
 					h.startPeer(p)
-					h.requireUpdates(t, h.peers, append(numbered("a", 50), "b", "x", "x")...)
+					h.requireUpdates(t, h.peers, append(numberedUpdates("a", 50), "b", "x", "x")...)
 				}
 			})
 		})
@@ -230,8 +230,7 @@ func otherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
 	require.NoError(t, w.Commit())
 }
 
-// TestOpen_RejectsDirectoryOfOtherPeer fails if the directory of another peer, or of a running peer, is
-// accepted.
+// TestOpen_RejectsDirectoryOfOtherPeer checks that the directory of another peer, or of a running peer, is rejected.
 func TestOpen_RejectsDirectoryOfOtherPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.peers[0]

@@ -260,7 +260,7 @@ func (e *Election) hasLeftQueue() bool {
 func (e *Election) EndElection() error {
 	return e.candidacy.End(fmt.Sprintf("raftlog: end election %q", e.name), func() error {
 		deleted := make(chan error, 1)
-		if !e.node.spawn(func() { deleted <- DeleteElection(e.node, e.name, WithContext(e.node.ctx)) }) {
+		if !e.node.startGoroutine(func() { deleted <- DeleteElection(e.node, e.name, WithContext(e.node.ctx)) }) {
 			return connClosedError(e.node.Err())
 		}
 		return <-deleted

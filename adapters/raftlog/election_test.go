@@ -22,8 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestElections_HaveSeparateLeaders fails if elections depend on each other, or on the leader of the
-// log.
+// TestElections_HaveSeparateLeaders checks that elections do not depend on each other, or on the leader of the log.
 func TestElections_HaveSeparateLeaders(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		names := []string{"a", "b", "c"}
@@ -31,20 +30,20 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 		for i, name := range names {
 			for k := range 3 {
 				p := h.peers[(i+k)%3]
-				c := startCandidate(t, h.node(p), name, raftlog.WithName(p.ID+" for "+name))
+				c := startCandidate(t, h.nodeOf(p), name, raftlog.WithName(p.ID+" for "+name))
 				if k == 0 {
 					candidates[name] = c
 					c.waitForLeadership(t)
 				}
 				waitFor(t, "the candidate is in the queue", func() bool {
-					line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), name)
+					line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[0]), name)
 					return err == nil && len(line) == k+1
 				})
 			}
 		}
 		for i, name := range names {
 			require.True(t, candidates[name].isLeader())
-			line, err := raftlog.Candidates(t.Context(), h.node(h.peers[i]), name)
+			line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[i]), name)
 			require.NoError(t, err)
 			require.Equal(t, candidates[name].ID(), line[0].ID)
 			require.Equal(t, h.peers[i].ID+" for "+name, line[0].Name)
@@ -52,7 +51,7 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 			require.Equal(t, h.peers[(i+1)%3].ID+" for "+name, line[1].Name)
 		}
 		// Deleting one election does not affect the others.
-		deleteElection(t, h.node(h.peers[1]), "a")
+		deleteElection(t, h.nodeOf(h.peers[1]), "a")
 		candidates["a"].waitForEnd(t, leaderelection.ErrElectionOver)
 		require.True(t, candidates["b"].isLeader())
 		require.NoError(t, candidates["b"].Resign())
@@ -60,7 +59,7 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 	})
 }
 
-// TestTokens_Increase fails if a later leadership has no greater token, after any kind of change.
+// TestTokens_Increase checks that a later leadership has a greater token, after any kind of change.
 func TestTokens_Increase(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := int64(0)
@@ -69,49 +68,49 @@ func TestTokens_Increase(t *testing.T) {
 			require.Greater(t, token, last)
 			last = token
 		}
-		c := startCandidate(t, h.node(h.peers[0]), "e")
+		c := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 		add(c.waitForLeadership(t))
-		next := startCandidate(t, h.node(h.peers[1]), "e")
+		next := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		require.NoError(t, c.Resign())
 		add(next.waitForLeadership(t))
 		leader := h.waitForLeader(t)
-		for _, p := range append([]api.Peer{leader}, h.others(leader)...) {
+		for _, p := range append([]api.Peer{leader}, h.otherPeers(leader)...) {
 			h.crashPeer(p)
 		}
 		h.startAll()
-		add(startCandidate(t, h.node(h.peers[2]), "e").waitForLeadership(t))
-		deleteElection(t, h.node(h.peers[0]), "e")
-		restartElection(t, h.node(h.peers[1]), "e")
-		add(startCandidate(t, h.node(h.peers[0]), "e").waitForLeadership(t))
+		add(startCandidate(t, h.nodeOf(h.peers[2]), "e").waitForLeadership(t))
+		deleteElection(t, h.nodeOf(h.peers[0]), "e")
+		restartElection(t, h.nodeOf(h.peers[1]), "e")
+		add(startCandidate(t, h.nodeOf(h.peers[0]), "e").waitForLeadership(t))
 		for _, p := range h.peers {
 			h.compact(t, p)
 			require.NoError(t, h.stopPeer(p))
 		}
 		h.startAll()
-		add(startCandidate(t, h.node(h.peers[1]), "e").waitForLeadership(t))
+		add(startCandidate(t, h.nodeOf(h.peers[1]), "e").waitForLeadership(t))
 	})
 }
 
-// TestRestart_RemovesCandidateOfFormerProcess fails if the candidate of the previous process of a peer
-// is not removed soon after the peer was restarted.
+// TestRestart_RemovesCandidateOfFormerProcess checks that the candidate of the previous process of a peer is
+// removed soon after the peer was restarted.
 func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	for _, stop := range []func(*harness, api.Peer){
 		func(h *harness, p api.Peer) { h.crashPeer(p) },
 		func(h *harness, p api.Peer) { _ = h.stopPeer(p) },
 	} {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
-			first := startCandidate(t, h.node(h.peers[0]), "e")
+			first := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 			token := first.waitForLeadership(t)
-			second := startCandidate(t, h.node(h.peers[1]), "e")
+			second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 			waitFor(t, "the candidate is in the queue", func() bool {
-				line, err := raftlog.Candidates(t.Context(), h.node(h.peers[1]), "e")
+				line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[1]), "e")
 				return err == nil && len(line) == 2
 			})
 			stop(h, h.peers[0])
 			first.waitForEnd(t, leaderelection.ErrConnClosed)
 			h.startPeer(h.peers[0])
 			start := time.Now()
-			again := startCandidate(t, h.node(h.peers[0]), "e")
+			again := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 			require.Greater(t, second.waitForLeadership(t), token)
 			require.Less(t, time.Since(start), 1200*time.Millisecond)
 			require.False(t, again.isLeader())
@@ -121,13 +120,13 @@ func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErr fails if the successor of a leader does not learn whether that has resigned.
+// TestElection_FormerErr checks that the successor of a leader learns whether the leader has resigned.
 func TestElection_FormerErr(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		all := []*candidate{startLeader(t, h.node(h.peers[0]), "e")}
+		all := []*candidate{startLeader(t, h.nodeOf(h.peers[0]), "e")}
 		require.NoError(t, all[0].Current().FormerErr)
 		for i, p := range h.peers[1:] {
-			all = append(all, startCandidate(t, h.node(p), "e"))
+			all = append(all, startCandidate(t, h.nodeOf(p), "e"))
 			waitFor(t, "the candidate is in the queue", func() bool { return all[i+1].Current().NowFollowing == all[i].ID() })
 			require.Equal(t, i == 0, all[i+1].Current().Next)
 		}
@@ -141,63 +140,63 @@ func TestElection_FormerErr(t *testing.T) {
 	})
 }
 
-// TestDeleteElection fails if an election does not end for all candidates, if candidates return after
-// it was restarted, or if the caller does not learn that the end is not confirmed.
-func TestDeleteElection(t *testing.T) {
+// TestDeleteElection_EndsForAllCandidates checks that an election ends for all candidates, that no candidates
+// return after it was restarted, and that the caller learns when the end is not confirmed.
+func TestDeleteElection_EndsForAllCandidates(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var all []*candidate
 		for _, p := range h.peers {
-			all = append(all, startCandidate(t, h.node(p), "e"))
+			all = append(all, startCandidate(t, h.nodeOf(p), "e"))
 		}
 		waitFor(t, "a leader", func() bool { return slices.ContainsFunc(all, (*candidate).isLeader) })
 		for range 2 {
-			deleteElection(t, h.node(h.peers[2]), "e")
+			deleteElection(t, h.nodeOf(h.peers[2]), "e")
 		}
 		for _, c := range all {
 			c.waitForEnd(t, leaderelection.ErrElectionOver)
 		}
-		_, err := raftlog.Candidates(t.Context(), h.node(h.peers[2]), "e")
+		_, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[2]), "e")
 		require.ErrorIs(t, err, leaderelection.ErrElectionOver)
-		late := startCandidate(t, h.node(h.peers[0]), "e")
+		late := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 		late.waitForEnd(t, leaderelection.ErrElectionOver)
 		for range 2 {
-			restartElection(t, h.node(h.peers[0]), "e")
+			restartElection(t, h.nodeOf(h.peers[0]), "e")
 		}
 		time.Sleep(time.Second)
-		line, err := raftlog.Candidates(t.Context(), h.node(h.peers[0]), "e")
+		line, err := raftlog.Candidates(t.Context(), h.nodeOf(h.peers[0]), "e")
 		require.NoError(t, err)
 		require.Empty(t, line, "candidates of the deleted election do not return")
-		c := startLeader(t, h.node(h.peers[0]), "e")
+		c := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		// A caller at a peer without a majority receives ErrUnconfirmed, and the election continues.
 		heal := h.isolate(h.peers[2])
-		err = raftlog.DeleteElection(h.node(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Second)))
+		err = raftlog.DeleteElection(h.nodeOf(h.peers[2]), "e", raftlog.WithContext(contextWithin(t, time.Second)))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		heal()
 		require.True(t, c.isLeader())
 		require.NoError(t, h.stopPeer(h.peers[1]))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, raftlog.DeleteElection(h.node(h.peers[0]), "e", raftlog.WithContext(ctx)), leaderelection.ErrUnconfirmed)
+		require.ErrorIs(t, raftlog.DeleteElection(h.nodeOf(h.peers[0]), "e", raftlog.WithContext(ctx)), leaderelection.ErrUnconfirmed)
 	})
 }
 
-// TestDeleteElection_CanBeJoinedAgainAfterWindow fails if a new candidate cannot lead an ended election
-// after the window, even at a restarted peer, or if the second call of DeleteElection writes an entry.
+// TestDeleteElection_CanBeJoinedAgainAfterWindow checks that a new candidate can lead an ended election after
+// the window, even at a restarted peer, and that the second call of DeleteElection writes no entry.
 func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	const window = 2 * time.Minute
 	briefly := func(c *raftlog.Config) { c.Window = window }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		c := startCandidate(t, h.node(h.peers[0]), "e")
+		c := startCandidate(t, h.nodeOf(h.peers[0]), "e")
 		token := c.waitForLeadership(t)
-		deleteElection(t, h.node(h.peers[1]), "e")
+		deleteElection(t, h.nodeOf(h.peers[1]), "e")
 		ended := time.Now()
 		<-c.ended
 		time.Sleep(window / 4)
-		last := h.node(h.waitForLeader(t)).Info().CommitIndex
-		deleteElection(t, h.node(h.peers[1]), "e")
-		require.Equal(t, last, h.node(h.waitForLeader(t)).Info().CommitIndex)
+		last := h.nodeOf(h.waitForLeader(t)).Info().CommitIndex
+		deleteElection(t, h.nodeOf(h.peers[1]), "e")
+		require.Equal(t, last, h.nodeOf(h.waitForLeader(t)).Info().CommitIndex)
 		h.restart(t, h.peers[2], slowElections, briefly)
-		n := h.node(h.peers[2])
+		n := h.nodeOf(h.peers[2])
 		require.NoError(t, n.Sync(contextWithin(t, time.Minute)))
 		over := func() bool {
 			_, err := raftlog.Candidates(t.Context(), n, "e")
@@ -212,48 +211,48 @@ func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	}, slowElections, briefly)
 }
 
-// TestDeleteElection_StaleRequestHasUnknownOutcome fails if the caller is not told that the outcome is
-// unknown when its request is rejected as too old: an earlier attempt may have been applied.
+// TestDeleteElection_StaleRequestHasUnknownOutcome checks that the caller is told that the outcome is unknown
+// when its request is rejected as too old: an earlier attempt may have been applied.
 func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		err := raftlog.ChangeError(t.Context(), h.node(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
+		err := raftlog.ChangeError(t.Context(), h.nodeOf(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, api.ErrStale)
 	})
 }
 
-// TestDeleteElection_AfterUnknownRestart fails if an election that was restarted is not ended by a
-// call at a peer that does not know the restart yet.
+// TestDeleteElection_AfterUnknownRestart checks that an election that was restarted is ended by a call at a
+// peer that does not know the restart yet.
 func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
-		deleteElection(t, h.node(other), "e")
-		h.sync(t, p)
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
+		deleteElection(t, h.nodeOf(other), "e")
+		h.syncPeer(t, p)
 		heal := h.isolate(p)
-		restartElection(t, h.node(other), "e")
-		c := startLeader(t, h.node(other), "e")
+		restartElection(t, h.nodeOf(other), "e")
+		c := startLeader(t, h.nodeOf(other), "e")
 		heal()
-		deleteElection(t, h.node(p), "e")
+		deleteElection(t, h.nodeOf(p), "e")
 		c.waitForEnd(t, leaderelection.ErrElectionOver)
 	})
 }
 
-// TestDeleteElection_BlockedStateMachine fails if an election cannot be ended at a peer whose state
-// machine is blocked, or if that is confirmed before the state machine continues.
+// TestDeleteElection_BlockedStateMachine checks that an election can be ended at a peer whose state machine
+// is blocked, and that this is not confirmed before the state machine continues.
 func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		c := startLeader(t, h.node(h.others(p)[0]), "e")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		c := startLeader(t, h.nodeOf(h.otherPeers(p)[0]), "e")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		h.startPeer(p, func(c *raftlog.Config) {
 			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
 		})
-		h.proposeAll(t, h.others(p)[0], "x")
+		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		deleted := make(chan error, 1)
 		go func() {
-			deleted <- raftlog.DeleteElection(h.node(p), "e", raftlog.WithContext(contextWithin(t, time.Hour)))
+			deleted <- raftlog.DeleteElection(h.nodeOf(p), "e", raftlog.WithContext(contextWithin(t, time.Hour)))
 		}()
 		select {
 		case <-c.ended:
@@ -267,33 +266,32 @@ func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_RestartedBeforeNoticed fails if the candidacy does not end when the election was
-// ended and restarted before the candidate's peer has noticed.
+// TestDeleteElection_RestartedBeforeNoticed checks that the candidacy ends when the election was ended and
+// restarted before the candidate's peer has noticed.
 func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
-		c := startLeader(t, h.node(p), "e")
-		release := h.node(p).BlockLoop()
-		deleteElection(t, h.node(other), "e")
-		restartElection(t, h.node(other), "e")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
+		c := startLeader(t, h.nodeOf(p), "e")
+		release := h.nodeOf(p).BlockLoop()
+		deleteElection(t, h.nodeOf(other), "e")
+		restartElection(t, h.nodeOf(other), "e")
 		release()
 		c.waitForEnd(t, leaderelection.ErrElectionOver)
 	})
 }
 
-// TestLeadership_ExpiresWhileLoopIsBlocked fails if a leadership does not expire in time while the loop
-// of its node is blocked, or if the candidate does not lead again, with its token, when the loop
-// continues in time.
+// TestLeadership_ExpiresWhileLoopIsBlocked checks that a leadership expires in time while the loop of its
+// node is blocked, and that the candidate leads again, with its token, when the loop continues in time.
 func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		c := startCandidate(t, h.node(p), "e")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		c := startCandidate(t, h.nodeOf(p), "e")
 		token := c.waitForLeadership(t)
 		for held := 150 * time.Millisecond; held < 196*time.Millisecond; held += 3 * time.Millisecond {
 			l := c.Current().Leadership
 			require.NotNil(t, l)
-			release := h.node(p).BlockLoop()
+			release := h.nodeOf(p).BlockLoop()
 			start := time.Now()
 			require.LessOrEqual(t, l.Deadline().Sub(start), 200*time.Millisecond)
 			time.Sleep(held)
@@ -307,28 +305,28 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.True(t, c.wasSuspended())
-		second := startCandidate(t, h.node(h.others(p)[0]), "e")
+		second := startCandidate(t, h.nodeOf(h.otherPeers(p)[0]), "e")
 		time.Sleep(time.Second)
 		l := c.Current().Leadership
-		release := h.node(p).BlockLoop()
+		release := h.nodeOf(p).BlockLoop()
 		require.Greater(t, second.waitForLeadership(t), token)
 		require.Error(t, l.Err(), "the leadership has ended before another candidate leads")
 		release()
 	})
 }
 
-// TestFailover_Duration fails if a fail-over takes too long, in fake time with election timeouts of
-// 200 ms.
-func TestFailover_Duration(t *testing.T) {
+// TestFailover_IsFast checks that a fail-over is not slower than the documented limit, in fake time with
+// election timeouts of 200 ms.
+func TestFailover_IsFast(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		for range 4 {
 			for _, ofTheLog := range []bool{false, true} {
 				p := h.waitForLeader(t)
 				if !ofTheLog {
-					p = h.others(p)[0]
+					p = h.otherPeers(p)[0]
 				}
-				first := startLeader(t, h.node(p), "e")
-				second := startCandidate(t, h.node(h.others(p)[1]), "e")
+				first := startLeader(t, h.nodeOf(p), "e")
+				second := startCandidate(t, h.nodeOf(h.otherPeers(p)[1]), "e")
 				time.Sleep(time.Second)
 				heal := h.isolate(p)
 				start := time.Now()
@@ -349,13 +347,13 @@ func TestFailover_Duration(t *testing.T) {
 	})
 }
 
-// TestResign_BeforeJoining fails if a candidate that has not requested to join waits for its removal.
+// TestResign_BeforeJoining checks that a candidate that has not requested to join does not wait for its removal.
 func TestResign_BeforeJoining(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		e, err := raftlog.NewElection(h.node(h.peers[0]), "e", raftlog.WithContext(ctx))
+		e, err := raftlog.NewElection(h.nodeOf(h.peers[0]), "e", raftlog.WithContext(ctx))
 		require.NoError(t, err)
 		start := time.Now()
 		require.NoError(t, e.ElectLeader())
@@ -364,15 +362,15 @@ func TestResign_BeforeJoining(t *testing.T) {
 	})
 }
 
-// TestResign_UnconfirmedIfCandidateMayBeQueuedAgain fails if Resign returns nil although the candidate,
-// which had expired, is queued afterwards: its peer has requested that before.
+// TestResign_UnconfirmedIfCandidateMayBeQueuedAgain checks that Resign does not return nil when the
+// candidate, which had expired, can be queued afterwards because its peer has requested that before.
 func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
-		p := h.others(l)[0]
-		c := startLeader(t, h.node(p), "e")
+		p := h.otherPeers(l)[0]
+		c := startLeader(t, h.nodeOf(p), "e")
 		isQueued := func(at api.Peer) bool {
-			all, err := raftlog.Candidates(t.Context(), h.node(at), "e")
+			all, err := raftlog.Candidates(t.Context(), h.nodeOf(at), "e")
 			require.NoError(t, err)
 			return slices.ContainsFunc(all, func(i leaderelection.CandidateInfo) bool { return i.ID == c.ID() })
 		}
@@ -391,16 +389,16 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	}, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 4*time.Second, 400*time.Millisecond })
 }
 
-// TestResign_WithoutMajority fails if Resign does not return ErrUnconfirmed in time while there is no
-// majority and other candidates change the queue: the request to join may still be applied. It also
-// fails if Resign does not confirm it later.
+// TestResign_WithoutMajority checks that Resign returns ErrUnconfirmed in time while there is no majority and
+// other candidates change the queue: the request to join may still be applied. A later Resign must confirm
+// it.
 func TestResign_WithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		heal := h.isolate(p)
 		var all []*candidate
 		for range 20 {
-			all = append(all, startCandidate(t, h.node(p), "e"))
+			all = append(all, startCandidate(t, h.nodeOf(p), "e"))
 		}
 		synctest.Wait()
 		start := time.Now()
@@ -420,22 +418,22 @@ func TestResign_WithoutMajority(t *testing.T) {
 	})
 }
 
-// TestCandidates_NotDelayedByBlockedStateMachine fails if a blocked state machine delays a resignation, or the
-// notification that an election has ended, at its peer.
+// TestCandidates_NotDelayedByBlockedStateMachine checks that a blocked state machine does not delay a
+// resignation, or the notification that an election has ended, at its peer.
 func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		deleteElection(t, h.node(p), "over")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		deleteElection(t, h.nodeOf(p), "over")
 		require.NoError(t, h.stopPeer(p))
 		release := make(chan struct{})
 		defer close(release)
 		h.startPeer(p, func(c *raftlog.Config) {
 			c.StateMachine = steppedMachine{c.StateMachine, map[string]chan struct{}{"x": release}}
 		})
-		h.proposeAll(t, h.others(p)[0], "x")
+		h.proposeAll(t, h.otherPeers(p)[0], "x")
 		time.Sleep(time.Second)
 		start := time.Now()
-		c := startCandidate(t, h.node(p), "over")
+		c := startCandidate(t, h.nodeOf(p), "over")
 		select {
 		case <-c.ended:
 			require.ErrorIs(t, c.err, leaderelection.ErrElectionOver)
@@ -443,18 +441,18 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 			t.Error("the candidacy does not end")
 		}
 		require.Less(t, time.Since(start), time.Second)
-		c = startCandidate(t, h.node(p), "e")
+		c = startCandidate(t, h.nodeOf(p), "e")
 		synctest.Wait()
 		require.NoError(t, c.Resign())
 		require.Less(t, time.Since(start), time.Second)
 	})
 }
 
-// TestNewElection_InvalidArguments fails if an argument that cannot be used or stored is accepted, or if
-// an entry is written for it.
+// TestNewElection_InvalidArguments checks that an argument that cannot be used or stored is rejected, and
+// that no entry is written for it.
 func TestNewElection_InvalidArguments(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		n := h.node(h.waitForLeader(t))
+		n := h.nodeOf(h.waitForLeader(t))
 		before := n.Info().LastIndex
 		for _, name := range []string{"", "\xff", strings.Repeat("n", 1025), "re\nport"} {
 			_, err := raftlog.NewElection(n, name)
@@ -491,31 +489,29 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 	}, slowElections)
 }
 
-// TestCandidate_EndsAtRemovedPeer fails if the candidacy at a removed peer does not end, or no other
-// candidate leads.
+// TestCandidate_EndsAtRemovedPeer checks that the candidacy at a removed peer ends, and that another candidate leads.
 func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		removed := h.peers[0]
-		c := startLeader(t, h.node(removed), "e")
-		other := startCandidate(t, h.node(h.peers[1]), "e")
+		c := startLeader(t, h.nodeOf(removed), "e")
+		other := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		h.changeVoters(t, h.peers[1], h.peers[1:]...)
 		c.waitForEnd(t, api.ErrRefused)
 		require.ErrorIs(t, c.err, leaderelection.ErrConnClosed)
 		other.waitForLeadership(t)
-		late, err := raftlog.NewElection(h.node(removed), "e")
+		late, err := raftlog.NewElection(h.nodeOf(removed), "e")
 		require.NoError(t, err)
 		require.ErrorIs(t, late.ElectLeader(), api.ErrRefused)
 	})
 }
 
-// TestStopGuard_LeadershipEndsBeforeLease fails if a leadership does not end when the remaining lease
-// is as long as the stop guard, or if the candidate does not lead again when a lease that has not
-// expired is renewed.
+// TestStopGuard_LeadershipEndsBeforeLease checks that a leadership ends when the remaining lease is as long
+// as the stop guard, and that the candidate leads again when a lease that has not expired is renewed.
 func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
 	const guard = 400 * time.Millisecond
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
-		n := h.node(p)
+		n := h.nodeOf(p)
 		c := startCandidate(t, n, "e", raftlog.WithStopGuard(guard))
 		token := c.waitForLeadership(t)
 		l := c.Current().Leadership

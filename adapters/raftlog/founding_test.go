@@ -12,12 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// founders returns the option for a configuration with these initial voters.
-func founders(peers ...api.Peer) func(*raftlog.Config) {
+// withInitialVoters returns the option for a configuration with these initial voters.
+func withInitialVoters(peers ...api.Peer) func(*raftlog.Config) {
 	return func(c *raftlog.Config) { c.Peers = peers }
 }
 
-// TestFounding_UnreachablePeers fails if a founding peer waits long for peers that cannot be reached.
+// TestFounding_UnreachablePeers checks that a founding peer does not wait long for peers that cannot be reached.
 func TestFounding_UnreachablePeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -28,13 +28,13 @@ func TestFounding_UnreachablePeers(t *testing.T) {
 	})
 }
 
-// TestFounding_WrongPeersCanBeCorrected fails if a peer that was started with a wrong list of peers stops
-// others, does not report both lists, or cannot be started with the right list.
+// TestFounding_WrongPeersCanBeCorrected checks that a peer that was started with a wrong list of peers does
+// not stop others, reports both lists, and can be started with the right list.
 func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
-		wrong := founders(a, api.Peer{ID: b.ID, Addr: "mistyped:1"}, c)
+		wrong := withInitialVoters(a, api.Peer{ID: b.ID, Addr: "mistyped:1"}, c)
 		first := h.startPeer(a, wrong)
 		time.Sleep(time.Minute)
 		require.NoError(t, first.Err())
@@ -43,9 +43,9 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 		h.startPeer(b)
 		time.Sleep(time.Minute)
 		for _, p := range []api.Peer{a, b} {
-			require.NoError(t, h.node(p).Err())
+			require.NoError(t, h.nodeOf(p).Err())
 			for _, list := range []string{"host0:1/p0 host1:1/p1 host2:1/p2", "host0:1/p0 mistyped:1/p1 host2:1/p2"} {
-				require.Contains(t, h.logged(p), list, "at %s", p.ID)
+				require.Contains(t, h.logOf(p), list, "at %s", p.ID)
 			}
 		}
 
@@ -60,19 +60,19 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 
 		h.startPeer(a)
 		h.requireUpdates(t, h.peers, "a")
-		require.Contains(t, h.logged(a), "founding the cluster again")
+		require.Contains(t, h.logOf(a), "founding the cluster again")
 		// A peer with a wrong list does not found an established cluster again.
 		h.restart(t, a, wrong)
 		h.requireUpdates(t, h.peers, "a")
 	})
 }
 
-// TestFounding_AllPeersWithWrongListCanBeCorrected fails if peers that were all started with a wrong
-// list cannot be started with the right one, one after another.
+// TestFounding_AllPeersWithWrongListCanBeCorrected checks that peers that were all started with a wrong list
+// can be started with the right list, one after another.
 func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
-		wrong := founders(h.peers[0], api.Peer{ID: "p1", Addr: "mistyped:1"}, h.peers[2])
+		wrong := withInitialVoters(h.peers[0], api.Peer{ID: "p1", Addr: "mistyped:1"}, h.peers[2])
 		for _, p := range []api.Peer{h.peers[0], h.peers[2]} {
 			heal := h.isolate(p)
 			h.startPeer(p, wrong)
@@ -86,8 +86,8 @@ func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	})
 }
 
-// TestFounding_NotRepeatedWithLaterPeers fails if a founding peer that has received nothing founds the
-// cluster again because its configuration lists later peers.
+// TestFounding_NotRepeatedWithLaterPeers checks that a founding peer that has received nothing does not found
+// the cluster again because its configuration lists later peers.
 func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -99,14 +99,14 @@ func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 		h.startPeer(b)
 		h.startPeer(c)
 		h.proposeAll(t, b, "a")
-		h.startPeer(a, founders(a, b, peerInfo(4)))
+		h.startPeer(a, withInitialVoters(a, b, peerInfo(4)))
 		h.requireUpdates(t, h.peers, "a")
-		require.Contains(t, h.logged(a), "this directory was founded with another configuration")
+		require.Contains(t, h.logOf(a), "this directory was founded with another configuration")
 	})
 }
 
-// TestFounding_CompletesAfterKill fails if a founding peer that is killed at any time, while it founds the
-// cluster again, does not belong to the cluster at the next start.
+// TestFounding_CompletesAfterKill checks that a founding peer that is killed at any time, while it founds the
+// cluster again, belongs to the cluster at the next start.
 func TestFounding_CompletesAfterKill(t *testing.T) {
 	for op := 1; ; op++ {
 		complete := false
@@ -114,7 +114,7 @@ func TestFounding_CompletesAfterKill(t *testing.T) {
 			h := newHarness(t, 3)
 			a, b, c := h.peers[0], h.peers[1], h.peers[2]
 			heal := h.isolate(a)
-			h.startPeer(a, founders(a, b, peerInfo(5)))
+			h.startPeer(a, withInitialVoters(a, b, peerInfo(5)))
 			require.NoError(t, h.stopPeer(a))
 			heal()
 			h.startPeer(b)
@@ -140,8 +140,8 @@ func TestFounding_CompletesAfterKill(t *testing.T) {
 	}
 }
 
-// TestListen_BeforeFounding fails if a peer that cannot listen at its address founds the cluster.
-func TestListen_BeforeFounding(t *testing.T) {
+// TestFounding_RequiresListening checks that a peer that cannot listen at its address does not found the cluster.
+func TestFounding_RequiresListening(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()

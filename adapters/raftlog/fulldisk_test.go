@@ -35,29 +35,29 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 	return nil
 }
 
-// TestFullDisks fails if disks that are full at the same time, because they have the same size, stop
-// peers or elections, or if updates are not accepted again when there is space.
-func TestFullDisks(t *testing.T) {
+// TestFullDisks_DoNotStopPeers checks that disks that are full at the same time, because they have the same
+// size, do not stop peers or elections, and that updates are accepted again when there is space.
+func TestFullDisks_DoNotStopPeers(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		c := startLeader(t, h.node(leader), "e")
+		c := startLeader(t, h.nodeOf(leader), "e")
 		for _, p := range h.peers { // enough space for small files, but not for a segment
 			h.disks[p.ID].SetSpace(h.disks[p.ID].Used() + 16<<10)
 		}
-		applied := fillDisk(t, h.node(h.others(leader)[0]))
+		applied := fillDisk(t, h.nodeOf(h.otherPeers(leader)[0]))
 		require.Greater(t, len(applied), 40, "most of a segment of 64 KiB is used")
 		require.True(t, c.isLeader())
-		other := startCandidate(t, h.node(h.others(leader)[0]), "e")
+		other := startCandidate(t, h.nodeOf(h.otherPeers(leader)[0]), "e")
 		require.NoError(t, c.Resign())
 		other.waitForLeadership(t)
 
 		h.restart(t, leader)
 		leader = h.waitForLeader(t)
-		require.NoError(t, h.node(h.others(leader)[0]).Sync(contextWithin(t, time.Minute)))
-		applied = fillDisk(t, h.node(leader), applied...) // some space may remain
+		require.NoError(t, h.nodeOf(h.otherPeers(leader)[0]).Sync(contextWithin(t, time.Minute)))
+		applied = fillDisk(t, h.nodeOf(leader), applied...) // some space may remain
 		// The peers do not stop when the whole segment is used.
 		for i := range 300 {
-			if err := raftlog.DeleteElection(h.node(leader), fmt.Sprint("job ", i), raftlog.WithContext(contextWithin(t, 300*time.Millisecond))); err != nil {
+			if err := raftlog.DeleteElection(h.nodeOf(leader), fmt.Sprint("job ", i), raftlog.WithContext(contextWithin(t, 300*time.Millisecond))); err != nil {
 				break
 			}
 			require.Less(t, i, 299)
@@ -75,14 +75,14 @@ func TestFullDisks(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfLeader fails if a full disk of the leader stops the leader, or if updates are not
+// TestFullDisk_OfLeader checks that a full disk of the leader does not stop the leader, and that updates are
 // rejected.
 func TestFullDisk_OfLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.disks[leader.ID].SetSpace(0)
-		applied := fillDisk(t, h.node(leader))
-		require.NoError(t, h.node(leader).Err())
+		applied := fillDisk(t, h.nodeOf(leader))
+		require.NoError(t, h.nodeOf(leader).Err())
 		h.disks[leader.ID].SetSpace(-1)
 		time.Sleep(2 * time.Second)
 		h.proposeAll(t, leader, "there is space")
@@ -90,29 +90,29 @@ func TestFullDisk_OfLeader(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfFollower fails if a follower whose disk is full stops, delays the others, or does
-// not vote; or if it does not receive the missing entries when there is space.
+// TestFullDisk_OfFollower checks that a follower whose disk is full does not stop, does not delay the others,
+// and votes, and that it receives the missing entries when there is space.
 func TestFullDisk_OfFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p := h.others(leader)[0]
+		p := h.otherPeers(leader)[0]
 		h.disks[p.ID].SetSpace(0)
 		var updates []string
 		for i := range 200 {
 			updates = append(updates, fmt.Sprintf("%01000d", i))
 		}
 		h.proposeAll(t, leader, updates...)
-		require.NoError(t, h.node(p).Err())
+		require.NoError(t, h.nodeOf(p).Err())
 		time.Sleep(5 * time.Second)
-		has := len(h.machine(p).recorded())
+		has := len(h.machine(p).recordedUpdates())
 		require.Less(t, has, 200)
 
 		// The other peer becomes leader with the vote of the peer whose disk is full, but cannot commit.
 		h.crashPeer(leader)
-		second := h.others(leader, p)[0]
-		waitFor(t, "the other peer is elected", func() bool { return h.node(second).Info().Role == "leader" })
-		require.Equal(t, has, len(h.machine(p).recorded()))
-		_, err := h.node(second).Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), []byte("no majority has space"))
+		second := h.otherPeers(leader, p)[0]
+		waitFor(t, "the other peer is elected", func() bool { return h.nodeOf(second).Info().Role == "leader" })
+		require.Equal(t, has, len(h.machine(p).recordedUpdates()))
+		_, err := h.nodeOf(second).Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), []byte("no majority has space"))
 		require.Error(t, err)
 
 		h.disks[p.ID].SetSpace(-1)
@@ -120,22 +120,21 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		h.startPeer(leader)
 		h.proposeAll(t, leader, "there is space")
 		for _, p := range h.peers {
-			h.sync(t, p)
-			all := h.machine(p).recorded()
+			h.syncPeer(t, p)
+			all := h.machine(p).recordedUpdates()
 			require.Equal(t, updates, all[:200])
 			require.Equal(t, "there is space", all[len(all)-1])
 		}
 	})
 }
 
-// TestFullDisk_PeerStartsWhenThereIsSpace fails if a peer that starts while its disk is full reports
-// damaged data, or anything else that an operator would not repeat, or if it does not start when there
-// is space.
+// TestFullDisk_PeerStartsWhenThereIsSpace checks that a peer that starts while its disk is full returns
+// ErrNoSpace and does not report damaged data, and that it starts when there is space.
 func TestFullDisk_PeerStartsWhenThereIsSpace(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "first")
-		p := h.others(leader)[0]
+		p := h.otherPeers(leader)[0]
 		require.NoError(t, h.stopPeer(p))
 		h.disks[p.ID].SetSpace(0)
 		_, err := h.openPeer(p)

@@ -142,8 +142,8 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// logged returns what a peer has logged.
-func (h *harness) logged(p api.Peer) string {
+// logOf returns what a peer has logged.
+func (h *harness) logOf(p api.Peer) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.logs[p.ID].String()
@@ -195,7 +195,7 @@ func (r *recorder) Apply(entries []api.Entry, through uint64) error {
 	return nil
 }
 
-func (r *recorder) recorded() []string {
+func (r *recorder) recordedUpdates() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.updates...)
@@ -361,7 +361,7 @@ func receive[T any](t testing.TB, from <-chan T) (value T) {
 	return value
 }
 
-func (h *harness) node(p api.Peer) *raftlog.Node {
+func (h *harness) nodeOf(p api.Peer) *raftlog.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.nodes[p.ID]
@@ -395,8 +395,8 @@ func (h *harness) waitForLeader(t testing.TB) api.Peer {
 	return leader
 }
 
-// others returns the peers except for the given ones.
-func (h *harness) others(but ...api.Peer) []api.Peer {
+// otherPeers returns the peers except for the given ones.
+func (h *harness) otherPeers(but ...api.Peer) []api.Peer {
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p api.Peer) bool { return slices.Contains(but, p) })
 }
 
@@ -421,7 +421,7 @@ func (h *harness) restart(t testing.TB, p api.Peer, opts ...func(*raftlog.Config
 func (h *harness) crashPeer(p api.Peer) {
 	heal := h.isolate(p)
 	h.disks[p.ID] = h.disks[p.ID].Crash()
-	for _, q := range h.others(p) {
+	for _, q := range h.otherPeers(p) {
 		h.net.Reset(p.Addr, q.Addr)
 	}
 	_ = h.stopPeer(p)
@@ -431,7 +431,7 @@ func (h *harness) crashPeer(p api.Peer) {
 // propose proposes an update at a peer, and returns its index.
 func (h *harness) propose(t testing.TB, p api.Peer, id api.RequestID, update string) uint64 {
 	t.Helper()
-	index, err := h.node(p).Propose(contextWithin(t, time.Minute), id, []byte(update))
+	index, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), id, []byte(update))
 	require.NoError(t, err)
 	return index
 }
@@ -456,10 +456,10 @@ func proposeUntilKnown(t testing.TB, n *raftlog.Node, id api.RequestID, update s
 	}
 }
 
-// sync waits until a peer has applied all updates that were confirmed.
-func (h *harness) sync(t testing.TB, p api.Peer) {
+// syncPeer waits until a peer has applied all updates that were confirmed.
+func (h *harness) syncPeer(t testing.TB, p api.Peer) {
 	t.Helper()
-	require.NoError(t, h.node(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
+	require.NoError(t, h.nodeOf(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
 }
 
 // compact creates a snapshot at each peer, and returns the index of the last one.
@@ -467,7 +467,7 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 	t.Helper()
 	for _, p := range peers {
 		var err error
-		index, err = h.node(p).Compact(contextWithin(t, time.Minute))
+		index, err = h.nodeOf(p).Compact(contextWithin(t, time.Minute))
 		require.NoError(t, err)
 	}
 	return index
@@ -478,9 +478,9 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	t.Helper()
 	heal = h.isolate(p)
-	h.proposeAll(t, h.others(p)[0], numbered("a", 20)...)
+	h.proposeAll(t, h.otherPeers(p)[0], numberedUpdates("a", 20)...)
 	time.Sleep(4 * time.Minute)
-	h.compact(t, h.others(p)...)
+	h.compact(t, h.otherPeers(p)...)
 	return heal
 }
 
@@ -488,13 +488,13 @@ func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...string) {
 	t.Helper()
 	for _, p := range peers {
-		h.sync(t, p)
-		require.Equal(t, updates, h.machine(p).recorded(), "at %s", p.ID)
+		h.syncPeer(t, p)
+		require.Equal(t, updates, h.machine(p).recordedUpdates(), "at %s", p.ID)
 	}
 }
 
-// numbered returns n updates with the given prefix.
-func numbered(name string, n int) []string {
+// numberedUpdates returns n updates with the given prefix.
+func numberedUpdates(name string, n int) []string {
 	var all []string
 	for i := range n {
 		all = append(all, fmt.Sprint(name, i))

@@ -80,13 +80,13 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	case h.Purpose != link.PurposeRaft: // a connection of another purpose does not prove which process uses the ID
 		return nil
 	case n.isMember(h.ID):
-		return n.meet(h.ID, h.Claim)
+		return n.recordClaim(h.ID, h.Claim)
 	}
 	return nil
 }
 
-// meet stores the claim of a member that has connected. k.mu is held.
-func (n *Node) meet(id string, c link.Claim) error {
+// recordClaim stores the claim of a member that has connected. k.mu is held.
+func (n *Node) recordClaim(id string, c link.Claim) error {
 	k := &n.known
 	changed, first, refused := k.registry.Meet(id, c)
 	if refused != nil {

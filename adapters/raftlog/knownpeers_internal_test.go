@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// TestAcceptHandshake_FullDisk fails if a peer is accepted whose instance cannot be written because the
-// disk is full, or if the instances of other peers are not stored when there is space again.
+// TestAcceptHandshake_FullDisk checks that a peer is not accepted whose instance cannot be written because
+// the disk is full, and that the instances of other peers are stored when there is space again.
 func TestAcceptHandshake_FullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
-	n.standing.Store(&standing{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
+	n.standing.Store(&memberStatus{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
 	require.NoError(t, n.readKnownPeers())
 	connects := func(id string, start uint64) error {
 		return n.acceptHandshake(link.Hello{Peer: true, Purpose: link.PurposeRaft, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
@@ -45,14 +45,14 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 	require.NoError(t, connects("c", 1), "nothing has changed")
 }
 
-// TestAcceptHandshake_OnlyMembers fails if a process that is not a member, or whose connection does not
-// carry the Raft protocol, changes what this peer knows about an ID, also after the log has made the ID
-// a member: another process may use the ID by then. It also fails if a member is not recorded.
+// TestAcceptHandshake_OnlyMembers checks that a process that is not a member, or whose connection does not
+// carry the Raft protocol, does not change what this peer knows about an ID, also after the log has made the
+// ID a member: another process may use the ID by then. A member must be recorded.
 func TestAcceptHandshake_OnlyMembers(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	members := func(ids ...string) {
-		var s standing
+		var s memberStatus
 		for _, id := range ids {
 			s.members = append(s.members, api.Peer{ID: id})
 		}

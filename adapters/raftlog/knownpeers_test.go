@@ -78,8 +78,8 @@ func copyDisk(t testing.TB, d *testenv.Disk) *testenv.Disk {
 	return to
 }
 
-// TestIdentity_LostDirectory fails if a peer that has lost its directory, its log or its snapshot
-// participates after all peers were restarted, so that no peer remembers what it has acknowledged.
+// TestIdentity_LostDirectory checks that a peer that has lost its directory, its log or its snapshot does not
+// participate after all peers were restarted, although no peer remembers what it has acknowledged.
 func TestIdentity_LostDirectory(t *testing.T) {
 	for what, says := range map[string]string{
 		"all": "does not have the data", "log": "the log was lost", "segments": "files of the log", "snapshot": "snapshot in directory", "peer.json": "not the whole directory",
@@ -113,7 +113,7 @@ func TestIdentity_LostDirectory(t *testing.T) {
 				if what == "all" {
 					require.Empty(t, h.listFiles(t, b, ".", "snap"), "it has founded the cluster again")
 				}
-				require.NotEqual(t, "leader", h.node(c).Info().Role)
+				require.NotEqual(t, "leader", h.nodeOf(c).Info().Role)
 				h.startPeer(a)
 				h.proposeAll(t, c, "four")
 				h.requireUpdates(t, []api.Peer{a, c}, "one", "two", "three", "four")
@@ -122,8 +122,8 @@ func TestIdentity_LostDirectory(t *testing.T) {
 	}
 }
 
-// TestIdentity_LearnedFromThirdPeer fails if a peer does not recognize a lost directory of a peer
-// that it knows from a third peer only.
+// TestIdentity_LearnedFromThirdPeer checks that a peer recognizes the lost directory of a peer that it knows
+// only from a third peer.
 func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -140,8 +140,8 @@ func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
 	})
 }
 
-// TestIdentity_LostVoterJoins fails if a voter that has lost its directory joins a cluster whose peers do
-// not remember the directory.
+// TestIdentity_LostVoterJoins checks that a voter that has lost its directory does not join a cluster whose
+// peers do not remember the directory.
 func TestIdentity_LostVoterJoins(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		a, d := h.peers[0], peerInfo(3)
@@ -158,25 +158,25 @@ func TestIdentity_LostVoterJoins(t *testing.T) {
 	})
 }
 
-// TestIdentity_RejectsPeerOfSecondFounding fails if a peer that founds a second configuration of the
-// cluster takes part.
+// TestIdentity_RejectsPeerOfSecondFounding checks that a peer that founds a second configuration of the
+// cluster does not participate.
 func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
 		d := peerInfo(3)
 		for range 2 {
-			h.requireIdentityError(t, d, "created separately", founders(h.peers[0], h.peers[1], d))
+			h.requireIdentityError(t, d, "created separately", withInitialVoters(h.peers[0], h.peers[1], d))
 		}
 		h.proposeAll(t, h.peers[0], "b")
 		h.requireUpdates(t, h.peers, "a", "b")
-		require.Empty(t, membershipOf(t, h.node(h.peers[0])).Learners)
+		require.Empty(t, membershipOf(t, h.nodeOf(h.peers[0])).Learners)
 		h.startPeer(d) // the configuration of this peer is that of a joining peer, so it does not found a cluster
 		h.requireUpdates(t, []api.Peer{d}, "a", "b")
 	})
 }
 
-// TestIdentity_EarlierDirectory fails if a directory that was restored to an earlier state is not
-// recognized by peers that do not remember its acknowledgements.
+// TestIdentity_EarlierDirectory checks that a directory that was restored to an earlier state is recognized
+// by peers that do not remember its acknowledgements.
 func TestIdentity_EarlierDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -202,13 +202,13 @@ func TestIdentity_EarlierDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_CopiedDirectory fails if a process with a copy of the directory of a running peer
-// participates, or if the running peer stops.
+// TestIdentity_CopiedDirectory checks that a process with a copy of the directory of a running peer does not
+// participate, and that the running peer continues.
 func TestIdentity_CopiedDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		b := h.peers[1]
 		h.proposeAll(t, b, "a")
-		original := h.node(b)
+		original := h.nodeOf(b)
 		h.disks[b.ID] = copyDisk(t, h.disks[b.ID])
 		// The copy has another address than the peer.
 		n, err := h.openPeer(api.Peer{ID: b.ID, Addr: "host8:1"}, func(c *raftlog.Config) {
@@ -231,8 +231,8 @@ func TestIdentity_CopiedDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_RestartIsNotACopy fails if a peer that was killed, or whose machine has lost power, is
-// not accepted when it returns.
+// TestIdentity_RestartIsNotACopy checks that a peer that was killed, or whose machine has lost power, is
+// accepted when it returns.
 func TestIdentity_RestartIsNotACopy(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 5 {
@@ -253,12 +253,12 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 	})
 }
 
-// TestRefusal_ByMinorityDoesNotStopPeer fails if a peer with entries stops although no majority of the
+// TestRefusal_ByMinorityDoesNotStopPeer checks that a peer with entries does not stop when no majority of the
 // voters refuses it.
 func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
-		n := h.node(a)
+		n := h.nodeOf(a)
 		h.proposeAll(t, a, "a")
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,
@@ -269,7 +269,7 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			require.NoError(t, n.Err())
-			require.Equal(t, reason != link.ReasonCluster, strings.Contains(h.logged(a), reason.String()))
+			require.Equal(t, reason != link.ReasonCluster, strings.Contains(h.logOf(a), reason.String()))
 		}
 		h.proposeAll(t, a, "b")
 		n.HandleRefusal(c.ID, &link.RefusedError{Reason: link.ReasonInstance})
@@ -293,8 +293,8 @@ func (h *harness) damagePeers(t testing.TB, p api.Peer, ids ...string) {
 	require.NoError(t, identity.WritePeers(h.disks[p.ID], known))
 }
 
-// TestKnownPeers_WrongRecordsOfOnePeer fails if the wrong records of one peer stop other peers, or prevent
-// them from committing entries.
+// TestKnownPeers_WrongRecordsOfOnePeer checks that the wrong records of one peer do not stop other peers, and
+// do not prevent them from committing entries.
 func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 	for name, wrong := range map[string][]string{"one": {"p1"}, "all": {"p0", "p1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 					}
 				}
 				h.requireUpdates(t, []api.Peer{a, b}, "a", "b", "b", "b")
-				require.Contains(t, h.logged(b), "another peer refuses this one")
+				require.Contains(t, h.logOf(b), "another peer refuses this one")
 				// This is the remedy that peer b has logged.
 				require.NoError(t, h.stopPeer(c))
 				require.NoError(t, h.disks[c.ID].Remove(identity.PeersFile))

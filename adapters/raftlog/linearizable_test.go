@@ -43,8 +43,8 @@ var updateListModel = porcupine.Model{
 	},
 }
 
-// TestHistories_Linearizable fails if updates that clients retry across leaders are not applied
-// exactly once in an order that all reads agree with.
+// TestHistories_Linearizable checks that updates that clients retry across leaders are applied exactly once
+// in an order that all reads agree with.
 func TestHistories_Linearizable(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -113,7 +113,7 @@ func runHistory(t *testing.T, seed uint64) {
 func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 	id := api.NewRequestID()
 	for {
-		n := h.node(h.peers[r.IntN(3)])
+		n := h.nodeOf(h.peers[r.IntN(3)])
 		if n == nil { // the peer is stopped
 			time.Sleep(time.Millisecond)
 			continue
@@ -136,7 +136,7 @@ func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 	for {
 		p := h.peers[r.IntN(3)]
-		n := h.node(p)
+		n := h.nodeOf(p)
 		sm := h.machine(p) // if the machine belongs to a newer node than n, then n has stopped
 		if n == nil {
 			time.Sleep(time.Millisecond)
@@ -146,7 +146,7 @@ func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 		err := n.Sync(ctx)
 		cancel()
 		if err == nil {
-			return sm.recorded()
+			return sm.recordedUpdates()
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -127,7 +127,7 @@ type loopState struct {
 	now      time.Time                  // the time before the inputs of this iteration
 	lease    time.Duration              // the published lease, on the node's clock
 	token    uint64                     // token of the last request
-	waiting  map[uint64]chan core.Reply // where the callers wait for replies, by token
+	waiting  map[uint64]chan core.Reply // the channels on which the callers wait for replies, by token
 	hadLease bool                       // the node had a lease when candidates were last signaled
 	leaseEnd time.Duration              // when the lease expires, as it was then
 	dropped  transport.Reporters        // limit how often each error of frames is logged, by its text
@@ -186,7 +186,7 @@ func (l *loopState) handleOutput() {
 		return
 	}
 	if len(out.Instances) > 0 {
-		n.spawn(func() { n.learnInstances(out.Instances) })
+		n.startGoroutine(func() { n.learnInstances(out.Instances) })
 	}
 	status := l.c.Status()
 	if status.Lease < l.lease {
@@ -241,7 +241,7 @@ func (l *loopState) handleOutput() {
 		n.publishStanding(l.c)
 	}
 	if out.PeersChanged {
-		n.spawn(n.net.CheckPeers) // record the processes that were connected before they became members
+		n.startGoroutine(n.net.CheckPeers) // record the processes that were connected before they became members
 	}
 	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {
@@ -323,9 +323,9 @@ func (l *loopState) publishLease(until time.Duration) {
 	l.n.lease.Store(&end)
 }
 
-// standing contains whether this peer is established, as core.Established reports it, and all members
+// memberStatus contains whether this peer is established, as core.Established reports it, and all members
 // according to the log.
-type standing struct {
+type memberStatus struct {
 	members     []api.Peer
 	established bool
 	voters      []string
@@ -333,7 +333,7 @@ type standing struct {
 
 // publishStanding publishes the members, and whether this peer is established, to other goroutines.
 func (n *Node) publishStanding(c *core.Core) {
-	var s standing
+	var s memberStatus
 	s.established, s.voters = c.Established()
 	for _, p := range c.Replica().Members.All() {
 		s.members = append(s.members, api.Peer{ID: p.ID, Addr: p.Addr})

@@ -24,7 +24,7 @@ import (
 // changeVoters replaces the voters by a request at one peer.
 func (h *harness) changeVoters(t testing.TB, by api.Peer, voters ...api.Peer) uint64 {
 	t.Helper()
-	index, err := h.node(by).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
+	index, err := h.nodeOf(by).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
 	require.NoError(t, err)
 	return index
 }
@@ -36,21 +36,21 @@ func membershipOf(t testing.TB, n *raftlog.Node) api.Membership {
 	return m
 }
 
-// TestJoin fails if a peer that is not a voter does not receive the log, is not a learner, or
-// requests votes.
-func TestJoin(t *testing.T) {
+// TestJoin_PeerBecomesLearner checks that a peer that is not a voter receives the log, is a learner, and does
+// not request votes.
+func TestJoin_PeerBecomesLearner(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
 		fresh := peerInfo(3)
 		n := h.startPeer(fresh)
-		h.requireUpdates(t, []api.Peer{fresh}, numbered("a", 10)...)
+		h.requireUpdates(t, []api.Peer{fresh}, numberedUpdates("a", 10)...)
 		waitFor(t, "the peer is a learner", func() bool { return slices.Contains(membershipOf(t, n).Learners, fresh) })
 		require.Equal(t, "learner", n.Info().Role)
 		h.proposeAll(t, fresh, "by the client")
-		h.requireUpdates(t, append(h.others(), fresh), append(numbered("a", 10), "by the client")...)
+		h.requireUpdates(t, append(h.otherPeers(), fresh), append(numberedUpdates("a", 10), "by the client")...)
 		require.NoError(t, h.stopPeer(fresh))
 		n = h.startPeer(fresh)
-		h.requireUpdates(t, []api.Peer{fresh}, append(numbered("a", 10), "by the client")...)
+		h.requireUpdates(t, []api.Peer{fresh}, append(numberedUpdates("a", 10), "by the client")...)
 		require.Len(t, membershipOf(t, n).Learners, 1)
 		for _, p := range h.peers {
 			require.NoError(t, h.stopPeer(p))
@@ -64,8 +64,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// TestJoin_WithoutPeers fails if Open of a joining peer does not return after JoinTimeout, or logs
-// each attempt.
+// TestJoin_WithoutPeers checks that Open of a joining peer returns after JoinTimeout, and does not log each attempt.
 func TestJoin_WithoutPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -82,23 +81,22 @@ func TestJoin_WithoutPeers(t *testing.T) {
 	})
 }
 
-// TestJoin_LogsThatShorterWindowIsIgnored fails if a peer whose window is shorter than that of the
-// cluster does not log that it is ignored, or another peer logs it.
+// TestJoin_LogsThatShorterWindowIsIgnored checks that only a peer whose window is shorter than that of the
+// cluster logs that it is ignored.
 func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		h.startPeer(peerInfo(3), shortWindow)
 		h.startPeer(peerInfo(4))
 		ignored := "the window of this peer is ignored"
-		require.Contains(t, h.logged(peerInfo(3)), ignored)
+		require.Contains(t, h.logOf(peerInfo(3)), ignored)
 		for _, other := range []int{0, 1, 2, 4} {
-			require.NotContains(t, h.logged(peerInfo(other)), ignored)
+			require.NotContains(t, h.logOf(peerInfo(other)), ignored)
 		}
 	})
 }
 
-// TestJoin_UnresponsivePeer fails if a peer does not join because the first of Peers does not
-// answer.
+// TestJoin_UnresponsivePeer checks that a peer joins even when the first of Peers does not answer.
 func TestJoin_UnresponsivePeer(t *testing.T) {
 	for name, dial := range map[string]func(context.Context, api.Peer) (net.Conn, error){
 		"before it accepts": func(ctx context.Context, _ api.Peer) (net.Conn, error) {
@@ -125,10 +123,10 @@ func TestJoin_UnresponsivePeer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
-				silent := h.others(h.waitForLeader(t))[0]
+				silent := h.otherPeers(h.waitForLeader(t))[0]
 				fresh := peerInfo(3)
 				n := h.startPeer(fresh, func(c *raftlog.Config) {
-					c.Peers = append([]api.Peer{silent}, h.others(silent)...)
+					c.Peers = append([]api.Peer{silent}, h.otherPeers(silent)...)
 					others := c.Dial
 					c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 						if addr == silent.Addr {
@@ -143,13 +141,13 @@ func TestJoin_UnresponsivePeer(t *testing.T) {
 	}
 }
 
-// TestChangePeers_UnreachablePeer fails if a caller whose context is done before the deadline of the
-// leader does not learn that nothing was changed, or if the change is made later.
+// TestChangePeers_UnreachablePeer checks that a caller whose context is done before the deadline of the
+// leader learns that nothing was changed, and that the change is not made later.
 func TestChangePeers_UnreachablePeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		voters := append(h.others(), peerInfo(3))
-		c := h.newClient(t, h.others(leader)...)
+		voters := append(h.otherPeers(), peerInfo(3))
+		c := h.newClient(t, h.otherPeers(leader)...)
 		// The first deadline is before that of the leader. After the second one the client repeats the request.
 		for _, wait := range []time.Duration{3 * time.Second, 20 * time.Second} {
 			start := time.Now()
@@ -159,7 +157,7 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 			require.ErrorContains(t, err, "nothing was changed: new peers [p3] do not answer")
 			require.LessOrEqual(t, time.Since(start), wait)
 		}
-		_, err := h.node(leader).ChangePeers(contextWithin(t, 3*time.Second), api.NewRequestID(), voters)
+		_, err := h.nodeOf(leader).ChangePeers(contextWithin(t, 3*time.Second), api.NewRequestID(), voters)
 		require.ErrorIs(t, err, api.ErrBusy)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		n := h.startPeer(peerInfo(3))
@@ -169,18 +167,18 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceOne fails if a leader or a follower cannot be replaced.
+// TestChangePeers_ReplaceOne checks that a leader and a follower can be replaced.
 func TestChangePeers_ReplaceOne(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "before")
-		for _, removed := range []api.Peer{h.waitForLeader(t), h.others(h.waitForLeader(t))[0]} {
-			now := append(slices.DeleteFunc(membershipOf(t, h.node(h.waitForLeader(t))).Voters, func(p api.Peer) bool { return p == removed }), peerInfo(len(h.peers)))
+		for _, removed := range []api.Peer{h.waitForLeader(t), h.otherPeers(h.waitForLeader(t))[0]} {
+			now := append(slices.DeleteFunc(membershipOf(t, h.nodeOf(h.waitForLeader(t))).Voters, func(p api.Peer) bool { return p == removed }), peerInfo(len(h.peers)))
 			fresh := now[len(now)-1]
 			h.startPeer(fresh)
 			h.peers = append(h.peers, fresh)
 			index := h.changeVoters(t, removed, now...)
-			h.sync(t, fresh)
-			m := membershipOf(t, h.node(fresh))
+			h.syncPeer(t, fresh)
+			m := membershipOf(t, h.nodeOf(fresh))
 			require.ElementsMatch(t, now, m.Voters)
 			require.Empty(t, m.Outgoing)
 			require.Contains(t, m.Removed, removed.ID)
@@ -193,12 +191,12 @@ func TestChangePeers_ReplaceOne(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceAll fails if clients do not find the new voters after all voters were
-// replaced, or if removed peers disturb the new ones.
+// TestChangePeers_ReplaceAll checks that clients find the new voters after all voters were replaced, and that
+// removed peers do not disturb the new voters.
 func TestChangePeers_ReplaceAll(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		old := h.others()
-		h.proposeAll(t, old[0], numbered("a", 5)...)
+		old := h.otherPeers()
+		h.proposeAll(t, old[0], numberedUpdates("a", 5)...)
 		fresh := []api.Peer{peerInfo(3), peerInfo(4), peerInfo(5)}
 		for _, p := range fresh {
 			h.startPeer(p)
@@ -220,25 +218,25 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 		time.Sleep(5 * time.Second) // leave the removed peers time to disturb the new ones
 		var terms []uint64
 		for _, p := range fresh {
-			require.ElementsMatch(t, fresh, membershipOf(t, h.node(p)).Voters)
-			terms = append(terms, h.node(p).Info().Term)
+			require.ElementsMatch(t, fresh, membershipOf(t, h.nodeOf(p)).Voters)
+			terms = append(terms, h.nodeOf(p).Info().Term)
 		}
 		for _, p := range old {
-			require.ElementsMatch(t, fresh, membershipOf(t, h.node(p)).Voters, "%s sends the current peers to clients", p.ID)
-			require.Equal(t, "removed", h.node(p).Info().Role)
+			require.ElementsMatch(t, fresh, membershipOf(t, h.nodeOf(p)).Voters, "%s sends the current peers to clients", p.ID)
+			require.Equal(t, "removed", h.nodeOf(p).Info().Role)
 		}
 		for _, c := range append(clients, h.newClient(t, old...)) {
 			_, err := c.Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("b"))
 			require.NoError(t, err)
 		}
-		h.requireUpdates(t, fresh, append(numbered("a", 5), "b", "b", "b")...)
+		h.requireUpdates(t, fresh, append(numberedUpdates("a", 5), "b", "b", "b")...)
 		time.Sleep(5 * time.Second)
 		for i, p := range fresh {
-			require.Equal(t, terms[i], h.node(p).Info().Term, "removed peers start elections")
+			require.Equal(t, terms[i], h.nodeOf(p).Info().Term, "removed peers start elections")
 		}
-		_, err = h.node(old[0]).Propose(contextWithin(t, time.Second), api.NewRequestID(), []byte("c"))
+		_, err = h.nodeOf(old[0]).Propose(contextWithin(t, time.Second), api.NewRequestID(), []byte("c"))
 		require.ErrorIs(t, err, api.ErrRefused)
-		require.ErrorIs(t, h.node(old[0]).Sync(contextWithin(t, time.Minute)), api.ErrRefused)
+		require.ErrorIs(t, h.nodeOf(old[0]).Sync(contextWithin(t, time.Minute)), api.ErrRefused)
 		for _, p := range old {
 			require.NoError(t, h.stopPeer(p))
 		}
@@ -252,13 +250,13 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Invalid fails if an invalid change is accepted.
+// TestChangePeers_Invalid checks that an invalid change is rejected.
 func TestChangePeers_Invalid(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.startPeer(peerInfo(3))
 		h.changeVoters(t, a, a, b, peerInfo(3))
-		before := membershipOf(t, h.node(a))
+		before := membershipOf(t, h.nodeOf(a))
 		for what, voters := range map[string][]api.Peer{
 			"no voters":                   {},
 			"no ID":                       {a, b, {Addr: "host9:1"}},
@@ -269,25 +267,25 @@ func TestChangePeers_Invalid(t *testing.T) {
 			"another address":             {a, {ID: b.ID, Addr: "host9:1"}},
 			"the address of another peer": {a, b, {ID: "p9", Addr: b.Addr}},
 		} {
-			_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
+			_, err := h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
 			require.ErrorIs(t, err, api.ErrInvalid, what)
 		}
-		_, err := h.node(b).ChangePeers(contextWithin(t, time.Minute), api.RequestID{}, []api.Peer{a, b})
+		_, err := h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.RequestID{}, []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrInvalid)
-		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), api.RequestIDAt(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
+		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.RequestIDAt(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrStale)
 		// The new voter has not contacted the cluster.
 		start := time.Now()
-		_, err = h.node(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), []api.Peer{a, b, peerInfo(9)})
+		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), []api.Peer{a, b, peerInfo(9)})
 		require.ErrorIs(t, err, api.ErrBusy)
 		require.ErrorContains(t, err, "p9")
 		require.Less(t, time.Since(start), 6*time.Second)
-		require.Equal(t, before, membershipOf(t, h.node(a)))
+		require.Equal(t, before, membershipOf(t, h.nodeOf(a)))
 		h.proposeAll(t, a, "x")
 	})
 }
 
-// TestJoin_RemovedPeer fails if a removed peer joins again under its ID.
+// TestJoin_RemovedPeer checks that a removed peer does not join again under its ID.
 func TestJoin_RemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.startPeer(peerInfo(3))
@@ -296,40 +294,40 @@ func TestJoin_RemovedPeer(t *testing.T) {
 		h.mu.Lock()
 		delete(h.disks, h.peers[2].ID) // the peer restarts with an empty directory, as a joining peer
 		h.mu.Unlock()
-		_, err := h.openPeer(h.peers[2], founders(h.peers[0], h.peers[1], peerInfo(3)))
+		_, err := h.openPeer(h.peers[2], withInitialVoters(h.peers[0], h.peers[1], peerInfo(3)))
 		require.ErrorIs(t, err, api.ErrIdentity)
 	})
 }
 
-// TestChangePeers_Concurrent fails if a change is accepted while another change is in progress.
+// TestChangePeers_Concurrent checks that a change is rejected while another change is in progress.
 func TestChangePeers_Concurrent(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		first := make(chan error, 1)
 		go func() {
-			_, err := h.node(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.others(), peerInfo(3)))
+			_, err := h.nodeOf(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.otherPeers(), peerInfo(3)))
 			first <- err
 		}()
 		time.Sleep(time.Second) // the change waits for the new peer
-		_, err := h.node(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), h.peers[:2])
+		_, err := h.nodeOf(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), h.peers[:2])
 		require.ErrorIs(t, err, api.ErrChanging)
 		h.startPeer(peerInfo(3))
 		require.NoError(t, <-first)
-		require.ElementsMatch(t, append(h.others(), peerInfo(3)), membershipOf(t, h.node(peerInfo(3))).Voters)
+		require.ElementsMatch(t, append(h.otherPeers(), peerInfo(3)), membershipOf(t, h.nodeOf(peerInfo(3))).Voters)
 	})
 }
 
-// TestChangePeers_LeaderCrashes fails if a change whose leader crashes at any moment is neither
-// completed by the next leader nor without effect, or if the caller does not learn the outcome. This
-// covers defect Z10 of ØMQ Raft.
+// TestChangePeers_LeaderCrashes checks that a change whose leader crashes at any moment is either completed
+// by the next leader or without effect, and that the caller learns the outcome. This covers defect Z10 of ØMQ
+// Raft.
 func TestChangePeers_LeaderCrashes(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
-			old := h.others()
+			old := h.otherPeers()
 			leader := h.waitForLeader(t)
 			h.startPeer(peerInfo(3))
 			h.peers = append(h.peers, peerInfo(3))
-			waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.node(leader)).Learners) == 1 })
+			waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(leader)).Learners) == 1 })
 			for _, p := range h.peers { // the leader crashes at different moments of the change
 				for _, q := range h.peers {
 					h.net.Delay(p.Addr, q.Addr, 2*time.Millisecond)
@@ -342,7 +340,7 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 			start := time.Now()
 			done := make(chan error, 1)
 			go func() {
-				_, err := h.node(stays[0]).ChangePeers(contextWithin(t, time.Minute), id, voters)
+				_, err := h.nodeOf(stays[0]).ChangePeers(contextWithin(t, time.Minute), id, voters)
 				done <- err
 			}()
 			time.Sleep(time.Duration(after) * 3 * time.Millisecond)
@@ -352,25 +350,25 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 			require.Less(t, time.Since(start), 3*time.Second)
 			waitFor(t, "all voters have completed the change", func() bool {
 				for _, p := range voters {
-					if m := membershipOf(t, h.node(p)); len(m.Outgoing) > 0 || len(m.Voters) != 3 || m.Voters[0] != voters[0] {
+					if m := membershipOf(t, h.nodeOf(p)); len(m.Outgoing) > 0 || len(m.Voters) != 3 || m.Voters[0] != voters[0] {
 						return false
 					}
 				}
 				return true
 			})
-			require.ElementsMatch(t, voters, membershipOf(t, h.node(stays[0])).Voters)
+			require.ElementsMatch(t, voters, membershipOf(t, h.nodeOf(stays[0])).Voters)
 			h.proposeAll(t, peerInfo(3), "x")
 		})
 	}
 }
 
-// TestIdentity_WipedVoter fails if a voter that has lost its disk, and so its votes and
-// acknowledgements, participates with its previous ID.
+// TestIdentity_WipedVoter checks that a voter that has lost its disk, and so its votes and acknowledgements,
+// does not participate with its previous ID.
 func TestIdentity_WipedVoter(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		wiped := h.others(leader)[0]
-		h.proposeAll(t, leader, numbered("a", 10)...)
+		wiped := h.otherPeers(leader)[0]
+		h.proposeAll(t, leader, numberedUpdates("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
 		heal := h.isolate(wiped) // the isolated peer founds the cluster again
@@ -388,47 +386,46 @@ func TestIdentity_WipedVoter(t *testing.T) {
 	})
 }
 
-// TestMove_OtherPeersUseNewAddress fails if other peers do not learn the new address of a peer, or do
-// not reach it there.
+// TestMove_OtherPeersUseNewAddress checks that other peers learn the new address of a peer, and reach it there.
 func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
-		h.proposeAll(t, a, numbered("x", 20)...)
+		h.proposeAll(t, a, numberedUpdates("x", 20)...)
 		moved := api.Peer{ID: b.ID, Addr: "host9:1"}
 		require.NoError(t, h.stopPeer(b))
-		own := founders(a, moved, c)
+		own := withInitialVoters(a, moved, c)
 		h.startPeer(moved, own)
 		waitFor(t, "all peers have the new address", func() bool {
 			return !slices.ContainsFunc(h.runningNodes(), func(n *raftlog.Node) bool {
 				return !slices.Contains(membershipOf(t, n).Voters, moved)
 			})
 		})
-		require.Empty(t, membershipOf(t, h.node(a)).Removed)
+		require.Empty(t, membershipOf(t, h.nodeOf(a)).Removed)
 		// The other peers dial the new address, even without a connection from that address.
 		require.NoError(t, h.stopPeer(c))
 		h.proposeAll(t, a, "a and b")
 		h.startPeer(c)
 		require.NoError(t, h.stopPeer(a))
 		h.proposeAll(t, c, "b and c")
-		h.requireUpdates(t, []api.Peer{moved, c}, append(numbered("x", 20), "a and b", "b and c")...)
+		h.requireUpdates(t, []api.Peer{moved, c}, append(numberedUpdates("x", 20), "a and b", "b and c")...)
 		// The leader sends a snapshot to the new address.
 		h.startPeer(a)
 		h.waitForLeader(t)
 		require.NoError(t, h.stopPeer(moved))
-		h.proposeAll(t, a, numbered("y", 20)...)
+		h.proposeAll(t, a, numberedUpdates("y", 20)...)
 		time.Sleep(2 * time.Minute)
 		h.compact(t, a, c)
 		h.startPeer(moved, own)
 		h.proposeAll(t, a, "end")
-		h.requireUpdates(t, []api.Peer{moved}, slices.Concat(numbered("x", 20), []string{"a and b", "b and c"}, numbered("y", 20), []string{"end"})...)
+		h.requireUpdates(t, []api.Peer{moved}, slices.Concat(numberedUpdates("x", 20), []string{"a and b", "b and c"}, numberedUpdates("y", 20), []string{"end"})...)
 	}, shortWindow)
 }
 
 // movedTo returns the peer with another address.
 func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
 
-// TestMove_AllPeersAtOnce fails if peers that have all moved at the same time do not become a cluster
-// again, or if they do not know their new addresses after that.
+// TestMove_AllPeersAtOnce checks that peers that have all moved at the same time become a cluster again, and
+// know their new addresses after that.
 func TestMove_AllPeersAtOnce(t *testing.T) {
 	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -443,7 +440,7 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 				h.proposeAll(t, h.peers[0], "b")
 				h.requireUpdates(t, h.peers, "a", "b")
 				waitFor(t, "the log contains the addresses", func() bool {
-					return slices.Equal(membershipOf(t, h.node(h.peers[1])).Voters, h.peers)
+					return slices.Equal(membershipOf(t, h.nodeOf(h.peers[1])).Voters, h.peers)
 				})
 				// The peers find the new addresses in the log, because the configuration lists the
 				// former ones.
@@ -452,7 +449,7 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 				for i, p := range h.peers {
 					own := slices.Clone(founded)
 					own[i] = p
-					h.startPeer(p, founders(own...))
+					h.startPeer(p, withInitialVoters(own...))
 				}
 				h.proposeAll(t, h.peers[2], "c")
 			})
@@ -460,17 +457,17 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoin_TakenAddress fails if a peer with the address of a member is admitted, if it does not report
-// the reason, or if the leader reports it again and again.
+// TestJoin_TakenAddress checks that a peer with the address of a member is not admitted, that it reports the
+// reason, and that the leader does not report it again and again.
 func TestJoin_TakenAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		d := peerInfo(3)
 		h.startPeer(d, func(c *raftlog.Config) { c.Addr = h.peers[1].Addr })
 		time.Sleep(15 * time.Second)
-		require.Equal(t, 1, strings.Count(h.logged(d), "p3 is not admitted: its address host1:1 is that of peer p1"))
-		require.Equal(t, 1, strings.Count(h.logged(leader), "p3 is not admitted"))
-		require.Equal(t, "learner", h.node(d).Info().Role)
-		require.Empty(t, membershipOf(t, h.node(leader)).Learners)
+		require.Equal(t, 1, strings.Count(h.logOf(d), "p3 is not admitted: its address host1:1 is that of peer p1"))
+		require.Equal(t, 1, strings.Count(h.logOf(leader), "p3 is not admitted"))
+		require.Equal(t, "learner", h.nodeOf(d).Info().Role)
+		require.Empty(t, membershipOf(t, h.nodeOf(leader)).Learners)
 	})
 }

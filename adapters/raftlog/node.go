@@ -72,7 +72,7 @@ type Node struct {
 	skips        atomic.Pointer[[]uint64]  // indexes of entries that were not applied, in order
 	statusMu     sync.Mutex
 	status       core.Status // published by the loop
-	standing     atomic.Pointer[standing]
+	standing     atomic.Pointer[memberStatus]
 
 	mu        sync.Mutex
 	elections map[*Election]struct{}
@@ -81,7 +81,7 @@ type Node struct {
 
 	ctx   context.Context // done after Close or a fault
 	stop  context.CancelCauseFunc
-	tasks sync.WaitGroup // all goroutines
+	tasks sync.WaitGroup // waits for all goroutines of the node
 	ended chan struct{}  // closed when all goroutines have ended
 }
 
@@ -114,7 +114,7 @@ func Open(cfg Config) (*Node, error) {
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)
 	}
-	n.standing.Store(&standing{})
+	n.standing.Store(&memberStatus{})
 	n.freeSpace.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
@@ -174,7 +174,7 @@ func (n *Node) openFiles() error {
 		return err
 	}
 	c, err := core.New(core.Config{
-		Cluster: n.cfg.Cluster, Self: n.cfg.self(), Seeds: n.cfg.Peers,
+		Cluster: n.cfg.Cluster, Self: n.cfg.ownPeer(), Seeds: n.cfg.Peers,
 		Tick: n.cfg.ElectionTimeout / ticksPerTimeout, Heartbeat: n.cfg.Heartbeat, Election: n.cfg.ElectionTimeout,
 		Window: n.cfg.Window, MaxIDs: n.cfg.MaxRequestIDs, MaxData: n.cfg.MaxData,
 		Clock: nodeClock{n}, Instances: n.knownInstances, Random: rand.Uint64, Logger: n.log,
@@ -250,16 +250,16 @@ func (n *Node) startGoroutines(c *core.Core) error {
 		return err
 	}
 	n.net.SetPeers(c.Peers())
-	n.spawn(func() { n.runLoop(c) })
-	n.spawn(n.runWriter)
-	n.spawn(n.runApplier)
+	n.startGoroutine(func() { n.runLoop(c) })
+	n.startGoroutine(n.runWriter)
+	n.startGoroutine(n.runApplier)
 	if n.cfg.CompactFile != "" {
-		n.spawn(n.watchCompactFile)
+		n.startGoroutine(n.watchCompactFile)
 	}
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.spawn(nil) // wait for a concurrent call of spawn to add its goroutine; later calls start nothing
+		n.startGoroutine(nil) // wait for a concurrent call of spawn to add its goroutine; later calls start nothing
 		n.tasks.Wait()
 		n.releaseResources()
 		close(n.ended)
@@ -267,8 +267,8 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	return nil
 }
 
-// spawn runs f in a goroutine that Close waits for. It returns false if the node has stopped.
-func (n *Node) spawn(f func()) bool {
+// startGoroutine runs f in a goroutine that Close waits for. It returns false if the node has stopped.
+func (n *Node) startGoroutine(f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ctx.Err() != nil {
@@ -305,7 +305,7 @@ func (n *Node) releaseResources() {
 
 // stopWithFault stops the node because of a fault, unless it has stopped.
 func (n *Node) stopWithFault(err error) {
-	if !errors.Is(err, api.ErrFault) { // ErrIdentity wraps it
+	if !errors.Is(err, api.ErrFault) { // api.ErrIdentity wraps api.ErrFault
 		err = fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	n.mu.Lock()
@@ -402,7 +402,7 @@ func (n *Node) handOverLog() {
 	defer cancel()
 	poll := time.NewTicker(n.cfg.ElectionTimeout / ticksPerTimeout)
 	defer poll.Stop()
-	term := uint64(0) // whose leadership is handed over
+	term := uint64(0) // the term whose leadership is handed over
 	for {
 		isLeader := false
 		if n.callLoop(ctx, func(c *core.Core) {

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestDisk_WriteFails fails if a peer does not stop when a write or sync fails, if its candidate has
-// no final status, or if a confirmed update is lost.
-func TestDisk_WriteFails(t *testing.T) {
+// TestDisk_WriteErrorStopsPeer checks that a peer stops when a write or sync fails, that its candidate has a final
+// status, and that no confirmed update is lost.
+func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 	for _, atLeader := range []bool{true, false} {
 		for op := range 6 { // writes and syncs alternate
 			t.Run(fmt.Sprintf("leader=%t/%d", atLeader, op), func(t *testing.T) {
@@ -29,37 +29,37 @@ func TestDisk_WriteFails(t *testing.T) {
 					leader := h.waitForLeader(t)
 					p := leader
 					if !atLeader {
-						p = h.others(leader)[0]
+						p = h.otherPeers(leader)[0]
 					}
-					other := h.others(leader, p)[0]
-					c, second := startCandidate(t, h.node(p), "e"), (*candidate)(nil)
+					other := h.otherPeers(leader, p)[0]
+					c, second := startCandidate(t, h.nodeOf(p), "e"), (*candidate)(nil)
 					c.waitForLeadership(t)
-					second = startCandidate(t, h.node(other), "e")
-					h.proposeAll(t, other, numbered("a", 3)...)
+					second = startCandidate(t, h.nodeOf(other), "e")
+					h.proposeAll(t, other, numberedUpdates("a", 3)...)
 					broken := errors.New("the disk is broken")
 					synctest.Wait()
 					h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1+op, broken)
 					var want []string
-					for _, u := range numbered("b", 10) {
-						proposeUntilKnown(t, h.node(other), api.NewRequestID(), u)
+					for _, u := range numberedUpdates("b", 10) {
+						proposeUntilKnown(t, h.nodeOf(other), api.NewRequestID(), u)
 						want = append(want, u)
 						synctest.Wait() // make the peer write and sync each entry separately
 					}
 					h.requireStopped(t, p, broken, c)
 					second.waitForLeadership(t)
-					h.requireUpdates(t, h.others(p), append(numbered("a", 3), want...)...)
+					h.requireUpdates(t, h.otherPeers(p), append(numberedUpdates("a", 3), want...)...)
 				})
 			})
 		}
 	}
 }
 
-// TestDisk_ReadFails fails if a read error crashes the process or stops other peers.
-func TestDisk_ReadFails(t *testing.T) {
+// TestDisk_ReadErrorDoesNotStopOthers checks that a read error neither crashes the process nor stops other peers.
+func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 	for op := 12; op < 28; op++ {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
-			p := h.others(h.waitForLeader(t))[0]
-			h.proposeAll(t, p, numbered("a", 10)...)
+			p := h.otherPeers(h.waitForLeader(t))[0]
+			h.proposeAll(t, p, numberedUpdates("a", 10)...)
 			require.NoError(t, h.stopPeer(p))
 			h.disks[p.ID].FailReadAt(h.disks[p.ID].Reads() + 1 + op)
 			n, err := h.openPeer(p)
@@ -72,7 +72,7 @@ func TestDisk_ReadFails(t *testing.T) {
 				require.ErrorIs(t, n.Err(), api.ErrFault)
 				require.ErrorIs(t, n.Err(), testenv.ErrIO)
 			}
-			h.proposeAll(t, h.others(p)[0], "x")
+			h.proposeAll(t, h.otherPeers(p)[0], "x")
 		})
 	}
 }
@@ -80,7 +80,7 @@ func TestDisk_ReadFails(t *testing.T) {
 // requireStopped waits until a peer and its candidate have stopped because of a fault.
 func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candidate) {
 	t.Helper()
-	n := h.node(p)
+	n := h.nodeOf(p)
 	waitFor(t, "the peer has stopped", func() bool {
 		select {
 		case <-n.Done():
@@ -109,12 +109,12 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 	require.False(t, c.isLeader())
 }
 
-// TestStateMachine_Fails fails if a peer does not stop when its state machine returns an error.
+// TestStateMachine_Fails checks that a peer stops when its state machine returns an error.
 func TestStateMachine_Fails(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
-		c := startLeader(t, h.node(p), "e")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
+		c := startLeader(t, h.nodeOf(p), "e")
 		broken := errors.New("cannot add")
 		h.machine(p).failApply(broken)
 		h.proposeAll(t, other, "a")
@@ -125,32 +125,32 @@ func TestStateMachine_Fails(t *testing.T) {
 	})
 }
 
-// TestEngine_Panics fails if a panic of the engine ends the process. The test sends a message that
+// TestEngine_Panics checks that a panic of the engine does not end the process. The test sends a message that
 // the engine never sends, and that makes it panic.
 func TestEngine_Panics(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
-		sender := h.others(p)[0]
-		c := startLeader(t, h.node(p), "e")
-		conn := h.impersonate(t, sender, p)
+		sender := h.otherPeers(p)[0]
+		c := startLeader(t, h.nodeOf(p), "e")
+		conn := h.impersonatePeer(t, sender, p)
 		frame := engineFrame(t, sender, p, &raftpb.Message{
-			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(h.node(p).Info().Term), Context: []byte{1},
+			Type: raftpb.MsgHeartbeatResp.Enum(), Term: new(h.nodeOf(p).Info().Term), Context: []byte{1},
 		})
 		waitFor(t, "the peer has stopped", func() bool {
 			conn.Send(p.ID, true, frame)
-			return h.node(p).Err() != nil
+			return h.nodeOf(p).Err() != nil
 		})
-		<-h.node(p).Done()
-		err := h.node(p).Close()
+		<-h.nodeOf(p).Done()
+		err := h.nodeOf(p).Close()
 		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorContains(t, err, "index out of range")
 		require.ErrorContains(t, err, "(*RawNode).Step", "the error has no stack trace")
 		c.waitForEnd(t, api.ErrFault)
-		proposeUntilKnown(t, h.node(h.others(p, sender)[0]), api.NewRequestID(), "x")
+		proposeUntilKnown(t, h.nodeOf(h.otherPeers(p, sender)[0]), api.NewRequestID(), "x")
 	})
 }
 
-// TestStateMachine_Panics fails if a panic of a state machine does not end the process.
+// TestStateMachine_Panics checks that a panic of a state machine ends the process.
 func TestStateMachine_Panics(t *testing.T) {
 	if os.Getenv("RAFTLOG_PANIC") != "" {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
@@ -170,7 +170,7 @@ type panickingMachine struct{ failingRestore }
 
 func (panickingMachine) Apply([]api.Entry, uint64) error { panic("the state machine failed") }
 
-// TestOpen_StateMachineFails fails if a peer is opened although its snapshot cannot be restored.
+// TestOpen_StateMachineFails checks that a peer whose snapshot cannot be restored is not opened.
 func TestOpen_StateMachineFails(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]

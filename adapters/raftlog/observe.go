@@ -65,7 +65,7 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 		defer node.mu.Unlock()
 		node.observers[o] = struct{}{}
 	})
-	if err == nil && !node.spawn(func() { o.runObserver(ctx, node) }) {
+	if err == nil && !node.startGoroutine(func() { o.runObserver(ctx, node) }) {
 		err = node.Err()
 	}
 	switch {
@@ -98,7 +98,7 @@ func (o *observer) runObserver(ctx context.Context, node *Node) {
 		defer node.mu.Unlock()
 		delete(node.observers, o)
 	}()
-	var leaders limit.Changes[leaderelection.CandidateInfo] // zero for none
+	var leaders limit.Changes[leaderelection.CandidateInfo] // the zero value means that there is no leader
 	for {
 		select {
 		case <-o.changed:

@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestObserve fails if an observer misses the newest leader, the absence of a leader or that the
-// election has ended, or receives an observation although the leader has not changed.
-func TestObserve(t *testing.T) {
+// TestObserve_DeliversNewestLeader checks that an observer receives the newest leader, the absence of a
+// leader and that the election has ended, and no observation while the leader has not changed.
+func TestObserve_DeliversNewestLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		n := h.node(p)
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		n := h.nodeOf(p)
 		looking, stop := context.WithCancel(t.Context())
 		defer stop()
 		in, err := raftlog.Observe(looking, n, "e")
@@ -35,7 +35,7 @@ func TestObserve(t *testing.T) {
 		}
 		require.Equal(t, leaderelection.Observation{}, next(), "there is no leader")
 
-		first := startLeader(t, h.node(h.peers[0]), "e")
+		first := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		o := next()
 		require.Equal(t, first.ID(), o.Leader.ID)
 		require.EqualValues(t, first.Current().Leadership.Token(), o.Leader.Token)
@@ -45,7 +45,7 @@ func TestObserve(t *testing.T) {
 		require.Empty(t, others)
 
 		// A change that does not concern the leader of the election causes no observation.
-		second := startCandidate(t, h.node(h.peers[1]), "e")
+		second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		startCandidate(t, n, "other").waitForLeadership(t)
 		proposeUntilKnown(t, n, api.NewRequestID(), "an update")
 		synctest.Wait()
@@ -93,12 +93,11 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// TestObserve_NodeCloses fails if an observer that has read nothing does not receive the reason why
-// its node has stopped.
+// TestObserve_NodeCloses checks that an observer that has read nothing receives the reason why its node has stopped.
 func TestObserve_NodeCloses(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		n := h.node(p)
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		n := h.nodeOf(p)
 		in, err := raftlog.Observe(t.Context(), n, "e")
 		require.NoError(t, err)
 		synctest.Wait()
@@ -111,13 +110,13 @@ func TestObserve_NodeCloses(t *testing.T) {
 	})
 }
 
-// TestObserve_RemovedPeer fails if an observer at a removed peer does not receive the reason.
+// TestObserve_RemovedPeer checks that an observer at a removed peer receives the reason.
 func TestObserve_RemovedPeer(t *testing.T) {
 	runCluster(t, 4, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		in, err := raftlog.Observe(t.Context(), h.node(p), "e")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		in, err := raftlog.Observe(t.Context(), h.nodeOf(p), "e")
 		require.NoError(t, err)
-		h.changeVoters(t, p, h.others(p)...)
+		h.changeVoters(t, p, h.otherPeers(p)...)
 		for o := range in {
 			if o.Err != nil {
 				require.ErrorIs(t, o.Err, leaderelection.ErrConnClosed)

@@ -37,8 +37,8 @@ func (e *manualContext) Err() error {
 	return nil
 }
 
-// TestPropose_AppliedWhileContextEnds fails if an update that was applied is reported as not applied
-// because the context ended just before.
+// TestPropose_AppliedWhileContextEnds checks that an update that was applied is not reported as not applied
+// when the context ends just before.
 func TestPropose_AppliedWhileContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, answer := newRequestNode(t)
@@ -55,7 +55,7 @@ func TestPropose_AppliedWhileContextEnds(t *testing.T) {
 	})
 }
 
-// TestChangePeers_UnknownOutcome fails if a change that a former leader may have written is reported
+// TestChangePeers_UnknownOutcome checks that a change that a former leader may have written is not reported
 // as not made when the next attempt is impossible or rejected.
 func TestChangePeers_UnknownOutcome(t *testing.T) {
 	for name, cause := range map[string]struct {
@@ -89,8 +89,8 @@ func TestChangePeers_UnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestPropose_NotReceivedByLoop fails if a request that the loop did not receive before it stopped
-// has an unknown outcome.
+// TestPropose_NotReceivedByLoop checks that a request that the loop did not receive before it stopped does
+// not have an unknown outcome.
 func TestPropose_NotReceivedByLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := newRequestNode(t)

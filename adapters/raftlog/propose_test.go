@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 )
 
-// TestPropose_AtAnyPeer fails if an update cannot be proposed at a peer, or if Propose returns before
+// TestPropose_AtAnyPeer checks that an update can be proposed at each peer, and that Propose returns after
 // that peer has applied it.
 func TestPropose_AtAnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -27,33 +27,33 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 			index := h.propose(t, p, api.NewRequestID(), p.ID)
 			require.Greater(t, index, last)
 			last = index
-			require.Contains(t, h.machine(p).recorded(), p.ID, "Propose returns after its peer has applied the update")
+			require.Contains(t, h.machine(p).recordedUpdates(), p.ID, "Propose returns after its peer has applied the update")
 		}
 		h.requireUpdates(t, h.peers, "p0", "p1", "p2")
 	})
 }
 
-// TestPropose_Concurrent fails if concurrent updates are lost, or are applied in different orders.
+// TestPropose_Concurrent checks that concurrent updates are not lost, and are applied in one order.
 func TestPropose_Concurrent(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		const n = 300
 		var all sync.WaitGroup
 		for i := range n {
 			all.Go(func() {
-				_, err := h.node(h.peers[i%3]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte{byte(i), byte(i >> 8)})
+				_, err := h.nodeOf(h.peers[i%3]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte{byte(i), byte(i >> 8)})
 				assert.NoError(t, err)
 			})
 		}
 		all.Wait()
-		h.sync(t, h.peers[0])
-		applied := h.machine(h.peers[0]).recorded()
+		h.syncPeer(t, h.peers[0])
+		applied := h.machine(h.peers[0]).recordedUpdates()
 		require.Len(t, applied, n)
 		h.requireUpdates(t, h.peers, applied...)
 	})
 }
 
-// TestPropose_RetryIsAppliedOnce fails if an update that is retried is applied again, at any peer, after
-// restarts, snapshots and power failures.
+// TestPropose_RetryIsAppliedOnce checks that an update that is retried is not applied again, at any peer,
+// after restarts, snapshots and power failures.
 func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
@@ -62,7 +62,7 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 			t.Helper()
 			for _, p := range h.peers {
 				require.Equal(t, index, h.propose(t, p, id, "once"), when)
-				_, err := h.node(p).Propose(contextWithin(t, time.Minute), id, []byte("other"))
+				_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), id, []byte("other"))
 				require.ErrorIs(t, err, api.ErrRequestIDReused, when)
 			}
 		}
@@ -84,8 +84,8 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// TestPropose_RetriedAtNewPeer fails if a peer that has joined by a snapshot does not know earlier
-// request IDs as the leader.
+// TestPropose_RetriedAtNewPeer checks that a peer that has joined by a snapshot knows earlier request IDs as
+// the leader.
 func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
@@ -94,20 +94,20 @@ func TestPropose_RetriedAtNewPeer(t *testing.T) {
 		fresh := peerInfo(3)
 		h.startPeer(fresh)
 		h.changeVoters(t, fresh, fresh)
-		waitFor(t, "the new peer leads", func() bool { return isLeader(h.node(fresh)) })
+		waitFor(t, "the new peer leads", func() bool { return isLeader(h.nodeOf(fresh)) })
 		i := h.propose(t, fresh, id, "once")
 		require.Equal(t, index, i)
 		h.requireUpdates(t, []api.Peer{fresh}, "once")
 	})
 }
 
-// TestPropose_Rejects fails if an invalid, stale or future ID, or too much data, is accepted or written to
-// the log, or a valid update rejected.
+// TestPropose_Rejects checks that an invalid, stale or future ID, and too much data, are rejected and not
+// written to the log, and that valid updates are accepted.
 func TestPropose_Rejects(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		for _, p := range []api.Peer{leader, h.others(leader)[0]} {
-			last := h.node(leader).Info().LastIndex
+		for _, p := range []api.Peer{leader, h.otherPeers(leader)[0]} {
+			last := h.nodeOf(leader).Info().LastIndex
 			for _, c := range []struct {
 				id   api.RequestID
 				data []byte
@@ -118,37 +118,37 @@ func TestPropose_Rejects(t *testing.T) {
 				{api.RequestIDAt(time.Now().Add(15*time.Minute + time.Second)), nil, api.ErrFuture},
 				{api.NewRequestID(), bytes.Repeat([]byte("x"), 101), api.ErrTooLarge},
 			} {
-				_, err := h.node(p).Propose(contextWithin(t, time.Minute), c.id, c.data)
+				_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), c.id, c.data)
 				require.ErrorIs(t, err, c.err)
 			}
-			require.Equal(t, last, h.node(leader).Info().LastIndex)
+			require.Equal(t, last, h.nodeOf(leader).Info().LastIndex)
 			for _, at := range []time.Duration{-7*time.Hour + time.Second, 15*time.Minute - time.Second} {
 				h.propose(t, p, api.RequestIDAt(time.Now().Add(at)), "in time")
 			}
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), bytes.Repeat([]byte("x"), 100))
+			_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), bytes.Repeat([]byte("x"), 100))
 			require.NoError(t, err)
 		}
 	}, func(c *raftlog.Config) { c.MaxData = 100 })
 }
 
-// TestMaxData_LimitsUpdatesOnly fails if a small MaxData limits elections or changes of the voters.
+// TestMaxData_LimitsUpdatesOnly checks that a small MaxData does not limit elections or changes of the voters.
 func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	small := func(c *raftlog.Config) { c.MaxData = 1 }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		startLeader(t, h.node(h.peers[0]), "e")
+		startLeader(t, h.nodeOf(h.peers[0]), "e")
 		h.startPeer(peerInfo(3), small) // the new peer may lead
 		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1), peerInfo(3))
-		_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("xx"))
+		_, err := h.nodeOf(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("xx"))
 		require.ErrorIs(t, err, api.ErrTooLarge)
 	}, small)
 }
 
-// TestMaxRequestIDs fails if updates are not rejected when the maximum number of IDs is within the
-// window, or are not accepted when an ID has left it, although nothing is written in between.
-func TestMaxRequestIDs(t *testing.T) {
+// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected when the maximum number of IDs is
+// within the window, and accepted when an ID has left it, although nothing is written in between.
+func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, first := h.peers[0], api.NewRequestID()
-		n := h.node(p)
+		n := h.nodeOf(p)
 		index := h.propose(t, p, first, "x")
 		time.Sleep(210 * time.Second)
 		id := api.NewRequestID()
@@ -177,17 +177,17 @@ func TestMaxRequestIDs(t *testing.T) {
 	}, slowElections, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
 }
 
-// TestPropose_UnknownOutcome fails if the outcome of an update in flight is reported as known when
-// the leader is lost, or is not known after a retry.
+// TestPropose_UnknownOutcome checks that the outcome of an update in flight is not reported as known when the
+// leader is lost, and is known after a retry.
 func TestPropose_UnknownOutcome(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		other := h.others(leader)[0]
+		other := h.otherPeers(leader)[0]
 		h.proposeAll(t, other, "before")
 		heal := h.isolate(leader)
 		ids := []api.RequestID{api.NewRequestID(), api.NewRequestID()}
 		for i, p := range []api.Peer{leader, other} {
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
+			_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), ids[i], []byte(p.ID))
 			if p == leader {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 				continue
@@ -195,7 +195,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 			if err != nil {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
-			index := proposeUntilKnown(t, h.node(p), ids[i], p.ID)
+			index := proposeUntilKnown(t, h.nodeOf(p), ids[i], p.ID)
 			again := h.propose(t, p, ids[i], p.ID)
 			require.Equal(t, index, again)
 		}
@@ -205,14 +205,14 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestPropose_WithoutLeader fails if Propose does not wait for a leader until its context is done.
+// TestPropose_WithoutLeader checks that Propose waits for a leader until its context is done.
 func TestPropose_WithoutLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		for _, p := range h.peers[1:] {
 			require.NoError(t, h.stopPeer(p))
 		}
-		n := h.node(h.peers[0])
+		n := h.nodeOf(h.peers[0])
 		waitFor(t, "no leader", func() bool { return n.Info().Leader == api.Peer{} })
 		start := time.Now()
 		_, err := n.Propose(contextWithin(t, 5003*time.Millisecond), api.NewRequestID(), []byte("x"))
@@ -230,18 +230,17 @@ func TestPropose_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_PowerFailures fails if a confirmed update is lost in power failures of leaders or of
-// all peers.
+// TestPropose_PowerFailures checks that a confirmed update is not lost in power failures of leaders or of all peers.
 func TestPropose_PowerFailures(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var want []string
 		for round := range 6 {
 			leader := h.waitForLeader(t)
-			asked := h.others(leader)[round%2]
+			asked := h.otherPeers(leader)[round%2]
 			id := api.NewRequestID()
 			result := make(chan error, 1)
 			go func() {
-				_, err := h.node(asked).Propose(contextWithin(t, time.Minute), id, []byte("by "+leader.ID))
+				_, err := h.nodeOf(asked).Propose(contextWithin(t, time.Minute), id, []byte("by "+leader.ID))
 				result <- err
 			}()
 			time.Sleep(time.Duration(round) * time.Millisecond / 4)
@@ -249,7 +248,7 @@ func TestPropose_PowerFailures(t *testing.T) {
 			if err := <-result; err != nil {
 				require.ErrorIs(t, err, api.ErrUnknownOutcome)
 			}
-			proposeUntilKnown(t, h.node(asked), id, "by "+leader.ID)
+			proposeUntilKnown(t, h.nodeOf(asked), id, "by "+leader.ID)
 			h.startPeer(leader)
 			want = append(want, "by "+leader.ID)
 			if round%3 == 2 {
@@ -263,13 +262,13 @@ func TestPropose_PowerFailures(t *testing.T) {
 	})
 }
 
-// TestPropose_AfterClose fails if calls do not return when their node is closed, or report an unknown
-// outcome although they were made after the close.
+// TestPropose_AfterClose checks that calls return when their node is closed, and do not report an unknown
+// outcome when they were made after the close.
 func TestPropose_AfterClose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		n := h.node(h.waitForLeader(t))
+		n := h.nodeOf(h.waitForLeader(t))
 		synced, proposed := make(chan error, 1), make(chan error, 1)
-		for _, p := range h.others(n.Info().Peer) {
+		for _, p := range h.otherPeers(n.Info().Peer) {
 			require.NoError(t, h.stopPeer(p))
 		}
 		go func() {
@@ -299,19 +298,19 @@ func TestPropose_AfterClose(t *testing.T) {
 	})
 }
 
-// TestPropose_RejectsUpdateLargerThanFrame fails if an update that exceeds the limit of frames is sent
+// TestPropose_RejectsUpdateLargerThanFrame checks that an update that exceeds the limit of frames is not sent
 // to the leader.
 func TestPropose_RejectsUpdateLargerThanFrame(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for _, p := range h.peers {
-			_, err := h.node(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), make([]byte, 49<<20))
+			_, err := h.nodeOf(p).Propose(contextWithin(t, time.Minute), api.NewRequestID(), make([]byte, 49<<20))
 			require.ErrorIs(t, err, api.ErrTooLarge, "at %s", p.ID)
 			require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 		}
 	})
 }
 
-// TestPropose_SyncsOncePerPeer fails if an update needs more than one write and one sync at each peer. The
+// TestPropose_SyncsOncePerPeer checks that an update needs only one write and one sync at each peer. The
 // commit index is written with the next update, or when the peer is closed.
 func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -323,7 +322,7 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 			before[p.ID] = h.disks[p.ID].Ops()
 		}
 		const updates = 20
-		for _, u := range numbered("u", updates) {
+		for _, u := range numberedUpdates("u", updates) {
 			h.proposeAll(t, p, u)
 			synctest.Wait()
 		}
@@ -331,9 +330,9 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 			require.Equal(t, 2*updates, h.disks[p.ID].Ops()-before[p.ID], "writes and syncs at %s", p.ID)
 		}
 
-		last := h.node(p).Info().LastIndex
+		last := h.nodeOf(p).Info().LastIndex
 		time.Sleep(2 * time.Millisecond) // the other peers learn the last commit index
-		for _, p := range h.others(p) {
+		for _, p := range h.otherPeers(p) {
 			require.NoError(t, h.stopPeer(p))
 			log, err := filelog.Open(h.disks[p.ID], "log", filelog.Options{ReadOnly: true})
 			require.NoError(t, err)
@@ -343,12 +342,12 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	})
 }
 
-// TestElectionPropose fails if an update that a leadership guards is applied after another candidate
-// has become the head, or if it is not recognized when a later leader retries it.
-func TestElectionPropose(t *testing.T) {
+// TestElectionPropose_OnlyDuringLeadership checks that an update that a leadership guards is not applied
+// after another candidate has become the head, and that it is recognized when a later leader retries it.
+func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		first := startLeader(t, h.node(h.peers[0]), "e")
-		second := startCandidate(t, h.node(h.peers[1]), "e")
+		first := startLeader(t, h.nodeOf(h.peers[0]), "e")
+		second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
 		one := api.NewRequestID()
 		former := first.Current().Leadership
 		index, err := first.Propose(t.Context(), former, one, []byte("one"))
@@ -359,7 +358,7 @@ func TestElectionPropose(t *testing.T) {
 		// The message of the process is delivered after another candidate has become leader.
 		require.NoError(t, first.Resign())
 		require.Greater(t, second.waitForLeadership(t), former.Token())
-		_, err = raftlog.ProposeGuarded(t.Context(), h.node(h.peers[0]), "e", former.Token(), api.NewRequestID(), []byte("late"))
+		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(h.peers[0]), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		again, err := second.Propose(t.Context(), second.Current().Leadership, one, []byte("one"))
 		require.NoError(t, err)
@@ -368,12 +367,12 @@ func TestElectionPropose(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_LaterLeadership fails if an update of a former leadership is applied because the
+// TestElectionPropose_LaterLeadership checks that an update of a former leadership is not applied when the
 // same candidate leads again.
 func TestElectionPropose_LaterLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		c := startLeader(t, h.node(p), "e")
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		c := startLeader(t, h.nodeOf(p), "e")
 		former := c.Current().Leadership
 		heal := h.isolate(p)
 		waitFor(t, "the leadership is lost", func() bool { return former.Err() != nil })
@@ -386,7 +385,7 @@ func TestElectionPropose_LaterLeadership(t *testing.T) {
 		_, err := c.Propose(t.Context(), former, api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		require.ErrorIs(t, err, former.Err(), "the reason")
-		_, err = raftlog.ProposeGuarded(t.Context(), h.node(p), "e", former.Token(), api.NewRequestID(), []byte("late"))
+		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(p), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		_, err = c.Propose(t.Context(), l, api.NewRequestID(), []byte("in time"))
 		require.NoError(t, err)
@@ -410,20 +409,20 @@ func (s steppedMachine) Apply(entries []api.Entry, through uint64) error {
 	return s.StateMachine.Apply(entries, through)
 }
 
-// TestSync_WaitsForEarlierEntries fails if Sync waits for entries that were committed after the call,
-// or not for earlier ones.
+// TestSync_WaitsForEarlierEntries checks that Sync waits for earlier entries, and not for entries that were
+// committed after the call.
 func TestSync_WaitsForEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
-		other := h.others(p)[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
+		other := h.otherPeers(p)[0]
 		require.NoError(t, h.stopPeer(p))
 		released := map[string]chan struct{}{"before": make(chan struct{}), "after": make(chan struct{})}
 		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = steppedMachine{c.StateMachine, released} })
 		defer close(released["after"])
-		h.sync(t, p)
+		h.syncPeer(t, p)
 		h.proposeAll(t, other, "before")
 		synced := make(chan error, 1)
-		go func() { synced <- h.node(p).Sync(contextWithin(t, time.Minute)) }()
+		go func() { synced <- h.nodeOf(p).Sync(contextWithin(t, time.Minute)) }()
 		time.Sleep(100 * time.Millisecond)
 		h.proposeAll(t, other, "after")
 		time.Sleep(time.Second)
@@ -432,6 +431,6 @@ func TestSync_WaitsForEarlierEntries(t *testing.T) {
 		time.Sleep(time.Second)
 		require.Len(t, synced, 1, "Sync waits for another update")
 		require.NoError(t, <-synced)
-		require.Equal(t, []string{"before"}, h.machine(p).recorded())
+		require.Equal(t, []string{"before"}, h.machine(p).recordedUpdates())
 	})
 }

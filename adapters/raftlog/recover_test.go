@@ -20,14 +20,14 @@ func (h *harness) recoverOffline(t testing.TB, p api.Peer, dry bool) raftlog.Rec
 	return r
 }
 
-// TestRecoverOffline fails if a recovered peer loses an entry that it has, if other peers are
-// accepted when they return, or if new peers cannot join.
-func TestRecoverOffline(t *testing.T) {
+// TestRecoverOffline_KeepsEntries checks that a recovered peer keeps every entry that it has, that the peers
+// of the lost majority are rejected when they return, and that new peers can join.
+func TestRecoverOffline_KeepsEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
-		h.proposeAll(t, a, numbered("x", 5)...)
-		h.requireUpdates(t, h.peers, numbered("x", 5)...)
-		before := h.node(a).Info()
+		h.proposeAll(t, a, numberedUpdates("x", 5)...)
+		h.requireUpdates(t, h.peers, numberedUpdates("x", 5)...)
+		before := h.nodeOf(a).Info()
 		_, err := raftlog.RecoverOffline(raftlog.RecoverConfig{Dir: "a"}.OnDisk(h.disks[a.ID]))
 		require.ErrorIs(t, err, api.ErrInvalid, "the peer is running")
 		require.NoError(t, h.stopPeer(a))
@@ -45,27 +45,27 @@ func TestRecoverOffline(t *testing.T) {
 
 		h.startPeer(a)
 		h.proposeAll(t, a, "alone")
-		h.requireUpdates(t, []api.Peer{a}, append(numbered("x", 5), "alone")...)
-		m := membershipOf(t, h.node(a))
+		h.requireUpdates(t, []api.Peer{a}, append(numberedUpdates("x", 5), "alone")...)
+		m := membershipOf(t, h.nodeOf(a))
 		require.Equal(t, []api.Peer{a}, m.Voters)
 		require.ElementsMatch(t, []string{b.ID, c.ID}, m.Removed)
 		// The other peers of the former cluster start again.
 		for _, p := range []api.Peer{b, c} {
 			h.startPeer(p)
 			time.Sleep(time.Minute)
-			require.NoError(t, h.node(p).Err(), "the recovery can be a mistake")
-			require.Equal(t, "candidate", h.node(p).Info().Role)
-			require.Contains(t, h.logged(p), "recovered without this peer")
+			require.NoError(t, h.nodeOf(p).Err(), "the recovery can be a mistake")
+			require.Equal(t, "candidate", h.nodeOf(p).Info().Role)
+			require.Contains(t, h.logOf(p), "recovered without this peer")
 			require.NoError(t, h.stopPeer(p))
 		}
 		// New peers join, even from a snapshot that was made before the recovery.
 		d, e := peerInfo(3), peerInfo(4)
-		joins := founders(a)
+		joins := withInitialVoters(a)
 		h.startPeer(d, joins)
 		h.startPeer(e, joins)
 		h.changeVoters(t, a, a, d, e)
 		h.proposeAll(t, d, "three")
-		h.requireUpdates(t, []api.Peer{a, d, e}, append(numbered("x", 5), "alone", "three")...)
+		h.requireUpdates(t, []api.Peer{a, d, e}, append(numberedUpdates("x", 5), "alone", "three")...)
 		for _, p := range []api.Peer{a, d, e} {
 			require.NoError(t, h.stopPeer(p))
 		}
@@ -76,20 +76,20 @@ func TestRecoverOffline(t *testing.T) {
 	})
 }
 
-// TestRecoverOffline_AnyPeer fails if a learner, or a peer in the middle of a change, cannot be
-// recovered, or not repeatedly.
+// TestRecoverOffline_AnyPeer checks that a learner, and a peer in the middle of a change, can be recovered,
+// also repeatedly.
 func TestRecoverOffline_AnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		d := peerInfo(3)
 		h.startPeer(d)
-		waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.node(h.peers[0])).Learners) == 1 })
+		waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(h.peers[0])).Learners) == 1 })
 		h.proposeAll(t, d, "x")
 		// The new voters cannot commit, so the change remains incomplete.
-		for _, p := range h.others(h.waitForLeader(t)) {
+		for _, p := range h.otherPeers(h.waitForLeader(t)) {
 			_ = h.stopPeer(p)
 		}
 		go func() {
-			_, _ = h.node(d).ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{h.peers[0], d})
+			_, _ = h.nodeOf(d).ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{h.peers[0], d})
 		}()
 		time.Sleep(time.Second)
 		for _, n := range h.runningNodes() {
@@ -101,13 +101,13 @@ func TestRecoverOffline_AnyPeer(t *testing.T) {
 		h.startPeer(d)
 		h.proposeAll(t, d, "y")
 		h.requireUpdates(t, []api.Peer{d}, "x", "y")
-		require.Equal(t, []api.Peer{d}, membershipOf(t, h.node(d)).Voters)
+		require.Equal(t, []api.Peer{d}, membershipOf(t, h.nodeOf(d)).Voters)
 	})
 }
 
-// TestRestoreOffline fails if a new cluster does not continue from an exported snapshot, with greater
-// indexes, or if a gap is accepted with which later indexes overflow.
-func TestRestoreOffline(t *testing.T) {
+// TestRestoreOffline_StartsNewCluster checks that a new cluster continues from an exported snapshot, with
+// greater indexes, and that a gap is rejected with which later indexes would overflow.
+func TestRestoreOffline_StartsNewCluster(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {
 		n, err := raftlog.Open(raftlog.Config{

@@ -34,13 +34,12 @@ func (c *candidate) waitForQueue(t *testing.T) *candidate {
 	return c
 }
 
-// TestClient_Elections fails if a client does not read the candidates of an election, or if its
-// request to resign is not delivered to the candidate, is delivered to another candidate, or is not
-// withdrawn when its context is done.
+// TestClient_Elections checks that a client reads the candidates of an election, and that its request to
+// resign is delivered to the candidate and to no other candidate, and is withdrawn when its context is done.
 func TestClient_Elections(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		first := startCandidate(t, h.node(h.peers[0]), "report", raftlog.WithName("zero"), raftlog.WithValue("10.0.0.1:80")).waitForQueue(t)
-		second := startCandidate(t, h.node(h.peers[1]), "report", raftlog.WithName("one")).waitForQueue(t)
+		first := startCandidate(t, h.nodeOf(h.peers[0]), "report", raftlog.WithName("zero"), raftlog.WithValue("10.0.0.1:80")).waitForQueue(t)
+		second := startCandidate(t, h.nodeOf(h.peers[1]), "report", raftlog.WithName("one")).waitForQueue(t)
 		c := h.newClient(t, h.peers[2])
 		ctx := contextWithin(t, time.Minute)
 		got, err := c.Election(ctx, "report")
@@ -49,7 +48,7 @@ func TestClient_Elections(t *testing.T) {
 		require.Len(t, got.Candidates, 2)
 		require.Equal(t, api.Candidate{ID: first.ID(), Name: "zero", Value: "10.0.0.1:80", Token: uint64(first.Current().Leadership.Token())}, got.Candidates[0])
 		require.Equal(t, api.Candidate{ID: second.ID(), Name: "one"}, got.Candidates[1])
-		all, err := raftlog.Candidates(ctx, h.node(h.peers[1]), "report")
+		all, err := raftlog.Candidates(ctx, h.nodeOf(h.peers[1]), "report")
 		require.NoError(t, err)
 		require.Equal(t, "10.0.0.1:80", all[0].Value)
 
@@ -68,12 +67,12 @@ func TestClient_Elections(t *testing.T) {
 		require.ErrorIs(t, c.RequestResign(ctx, "report", first.ID()), api.ErrNoCandidate)
 
 		// A request is withdrawn when its context is done.
-		third := startCandidate(t, h.node(h.peers[2]), "report").waitForQueue(t)
+		third := startCandidate(t, h.nodeOf(h.peers[2]), "report").waitForQueue(t)
 		require.ErrorIs(t, c.RequestResign(contextWithin(t, time.Second), "report", third.ID()), context.DeadlineExceeded)
 		synctest.Wait()
 		require.False(t, isClosed(third.ResignRequested()))
 
-		require.NoError(t, raftlog.DeleteElection(h.node(h.peers[0]), "report", raftlog.WithContext(ctx)))
+		require.NoError(t, raftlog.DeleteElection(h.nodeOf(h.peers[0]), "report", raftlog.WithContext(ctx)))
 		got, err = c.Election(ctx, "report")
 		require.NoError(t, err)
 		require.True(t, got.Ended)
@@ -89,8 +88,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestClient_ElectionWithoutMajority fails if a client reads an election at a peer that has no
-// majority.
+// TestClient_ElectionWithoutMajority checks that a client does not read an election at a peer that has no majority.
 func TestClient_ElectionWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		c := h.newClient(t, h.peers[0])
@@ -105,10 +103,10 @@ func TestClient_ElectionWithoutMajority(t *testing.T) {
 	})
 }
 
-// TestRequestResign_LostClient fails if the request of a client that was partitioned is not withdrawn.
+// TestRequestResign_LostClient checks that the request of a client that was partitioned is withdrawn.
 func TestRequestResign_LostClient(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		e := startCandidate(t, h.node(h.peers[0]), "report").waitForQueue(t)
+		e := startCandidate(t, h.nodeOf(h.peers[0]), "report").waitForQueue(t)
 		c := h.newClient(t, h.peers[0])
 		ctx, cancel := context.WithCancel(t.Context())
 		asked := make(chan error, 1)

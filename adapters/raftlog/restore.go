@@ -141,7 +141,7 @@ func restoreDirectory(cfg RestoreConfig) (made Exported, err error) {
 	meta := r.Meta()
 	state.RestartCluster([]replica.Peer{replica.Numbered(meta.Cluster, cfg.Peer)}, cfg.IndexGap)
 	data := r.Data()
-	w, err := writeSnapshotFile(fsys, meta.Cluster, state.View(), state.Members.ConfState(), copied{data})
+	w, err := writeSnapshotFile(fsys, meta.Cluster, state.View(), state.Members.ConfState(), copiedData{data})
 	if err = errors.Join(err, data.Close()); err != nil {
 		if w != nil {
 			w.Abort()
@@ -158,7 +158,7 @@ func restoreDirectory(cfg RestoreConfig) (made Exported, err error) {
 	return Exported{Cluster: meta.Cluster, Index: state.Index, Term: state.Term, Size: r.Size()}, owner.Write(fsys)
 }
 
-// copied is an io.WriterTo that writes the data of a reader.
-type copied struct{ io.Reader }
+// copiedData is an io.WriterTo that writes the data of a reader.
+type copiedData struct{ io.Reader }
 
-func (c copied) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Reader) }
+func (c copiedData) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, c.Reader) }

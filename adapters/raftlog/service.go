@@ -26,7 +26,7 @@ func (n *Node) Info() api.Info {
 	s := n.publishedStatus()
 	applied, _ := n.applied.load()
 	info := api.Info{
-		Peer: n.cfg.self(), Cluster: n.cfg.Cluster, Role: s.Role.String(), Leader: s.Leader, Term: s.Term,
+		Peer: n.cfg.ownPeer(), Cluster: n.cfg.Cluster, Role: s.Role.String(), Leader: s.Leader, Term: s.Term,
 		Lease: max(0, s.Lease-nodeClock{n}.Now()), FirstIndex: s.First, LastApplied: applied, CommitIndex: s.Commit,
 		LastIndex: s.Last, PruneIndex: s.Prune, SnapshotIndex: s.Snapshot.Index, SnapshotSize: s.Snapshot.Size, RequestIDs: s.IDs,
 	}

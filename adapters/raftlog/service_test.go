@@ -46,8 +46,8 @@ func (h *harness) dialClient(t *testing.T, from, id string, p api.Peer, purpose 
 	return raw, conn
 }
 
-// TestServeClient_ClosesConnectionOfLostClient fails if the connection of a lost client is not closed,
-// or that of a slow client is.
+// TestServeClient_ClosesConnectionOfLostClient checks that the connection of a lost client is closed, and
+// that of a slow client is not.
 func TestServeClient_ClosesConnectionOfLostClient(t *testing.T) {
 	for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream} {
 		t.Run(purpose.String(), func(t *testing.T) { testStalledClient(t, purpose) })
@@ -90,9 +90,9 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 	})
 }
 
-// TestServeClient_LimitsIncompleteFrames fails if clients that do not complete a frame occupy 64 MB
-// together, if they prevent updates of another client from the same address, or if their connections
-// are not closed.
+// TestServeClient_LimitsIncompleteFrames checks that clients that do not complete a frame do not occupy 64 MB
+// together, that they do not prevent updates of another client from the same address, and that their
+// connections are closed.
 func TestServeClient_LimitsIncompleteFrames(t *testing.T) {
 	for _, c := range []struct{ clients, size, sent int }{{16, 16 << 20, 15 << 20}, {200, 16 << 20, 1 << 20}, {200, 128 << 10, 127 << 10}} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
@@ -136,8 +136,8 @@ func TestServeClient_LimitsIncompleteFrames(t *testing.T) {
 	}
 }
 
-// TestServeClient_DoesNotBlockJoiningPeer fails if clients that use up the limits of an address prevent
-// a peer with that address from joining.
+// TestServeClient_DoesNotBlockJoiningPeer checks that clients that use up the limits of an address do not
+// prevent a peer with that address from joining.
 func TestServeClient_DoesNotBlockJoiningPeer(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, joins := h.waitForLeader(t), peerInfo(1)
@@ -165,9 +165,9 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestClientAddress fails if the clients whose number is limited together are not those of one IPv4 address, or
-// of one /64 network of IPv6.
-func TestClientAddress(t *testing.T) {
+// TestClientAddress_GroupsByNetwork checks that the clients whose number is limited together are those of one
+// IPv4 address, or of one /64 network of IPv6.
+func TestClientAddress_GroupsByNetwork(t *testing.T) {
 	for from, want := range map[string]string{
 		"10.0.0.1:80": "10.0.0.1", "[::ffff:10.0.0.1]:80": "::ffff:10.0.0.1", "[fe80::1%eth0]:80": "fe80::/64",
 		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "host:7": "host",

@@ -56,7 +56,7 @@ func (n *Node) createSnapshot(s *core.CreateSnapshot) error {
 	if err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
-	if !n.spawn(func() {
+	if !n.startGoroutine(func() {
 		created, err := n.writeSnapshot(s, data)
 		overtaken := errors.Is(err, snapshot.ErrOlder)
 		if overtaken {
@@ -110,10 +110,10 @@ func (n *Node) writeSnapshot(s *core.CreateSnapshot, data io.WriterTo) (core.Sna
 // abort the new one.
 type sending map[string]*context.CancelFunc
 
-// begin cancels the earlier snapshot for a receiver. The returned context is done when a newer snapshot
+// beginSnapshot cancels the earlier snapshot for a receiver. The returned context is done when a newer snapshot
 // replaces this one. The returned function end must be called once; it reports whether this snapshot is
 // still the newest one for the receiver.
-func (s sending) begin(ctx context.Context, to string) (_ context.Context, cancel context.CancelFunc, end func() bool) {
+func (s sending) beginSnapshot(ctx context.Context, to string) (_ context.Context, cancel context.CancelFunc, end func() bool) {
 	ctx, cancel = context.WithCancel(ctx)
 	if earlier := s[to]; earlier != nil {
 		(*earlier)()
@@ -131,8 +131,8 @@ func (s sending) begin(ctx context.Context, to string) (_ context.Context, cance
 // sendSnapshot sends the newest snapshot to a peer that needs entries before the start of the log. It is
 // called by the loop.
 func (n *Node) sendSnapshot(s core.SendSnapshot) {
-	ctx, cancel, end := n.sending.begin(n.ctx, s.To)
-	n.spawn(func() {
+	ctx, cancel, end := n.sending.beginSnapshot(n.ctx, s.To)
+	n.startGoroutine(func() {
 		defer cancel()
 		err := n.streamSnapshot(ctx, s)
 		if err != nil && ctx.Err() == nil {

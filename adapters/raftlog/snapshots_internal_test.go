@@ -13,13 +13,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestSending_NewerSnapshotCancelsOlder fails if the snapshot that a newer one for the same peer replaces
-// is not cancelled, or its result counts as that of the newer one.
+// TestSending_NewerSnapshotCancelsOlder checks that a snapshot is cancelled when a newer snapshot for the
+// same peer replaces it, and that its result does not count as that of the newer snapshot.
 func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	s := sending{}
-	first, _, endFirst := s.begin(t.Context(), "b")
-	other, _, endOther := s.begin(t.Context(), "c")
-	second, _, endSecond := s.begin(t.Context(), "b")
+	first, _, endFirst := s.beginSnapshot(t.Context(), "b")
+	other, _, endOther := s.beginSnapshot(t.Context(), "c")
+	second, _, endSecond := s.beginSnapshot(t.Context(), "b")
 	require.Error(t, first.Err())
 	require.NoError(t, second.Err())
 	require.NoError(t, other.Err())
@@ -27,13 +27,14 @@ func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	require.True(t, endSecond())
 	require.True(t, endOther())
 	require.Empty(t, s)
-	third, _, endThird := s.begin(t.Context(), "b")
+	third, _, endThird := s.beginSnapshot(t.Context(), "b")
 	require.NoError(t, third.Err())
 	require.True(t, endThird())
 }
 
-// TestCopyTo_Errors fails if the wrong errors are reported as a full disk, or space is not reserved first.
-func TestCopyTo_Errors(t *testing.T) {
+// TestCopyTo_RecognizesFullDisk checks that only the right errors are reported as a full disk, and that space
+// is reserved first.
+func TestCopyTo_RecognizesFullDisk(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
 		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create
 			d := testenv.NewDisk(1)

@@ -41,8 +41,7 @@ func (h *harness) listFiles(t testing.TB, p api.Peer, dir, prefix string) []stri
 
 func shortWindow(c *raftlog.Config) { c.Window = time.Minute }
 
-// TestRestart_DurableStateMachine fails if a state machine that stores its state receives an update
-// twice.
+// TestRestart_DurableStateMachine checks that a state machine that stores its state does not receive an update twice.
 func TestRestart_DurableStateMachine(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
@@ -50,56 +49,55 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 		sm := &durableMachine{}
 		keeps := func(c *raftlog.Config) { c.StateMachine = sm }
 		h.startPeer(p, keeps)
-		h.proposeAll(t, p, numbered("a", 10)...)
+		h.proposeAll(t, p, numberedUpdates("a", 10)...)
 		h.compact(t, p)
-		h.proposeAll(t, p, numbered("b", 10)...)
+		h.proposeAll(t, p, numberedUpdates("b", 10)...)
 		for range 2 {
 			h.restart(t, p, keeps)
-			h.sync(t, p)
-			require.Equal(t, append(numbered("a", 10), numbered("b", 10)...), sm.recorded())
+			h.syncPeer(t, p)
+			require.Equal(t, append(numberedUpdates("a", 10), numberedUpdates("b", 10)...), sm.recordedUpdates())
 			require.Zero(t, sm.restored)
-			s := h.node(p).Subscribe(t.Context(), 1)
+			s := h.nodeOf(p).Subscribe(t.Context(), 1)
 			r := &streamReader{next: 1}
 			r.readUntil(t, s, "b9")
 			s.Close()
 		}
 		h.proposeAll(t, p, "c")
-		require.Equal(t, append(append(numbered("a", 10), numbered("b", 10)...), "c"), sm.recorded())
+		require.Equal(t, append(append(numberedUpdates("a", 10), numberedUpdates("b", 10)...), "c"), sm.recordedUpdates())
 	})
 }
 
-// TestRestart_StateMachineAhead fails if a peer does not start when its state machine includes
-// entries that its log lacks: other peers have stored them, and they were not on this peer's disk
-// when the power failed.
+// TestRestart_StateMachineAhead checks that a peer starts when its state machine includes entries that its
+// log lacks: other peers have stored them, and they were not on this peer's disk when the power failed.
 func TestRestart_StateMachineAhead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		sm := &durableMachine{}
 		h.restart(t, p, func(c *raftlog.Config) { c.StateMachine = sm })
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
-		h.sync(t, p)
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
+		h.syncPeer(t, p)
 		require.NoError(t, h.stopPeer(p))
 		index := uint64(0)
-		for _, u := range numbered("b", 5) {
-			i, err := h.node(h.others(p)[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(u))
+		for _, u := range numberedUpdates("b", 5) {
+			i, err := h.nodeOf(h.otherPeers(p)[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte(u))
 			require.NoError(t, err)
 			require.NoError(t, sm.Apply([]api.Entry{{Index: i, Data: []byte(u)}}, i))
 			index = i
 		}
 		heal := h.isolate(p)
 		h.startPeer(p, func(c *raftlog.Config) { c.StateMachine = sm })
-		s := h.node(p).Subscribe(t.Context(), 1)
+		s := h.nodeOf(p).Subscribe(t.Context(), 1)
 		r := &streamReader{next: 1}
 		r.readUntil(t, s, "a9")
 		waitForProgress(t, s, func(p *api.Progress) bool { return !p.Fresh })
-		_, err := h.node(p).Compact(contextWithin(t, time.Minute))
+		_, err := h.nodeOf(p).Compact(contextWithin(t, time.Minute))
 		require.ErrorIs(t, err, api.ErrBusy, "the state machine includes entries that the log does not have yet")
 		heal()
 		r.readUntil(t, s, "b4")
 		s.Close()
 		h.propose(t, p, api.NewRequestID(), "c")
 		require.Greater(t, sm.applied, index)
-		require.Equal(t, append(append(numbered("a", 10), numbered("b", 5)...), "c"), sm.recorded())
+		require.Equal(t, append(append(numberedUpdates("a", 10), numberedUpdates("b", 5)...), "c"), sm.recordedUpdates())
 	})
 }
 
@@ -120,24 +118,24 @@ func (d *durableMachine) Restore(index uint64, r io.Reader) error {
 	return d.recorder.Restore(index, r)
 }
 
-// TestSnapshot_ForDisconnectedPeer fails if a peer that needs entries before the start of the log
-// does not receive a snapshot, or if its subscribers do not continue.
+// TestSnapshot_ForDisconnectedPeer checks that a peer that needs entries before the start of the log receives
+// a snapshot, and that its subscribers continue.
 func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		isolated := h.others(leader)[0]
-		s := h.node(isolated).Subscribe(t.Context(), 1)
+		isolated := h.otherPeers(leader)[0]
+		s := h.nodeOf(isolated).Subscribe(t.Context(), 1)
 		defer s.Close()
 		h.proposeAll(t, isolated, "early")
 		heal := h.leaveBehind(t, isolated)
-		for _, p := range h.others(isolated) {
-			require.Greater(t, h.node(p).Info().FirstIndex, h.node(isolated).Info().LastIndex+1)
+		for _, p := range h.otherPeers(isolated) {
+			require.Greater(t, h.nodeOf(p).Info().FirstIndex, h.nodeOf(isolated).Info().LastIndex+1)
 		}
-		h.proposeAll(t, leader, numbered("b", 5)...)
+		h.proposeAll(t, leader, numberedUpdates("b", 5)...)
 		heal()
-		want := append(append([]string{"early"}, numbered("a", 20)...), numbered("b", 5)...)
+		want := append(append([]string{"early"}, numberedUpdates("a", 20)...), numberedUpdates("b", 5)...)
 		h.requireUpdates(t, h.peers, want...)
-		i := h.node(isolated).Info()
+		i := h.nodeOf(isolated).Info()
 		require.Greater(t, i.SnapshotIndex, uint64(20))
 		require.Equal(t, i.SnapshotIndex+1, i.FirstIndex)
 		require.Empty(t, h.listFiles(t, isolated, ".", "snap.received"))
@@ -151,9 +149,9 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSnapshot_BrokenWhileRunning fails if a peer with a broken snapshot file makes others stop, if it
-// does not report the file, or if a peer that needs the snapshot does not receive the next one. A broken
-// snapshot is replaced by the next one, unless it is that of another cluster.
+// TestSnapshot_BrokenWhileRunning checks that a peer with a broken snapshot file does not make others stop
+// and reports the file, and that a peer that needs the snapshot receives the next snapshot. A broken snapshot
+// is replaced by the next one, unless it is that of another cluster.
 func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 	for name, c := range map[string]struct {
 		breakFile func(d *testenv.Disk) error
@@ -182,43 +180,43 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
 				leader := h.waitForLeader(t)
-				isolated := h.others(leader)[0]
+				isolated := h.otherPeers(leader)[0]
 				h.proposeAll(t, isolated, "early")
 				heal := h.leaveBehind(t, isolated)
 				require.NoError(t, c.breakFile(h.disks[leader.ID]))
 				heal()
 				h.proposeAll(t, leader, "b")
 				time.Sleep(time.Minute)
-				h.proposeAll(t, h.others(isolated, leader)[0], "c")
-				require.Contains(t, h.logged(leader), "snap")
+				h.proposeAll(t, h.otherPeers(isolated, leader)[0], "c")
+				require.Contains(t, h.logOf(leader), "snap")
 				time.Sleep(4 * time.Minute)
-				_, err := h.node(leader).Compact(contextWithin(t, time.Minute))
+				_, err := h.nodeOf(leader).Compact(contextWithin(t, time.Minute))
 				if c.removed {
 					require.ErrorContains(t, err, "snap")
 					require.NoError(t, h.disks[leader.ID].Remove("snap"))
-					_, err = h.node(leader).Compact(contextWithin(t, time.Minute))
+					_, err = h.nodeOf(leader).Compact(contextWithin(t, time.Minute))
 				}
 				require.NoError(t, err)
 				h.proposeAll(t, leader, "d")
-				h.requireUpdates(t, h.peers, append(append([]string{"early"}, numbered("a", 20)...), "b", "c", "d")...)
+				h.requireUpdates(t, h.peers, append(append([]string{"early"}, numberedUpdates("a", 20)...), "b", "c", "d")...)
 			}, slowElections, shortWindow)
 		})
 	}
 }
 
-// TestSnapshot_ReceiverCrashes fails if a crash at any moment of receiving a snapshot prevents the
+// TestSnapshot_ReceiverCrashes checks that a crash at any moment of receiving a snapshot does not prevent the
 // peer from receiving it later.
 func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	for seed := range 5 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			leader := h.waitForLeader(t)
-			isolated := h.others(leader)[0]
+			isolated := h.otherPeers(leader)[0]
 			h.crashPeer(isolated)
-			h.proposeAll(t, leader, numbered("a", 20)...)
+			h.proposeAll(t, leader, numberedUpdates("a", 20)...)
 			time.Sleep(4 * time.Minute)
-			h.compact(t, h.others(isolated)...)
+			h.compact(t, h.otherPeers(isolated)...)
 			d := h.disks[isolated.ID]
-			d.CrashAt(d.Ops() + 8 + 7*seed) // while the snapshot is received or installed
+			d.CrashAt(d.Ops() + 8 + 7*seed) // a crash while the snapshot is received or installed
 			if _, err := h.openPeer(isolated, slowElections, shortWindow); err == nil {
 				time.Sleep(10 * time.Second)
 				h.crashPeer(isolated)
@@ -226,32 +224,32 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 				h.disks[isolated.ID] = d.Crash()
 			}
 			h.startPeer(isolated, slowElections, shortWindow)
-			h.requireUpdates(t, h.peers, numbered("a", 20)...)
+			h.requireUpdates(t, h.peers, numberedUpdates("a", 20)...)
 			require.Empty(t, h.listFiles(t, isolated, ".", "snap.received"))
 		}, slowElections, shortWindow)
 	}
 }
 
-// TestSnapshot_RejectedUnlessAsAnnounced fails if a snapshot that differs from the announced one is installed
-// or stops a peer.
+// TestSnapshot_RejectedUnlessAsAnnounced checks that a snapshot that differs from the announced snapshot is
+// not installed, and does not stop a peer.
 func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "a")
-		p, sender := h.others(leader)[0], h.others(leader)[1]
-		conn := h.impersonate(t, sender, p)
+		p, sender := h.otherPeers(leader)[0], h.otherPeers(leader)[1]
+		conn := h.impersonatePeer(t, sender, p)
 		file := h.newSnapshotFile(t, 500, 9)
 		send := func(index, term uint64, size int64, body io.Reader) error {
 			err := conn.Snapshot(contextWithin(t, time.Minute), p.ID, snapshotFrame(t, sender, p, index, term), size, body)
 			require.Error(t, err)
-			require.NoError(t, h.node(p).Err())
+			require.NoError(t, h.nodeOf(p).Err())
 			require.Empty(t, h.listFiles(t, p, ".", "snap.received"))
 			return err
 		}
 		h.disks[p.ID].SetSpace(1 << 20)
 		ops := h.disks[p.ID].Ops()
 		require.ErrorContains(t, send(500, 9, int64(len(file)), bytes.NewReader(file)), "is not the leader")
-		require.ErrorContains(t, send(500, 9, 1<<62, endless{}), "is not the leader")
+		require.ErrorContains(t, send(500, 9, 1<<62, endlessData{}), "is not the leader")
 		require.Equal(t, ops, h.disks[p.ID].Ops(), "the data was written before the header was checked")
 		for _, c := range []struct {
 			index, term uint64
@@ -261,7 +259,7 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 		}{
 			{501, 9, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
 			{500, 8, int64(len(file)), bytes.NewReader(file), "announces a snapshot"},
-			{500, 9, 1 << 62, endless{}, "no space on the disk for a snapshot of"},
+			{500, 9, 1 << 62, endlessData{}, "no space on the disk for a snapshot of"},
 		} {
 			// With this heartbeat, p follows the sender for at least an election timeout.
 			conn.Send(p.ID, true, engineFrame(t, sender, p, &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), Term: new(uint64(9))}))
@@ -269,22 +267,22 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 			require.ErrorContains(t, send(c.index, c.term, c.size, c.body), c.err)
 		}
 		h.disks[p.ID].SetSpace(-1)
-		proposeUntilKnown(t, h.node(p), api.NewRequestID(), "b")
-		h.requireUpdates(t, h.others(sender), "a", "b")
+		proposeUntilKnown(t, h.nodeOf(p), api.NewRequestID(), "b")
+		h.requireUpdates(t, h.otherPeers(sender), "a", "b")
 	})
 }
 
-// endless is the data of a snapshot that does not end.
-type endless struct{}
+// endlessData is the data of a snapshot that does not end.
+type endlessData struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (endlessData) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestSnapshot_OnlyOneIsReceivedAtATime fails if two snapshots are received at the same time.
+// TestSnapshot_OnlyOneIsReceivedAtATime checks that two snapshots are not received at the same time.
 func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p, sender := h.others(leader)[0], h.others(leader)[1]
-		conn := h.impersonate(t, sender, p)
+		p, sender := h.otherPeers(leader)[0], h.otherPeers(leader)[1]
+		conn := h.impersonatePeer(t, sender, p)
 		file := h.newSnapshotFile(t, 500, 9)
 		most := 0
 		for range 2 {
@@ -299,12 +297,12 @@ func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 			most = max(most, len(h.listFiles(t, p, ".", "snap.received")))
 		}
 		require.Equal(t, 1, most)
-		proposeUntilKnown(t, h.node(p), api.NewRequestID(), "b")
+		proposeUntilKnown(t, h.nodeOf(p), api.NewRequestID(), "b")
 	})
 }
 
-// impersonate stops the peer p, and returns a transport that is connected to another peer as p.
-func (h *harness) impersonate(t *testing.T, p, to api.Peer) *transport.Transport {
+// impersonatePeer stops the peer p, and returns a transport that is connected to another peer as p.
+func (h *harness) impersonatePeer(t *testing.T, p, to api.Peer) *transport.Transport {
 	t.Helper()
 	require.NoError(t, h.stopPeer(p))
 	l, err := h.net.Listen(p.Addr)

@@ -31,16 +31,16 @@ type Subscription struct {
 func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Subscription{events: make(chan api.Event), stop: cancel, done: make(chan struct{})}
-	if !n.spawn(func() {
-		s.end(n.followLog(ctx, from, func(events []api.Event) error { return s.deliver(ctx, n.ctx, events) }))
+	if !n.startGoroutine(func() {
+		s.endStream(n.followLog(ctx, from, func(events []api.Event) error { return s.deliver(ctx, n.ctx, events) }))
 	}) {
-		s.end(context.Cause(n.ctx))
+		s.endStream(context.Cause(n.ctx))
 	}
 	return s
 }
 
-// end closes the stream, which has ended because of err.
-func (s *Subscription) end(err error) {
+// endStream closes the stream, which has ended because of err.
+func (s *Subscription) endStream(err error) {
 	s.stop()
 	s.err = err
 	close(s.done) // close done before events, so that Err returns the reason when Events is closed
@@ -147,7 +147,7 @@ func (n *Node) progressEvent(applied uint64) []api.Event {
 	s := n.publishedStatus()
 	p := api.Progress{Commit: max(s.Commit, applied), Term: s.Term, Leader: s.Leader, Fresh: s.Lease > nodeClock{n}.Now()}
 	if s.Role == core.Leader {
-		p.Leader = n.cfg.self()
+		p.Leader = n.cfg.ownPeer()
 	}
 	return []api.Event{{Progress: &p}}
 }

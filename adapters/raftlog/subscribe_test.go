@@ -87,51 +87,51 @@ func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update s
 	}
 }
 
-// TestSubscribe fails if a subscriber at any peer misses an entry, from any index.
-func TestSubscribe(t *testing.T) {
+// TestSubscribe_DeliversEveryEntry checks that a subscriber at any peer receives every entry, from any index.
+func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		first := numbered("a", 20)
+		first := numberedUpdates("a", 20)
 		h.proposeAll(t, h.peers[0], first...)
 		subs, readers := map[api.Peer]*raftlog.Subscription{}, map[api.Peer]*streamReader{}
 		for i, p := range h.peers {
-			s := h.node(p).Subscribe(t.Context(), uint64(i/2)) // 0 and 1 are the beginning
+			s := h.nodeOf(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the beginning
 			defer s.Close()
 			subs[p], readers[p] = s, &streamReader{next: 1}
 			readers[p].readUntil(t, s, first[19])
 		}
-		h.proposeAll(t, h.peers[1], numbered("b", 20)...)
-		middle := h.node(h.peers[2]).Info().LastApplied - 10
+		h.proposeAll(t, h.peers[1], numberedUpdates("b", 20)...)
+		middle := h.nodeOf(h.peers[2]).Info().LastApplied - 10
 		for p, r := range readers {
 			r.readUntil(t, subs[p], "b19")
-			require.Equal(t, append(numbered("a", 20), numbered("b", 20)...), r.updates)
+			require.Equal(t, append(numberedUpdates("a", 20), numberedUpdates("b", 20)...), r.updates)
 			require.Equal(t, 1, r.snaps, "the snapshot of entry 1, with which a cluster starts")
 		}
-		s := h.node(h.peers[0]).Subscribe(t.Context(), middle)
+		s := h.nodeOf(h.peers[0]).Subscribe(t.Context(), middle)
 		defer s.Close()
 		r := &streamReader{next: middle}
 		r.readUntil(t, s, "b19")
 		require.Zero(t, r.snaps)
-		ahead := h.node(h.peers[0]).Subscribe(t.Context(), r.next+5)
+		ahead := h.nodeOf(h.peers[0]).Subscribe(t.Context(), r.next+5)
 		defer ahead.Close()
-		h.proposeAll(t, h.peers[0], numbered("c", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("c", 10)...)
 		require.Equal(t, r.next+5, nextEvent(t, ahead).Entry.Index, "the subscription starts with a later entry")
 	})
 }
 
-// TestSubscribe_Compacted fails if a subscription, or a peer that joins, does not continue after a
-// snapshot when its entries were compacted. This covers defect Z1 of ØMQ Raft.
+// TestSubscribe_Compacted checks that a subscription, or a peer that joins, continues after a snapshot when
+// its entries were compacted. This covers defect Z1 of ØMQ Raft.
 func TestSubscribe_Compacted(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		n := h.node(h.peers[0])
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
+		n := h.nodeOf(h.peers[0])
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
 		slow := n.Subscribe(t.Context(), 1) // this subscription has not read the entries that Compact deletes
 		defer slow.Close()
 		time.Sleep(3 * time.Minute)
-		h.proposeAll(t, h.peers[0], numbered("b", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("b", 10)...)
 		index := h.compact(t, h.peers[0])
 		require.Greater(t, n.Info().FirstIndex, uint64(10))
-		h.proposeAll(t, h.peers[0], numbered("c", 10)...)
-		want := append(append(numbered("a", 10), numbered("b", 10)...), numbered("c", 10)...)
+		h.proposeAll(t, h.peers[0], numberedUpdates("c", 10)...)
+		want := append(append(numberedUpdates("a", 10), numberedUpdates("b", 10)...), numberedUpdates("c", 10)...)
 		for _, from := range []uint64{1, 5} {
 			s := n.Subscribe(t.Context(), from)
 			r := &streamReader{next: from}
@@ -150,7 +150,7 @@ func TestSubscribe_Compacted(t *testing.T) {
 		defer behind.Close()
 		r = &streamReader{next: index + 1}
 		r.readUntil(t, behind, "c9")
-		require.Equal(t, numbered("c", 10), r.updates)
+		require.Equal(t, numberedUpdates("c", 10), r.updates)
 		require.Zero(t, r.snaps)
 
 		h.startPeer(peerInfo(1), slowElections, shortWindow)
@@ -160,15 +160,15 @@ func TestSubscribe_Compacted(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSubscribe_SlowReader fails if a slow reader delays the peer or misses entries.
+// TestSubscribe_SlowReader checks that a slow reader does not delay the peer, and misses no entries.
 func TestSubscribe_SlowReader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		s := h.node(h.peers[0]).Subscribe(t.Context(), 1)
+		s := h.nodeOf(h.peers[0]).Subscribe(t.Context(), 1)
 		defer s.Close()
-		c := startLeader(t, h.node(h.peers[0]), "e")
+		c := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		big := make([]byte, 64<<10)
 		for i := range 12 {
-			_, err := h.node(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), append(big, byte(i)))
+			_, err := h.nodeOf(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), append(big, byte(i)))
 			require.NoError(t, err)
 		}
 		require.True(t, c.isLeader())
@@ -180,9 +180,9 @@ func TestSubscribe_SlowReader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_RepeatedIDIsSkipped fails if an entry that repeats a request ID is applied, or is not
-// marked as skipped, even after a snapshot. Two leaders can write such entries. A leader that knows the
-// first entry does not write the second one, so the test writes it to the log.
+// TestSubscribe_RepeatedIDIsSkipped checks that an entry that repeats a request ID is not applied, and is
+// marked as skipped, even after a snapshot. Two leaders can write such entries. A leader that knows the first
+// entry does not write the second one, so the test writes it to the log.
 func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, id := h.peers[0], api.NewRequestID()
@@ -201,7 +201,7 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 		require.NoError(t, log.Close())
 		h.startPeer(p)
 		h.proposeAll(t, p, "later")
-		s := h.node(p).Subscribe(t.Context(), 1)
+		s := h.nodeOf(p).Subscribe(t.Context(), 1)
 		defer s.Close()
 		r := &streamReader{next: 1}
 		r.readUntil(t, s, "later")
@@ -211,7 +211,7 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 		h.requireUpdates(t, h.peers, "once", "later")
 		h.compact(t, p)
 		h.restart(t, p)
-		again := h.node(p).Subscribe(t.Context(), last)
+		again := h.nodeOf(p).Subscribe(t.Context(), last)
 		defer again.Close()
 		h.proposeAll(t, p, "latest")
 		r = &streamReader{next: last}
@@ -220,13 +220,13 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Progress fails if progress is not reported twice a second, or if it is reported as
-// fresh while the peer has no contact with a leader, and only then.
-func TestSubscribe_Progress(t *testing.T) {
+// TestSubscribe_ReportsProgress checks that progress is reported twice a second, and is not reported as fresh while
+// the peer has no contact with a leader.
+func TestSubscribe_ReportsProgress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p := h.others(leader)[0]
-		s := h.node(p).Subscribe(t.Context(), 1)
+		p := h.otherPeers(leader)[0]
+		s := h.nodeOf(p).Subscribe(t.Context(), 1)
 		defer s.Close()
 		waitForProgress(t, s, func(p *api.Progress) bool { return p.Fresh && p.Leader == leader && p.Term > 1 && p.Commit > 1 })
 		heal := h.isolate(p)
@@ -237,18 +237,18 @@ func TestSubscribe_Progress(t *testing.T) {
 		waitForProgress(t, s, func(*api.Progress) bool { return true })
 		waitForProgress(t, s, func(*api.Progress) bool { return true })
 		require.LessOrEqual(t, time.Since(start), time.Second+100*time.Millisecond, "progress is reported twice a second")
-		l := h.node(leader).Subscribe(t.Context(), 1)
+		l := h.nodeOf(leader).Subscribe(t.Context(), 1)
 		defer l.Close()
 		waitForProgress(t, l, func(p *api.Progress) bool { return p.Fresh && p.Leader == leader })
 	})
 }
 
-// TestSubscription_Ends fails if a subscription does not end with its context, its Close or its node,
-// or reports another reason.
+// TestSubscription_Ends checks that a subscription ends with its context, its Close or its node, and reports
+// this reason.
 func TestSubscription_Ends(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
-		h.proposeAll(t, h.peers[0], numbered("a", 10)...)
-		n := h.node(h.peers[0])
+		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
+		n := h.nodeOf(h.peers[0])
 		over := func(s *raftlog.Subscription) error {
 			for range s.Events() {
 			}
@@ -272,8 +272,8 @@ func TestSubscription_Ends(t *testing.T) {
 	})
 }
 
-// TestSubscription_EndsBeforeClose fails if Close of the node returns while a subscription reads
-// files, or a subscription of a closed node is not closed immediately.
+// TestSubscription_EndsBeforeClose checks that Close of the node does not return while a subscription reads
+// files, and that a subscription of a closed node is closed immediately.
 func TestSubscription_EndsBeforeClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
@@ -306,7 +306,7 @@ func TestSubscription_EndsBeforeClose(t *testing.T) {
 	})
 }
 
-// TestSubscription_ErrAfterEvents fails if Err returns nil after Events was closed.
+// TestSubscription_ErrAfterEvents checks that Err does not return nil after Events was closed.
 func TestSubscription_ErrAfterEvents(t *testing.T) {
 	h := newHarness(t, 1)
 	n := h.startPeer(h.peers[0])
@@ -349,8 +349,8 @@ func (f countedFile) Close() error {
 	return f.File.Close()
 }
 
-// TestSubscription_ClosesSnapshot fails if a snapshot that is not delivered, because the subscription
-// ends, is not closed.
+// TestSubscription_ClosesSnapshot checks that a snapshot that is not delivered, because the subscription
+// ends, is closed.
 func TestSubscription_ClosesSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
@@ -360,7 +360,7 @@ func TestSubscription_ClosesSnapshot(t *testing.T) {
 			files.FS = h.disks[p.ID]
 			*c = c.OnDisk(files)
 		})
-		h.proposeAll(t, p, numbered("a", 10)...)
+		h.proposeAll(t, p, numberedUpdates("a", 10)...)
 		time.Sleep(4 * time.Minute)
 		_, err := n.Compact(contextWithin(t, time.Minute))
 		require.NoError(t, err)

@@ -54,9 +54,9 @@ func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.
 	return peers, nodes
 }
 
-// TestSecret fails if a peer or client with another secret or cluster name is accepted, or a client
-// does not find the leader. It covers defect Z12 of ØMQ Raft.
-func TestSecret(t *testing.T) {
+// TestSecret_RequiredForAccess checks that a peer or client with another secret or cluster name is rejected,
+// and that a client finds the leader. It covers defect Z12 of ØMQ Raft.
+func TestSecret_RequiredForAccess(t *testing.T) {
 	t.Parallel()
 	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.Secret, c.ClientSecret = secret, clientSecret })
@@ -112,8 +112,8 @@ func TestSecret(t *testing.T) {
 	opening.Wait()
 }
 
-// TestCertificates fails if a client with a certificate of another authority is accepted.
-func TestCertificates(t *testing.T) {
+// TestCertificates_RequiredForAccess checks that a client with a certificate of another authority is rejected.
+func TestCertificates_RequiredForAccess(t *testing.T) {
 	t.Parallel()
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	peers, nodes := startTCPCluster(t, 3, func(c *raftlog.Config) { c.TLS = ours.Config("127.0.0.1") })
@@ -133,8 +133,8 @@ func TestCertificates(t *testing.T) {
 	require.ErrorIs(t, err, api.ErrRefused)
 }
 
-// TestCertificates_HostName fails if a client or a joining peer does not accept a certificate that
-// contains the host name of a peer, and not its IP address, or if a client can join as a peer.
+// TestCertificates_HostName checks that clients and joining peers accept a certificate that contains the host
+// name of a peer, and not its IP address, and that a client cannot join as a peer.
 func TestCertificates_HostName(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)

@@ -19,8 +19,8 @@ import (
 // stagedName is the name of the received snapshot that the writer installs.
 const stagedName = "snap.received-1"
 
-// TestWriter_DeferredCommitBeforeSnapshot fails if a commit index that was deferred before a snapshot
-// is installed is written after it: then it has an older term than the log, which rejects it.
+// TestWriter_DeferredCommitBeforeSnapshot checks that a commit index that was deferred before a snapshot is
+// installed is not written after it: then it would have an older term than the log, which rejects it.
 func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 	n, done := newWriter(t, 1)
 	st := replica.New([]replica.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
@@ -85,8 +85,8 @@ func newEntries(term uint64, indexes ...uint64) []*raftpb.Entry {
 	return all
 }
 
-// TestWriter_SyncsBeforeSending fails if a vote, a term or entries that other peers may know are not
-// on the disk after a power failure.
+// TestWriter_SyncsBeforeSending checks that a vote, a term and entries that other peers may know are on the
+// disk after a power failure.
 func TestWriter_SyncsBeforeSending(t *testing.T) {
 	for what, works := range map[string][]*core.Write{
 		"a vote":           {{HardState: hardState(6, 2, 1), Sync: true}},
@@ -120,9 +120,9 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 	}
 }
 
-// TestNextBatch_SizeIsLimited fails if the entries of many tasks, which have waited for a stalled disk, are
-// written together, because the log rejects a batch that is too large; or if a large task is not
-// written at all.
+// TestNextBatch_SizeIsLimited checks that the entries of many tasks, which have waited for a stalled disk,
+// are not all written together, because the log rejects a batch that is too large, and that a large task is
+// written.
 func TestNextBatch_SizeIsLimited(t *testing.T) {
 	const size = 16 << 20 // the greatest MaxData
 	data := make([]byte, size)

@@ -23,13 +23,13 @@ import (
 // Z3: the tool that changes the peers repeated its request without end after it had succeeded. See the
 // tests of command raftlog.
 
-// TestZ4_FailedWritesReturn fails if callers wait forever after a write has failed.
+// TestZ4_FailedWritesReturn checks that callers do not wait forever after a write has failed.
 func TestZ4_FailedWritesReturn(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, broken := h.peers[0], errors.New("broken")
 		h.proposeAll(t, p, "a")
 		h.disks[p.ID].FailWith(h.disks[p.ID].Ops()+1, broken)
-		_, err := h.node(p).Propose(t.Context(), api.NewRequestID(), []byte("b"))
+		_, err := h.nodeOf(p).Propose(t.Context(), api.NewRequestID(), []byte("b"))
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.ErrorIs(t, err, api.ErrFault)
 		require.ErrorIs(t, err, broken)
@@ -38,45 +38,46 @@ func TestZ4_FailedWritesReturn(t *testing.T) {
 
 // Z5: a request that was rejected was applied. See TestPropose_Rejects and TestChangePeers_Invalid.
 
-// TestZ6_LeaderWithoutMajorityStepsDown fails if a leader without a majority remains the leader.
+// TestZ6_LeaderWithoutMajorityStepsDown checks that a leader without a majority does not remain the leader.
 func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		c := startLeader(t, h.node(leader), "e")
+		c := startLeader(t, h.nodeOf(leader), "e")
 		h.isolate(leader)
 		start := time.Now()
 		waitFor(t, "the candidacy is suspended", func() bool { return !c.isLeader() })
 		require.LessOrEqual(t, time.Since(start), 200*time.Millisecond)
-		waitFor(t, "the leader of the log steps down", func() bool { return h.node(leader).Info().Role != "leader" })
+		waitFor(t, "the leader of the log steps down", func() bool { return h.nodeOf(leader).Info().Role != "leader" })
 		require.LessOrEqual(t, time.Since(start), 500*time.Millisecond)
 	})
 }
 
-// TestZ7_ReadsAndReturns fails if a partitioned peer completes a linearizable read, or causes an
-// election when it returns. TestClose_LeaderHandsOverLog and TestSubscribe cover the other parts of Z7: there
-// was no hand-over, and followers served no entries.
-func TestZ7_ReadsAndReturns(t *testing.T) {
+// TestZ7_PartitionedPeerDoesNotRead checks that a partitioned peer does not complete a linearizable read, and
+// does not cause an election when it returns. TestClose_LeaderHandsOverLog and
+// TestSubscribe_DeliversEveryEntry cover the other parts of Z7: there was no hand-over, and followers served
+// no entries.
+func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
-		p := h.others(h.waitForLeader(t))[0]
+		p := h.otherPeers(h.waitForLeader(t))[0]
 		heal := h.isolate(p)
-		h.proposeAll(t, h.others(p)[0], "b")
+		h.proposeAll(t, h.otherPeers(p)[0], "b")
 		leader := h.waitForLeader(t)
-		term := h.node(leader).Info().Term
-		require.Error(t, h.node(p).Sync(contextWithin(t, time.Second)), "the peer cannot confirm its state")
+		term := h.nodeOf(leader).Info().Term
+		require.Error(t, h.nodeOf(p).Sync(contextWithin(t, time.Second)), "the peer cannot confirm its state")
 		time.Sleep(5 * time.Second)
 		heal()
-		h.sync(t, p)
-		require.Equal(t, []string{"b"}, h.machine(p).recorded())
+		h.syncPeer(t, p)
+		require.Equal(t, []string{"b"}, h.machine(p).recordedUpdates())
 		time.Sleep(time.Second)
-		require.Equal(t, term, h.node(leader).Info().Term)
+		require.Equal(t, term, h.nodeOf(leader).Info().Term)
 	})
 }
 
-// Z8: one of two callers that proposed the same update received no reply. See TestPropose of
+// Z8: one of two callers that proposed the same update received no reply. See TestPropose_SameIDHasOneOutcome of
 // internal/core.
 
-// TestZ9_DifferentLogsConverge fails if the first different entry of two logs is found by comparing
-// entries one by one.
+// TestZ9_DifferentLogsConverge checks that the first different entry of two logs is found without a
+// comparison of all entries.
 func TestZ9_DifferentLogsConverge(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
@@ -84,12 +85,12 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		heal := h.isolate(leader)
 		for i := range 2000 { // these entries are only in the log of the leader
 			go func() {
-				_, _ = h.node(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
+				_, _ = h.nodeOf(leader).Propose(contextWithin(t, time.Minute), api.NewRequestID(), fmt.Append(nil, i))
 			}()
 		}
-		waitFor(t, "the leader has appended the updates", func() bool { return h.node(leader).Info().LastIndex > 2000 })
-		for _, u := range numbered("b", 10) {
-			proposeUntilKnown(t, h.node(h.others(leader)[0]), api.NewRequestID(), u)
+		waitFor(t, "the leader has appended the updates", func() bool { return h.nodeOf(leader).Info().LastIndex > 2000 })
+		for _, u := range numberedUpdates("b", 10) {
+			proposeUntilKnown(t, h.nodeOf(h.otherPeers(leader)[0]), api.NewRequestID(), u)
 		}
 		for _, p := range h.peers { // this delay makes each request take 20 ms
 			for _, q := range h.peers {
@@ -100,8 +101,8 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 		start := time.Now()
 		heal()
 		waitFor(t, "the peer has the log of the others", func() bool {
-			all := h.machine(leader).recorded()
-			return len(all) >= 11 && slices.Equal(all[1:11], numbered("b", 10))
+			all := h.machine(leader).recordedUpdates()
+			return len(all) >= 11 && slices.Equal(all[1:11], numberedUpdates("b", 10))
 		})
 		require.Less(t, time.Since(start), 3*time.Second)
 	})
@@ -110,28 +111,28 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 // Z10: a new leader completed a change of the peers only with the next update.
 // TestChangePeers_LeaderCrashes covers this: it proposes no update.
 
-// Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs.
+// Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs_RejectsFurtherUpdates.
 
-// Z12: the secret was sent unencrypted as a label. See TestSecret, TestCertificates, and the tests of
+// Z12: the secret was sent unencrypted as a label. See TestSecret_RequiredForAccess, TestCertificates_RequiredForAccess, and the tests of
 // internal/link.
 
-// TestZ13_ContradictionStopsOnlyTheNode fails if a peer whose log lacks entries that it has
-// acknowledged ends its process, or stops other peers.
+// TestZ13_ContradictionStopsOnlyTheNode checks that a peer whose log lacks entries that it has acknowledged
+// neither ends its process nor stops other peers.
 func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
-		p := h.others(leader)[0]
+		p := h.otherPeers(leader)[0]
 		require.NoError(t, h.stopPeer(p))
 		old := h.disks[p.ID].Crash() // a copy of the disk from before the updates
 		h.disks[p.ID] = old.Crash()
 		h.startPeer(p)
-		h.proposeAll(t, leader, numbered("a", 20)...)
-		h.requireUpdates(t, h.peers, numbered("a", 20)...)
+		h.proposeAll(t, leader, numberedUpdates("a", 20)...)
+		h.requireUpdates(t, h.peers, numberedUpdates("a", 20)...)
 		require.NoError(t, h.stopPeer(p))
 		h.disks[p.ID] = old.Crash()
 		n := h.startPeer(p)
 		waitFor(t, "the peer has stopped", func() bool { return errors.Is(n.Err(), api.ErrFault) })
 		h.proposeAll(t, leader, "b")
-		h.requireUpdates(t, h.others(p), append(numbered("a", 20), "b")...)
+		h.requireUpdates(t, h.otherPeers(p), append(numberedUpdates("a", 20), "b")...)
 	})
 }

@@ -124,7 +124,7 @@ func measureWrites(b *testing.B, open openFunc) (write, feed []time.Duration) {
 		next.Seq++
 		sent := time.Now()
 		responded := make(chan time.Time, 1)
-		go func() { // on a separate goroutine, because the feed may be faster than the response
+		go func() { // a separate goroutine, because the feed may be faster than the response
 			r, err = writer.Heartbeat(ctx, r, next)
 			responded <- time.Now()
 		}()

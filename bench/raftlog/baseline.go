@@ -47,8 +47,8 @@ func (baseline) measure(ctx context.Context, dir string, clients int, p benchmar
 	return newFigure(p, []*window{w}), err
 }
 
-// written reports that a file contains all rounds up to round, or that a write has failed.
-type written struct {
+// writtenRound reports that a file contains all rounds up to round, or that a write has failed.
+type writtenRound struct {
 	file, round int
 	err         error
 }
@@ -58,18 +58,18 @@ type written struct {
 func writeInLockstep(files [nodes]*baselineFile, completed func(from, to time.Time) bool) error {
 	var wg sync.WaitGroup
 	var pending [nodes]chan int
-	done := make(chan written)
+	done := make(chan writtenRound)
 	for i, f := range files {
 		pending[i] = make(chan int, 1)
 		wg.Go(func() {
 			for round := range pending[i] {
-				done <- written{i, round, f.writeUpTo(round)}
+				done <- writtenRound{i, round, f.writeUpTo(round)}
 			}
 		})
 	}
 	var failure error
 	var reached [nodes]int
-	update := func(w written) {
+	update := func(w writtenRound) {
 		reached[w.file] = w.round
 		failure = errors.Join(failure, w.err)
 	}

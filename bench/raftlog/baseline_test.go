@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBaseline_RoundCompletesWithTwoFiles fails if a round waits for all files, if a file skips rounds,
-// or if a write error is ignored.
+// TestBaseline_RoundCompletesWithTwoFiles checks that a round does not wait for all files, that no file skips
+// rounds, and that a write error is reported.
 func TestBaseline_RoundCompletesWithTwoFiles(t *testing.T) {
 	require.Equal(t, 1, countReached([nodes]int{3, 2, 1}, 3))
 	require.Equal(t, 2, countReached([nodes]int{3, 2, 4}, 3))
@@ -39,7 +39,7 @@ func TestBaseline_RoundCompletesWithTwoFiles(t *testing.T) {
 	require.Error(t, err, "a write error must stop the baseline")
 }
 
-// TestBaselineFile_ContinuesAtStart fails if the file grows beyond its size.
+// TestBaselineFile_ContinuesAtStart checks that the file does not grow beyond its size.
 func TestBaselineFile_ContinuesAtStart(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "baseline")
 	f, err := newBaselineFile(name, baselineSize/2+1)

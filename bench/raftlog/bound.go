@@ -16,16 +16,16 @@ import (
 
 const boundName = "bound: the disk and a round trip"
 
-// bound is the theoretical log with which all others are compared. Unlike the baseline it uses a
+// theoreticalLog is the theoretical log with which all others are compared. Unlike the baseline it uses a
 // network: the updates of a round are sent to the two other nodes over TCP on loopback, while the
 // leader writes them. A round is complete when two nodes have them. No log with the same guarantees can
 // do less.
-type bound struct{}
+type theoreticalLog struct{}
 
-func (bound) name() string     { return boundName }
-func (bound) settings() string { return "fdatasync, 2 of 3 nodes, perfect batches" }
+func (theoreticalLog) name() string     { return boundName }
+func (theoreticalLog) settings() string { return "fdatasync, 2 of 3 nodes, perfect batches" }
 
-func (bound) measure(ctx context.Context, dir string, clients int, p benchmark.Period) (f figure, err error) {
+func (theoreticalLog) measure(ctx context.Context, dir string, clients int, p benchmark.Period) (f figure, err error) {
 	batch := clients * updateSize
 	var files [nodes]*baselineFile
 	for i := range files {
@@ -36,10 +36,10 @@ func (bound) measure(ctx context.Context, dir string, clients int, p benchmark.P
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	done := make(chan written)
+	done := make(chan writtenRound)
 	ended := make(chan struct{})
 	defer close(ended)
-	report := func(w written) {
+	report := func(w writtenRound) {
 		select {
 		case done <- w:
 		case <-ended:
@@ -61,10 +61,10 @@ func (bound) measure(ctx context.Context, dir string, clients int, p benchmark.P
 			var reply [8]byte
 			for {
 				if _, err := io.ReadFull(near, reply[:]); err != nil {
-					report(written{err: err}) // this error is ignored after the last round
+					report(writtenRound{err: err}) // this error is ignored after the last round
 					return
 				}
-				report(written{file: i + 1, round: int(binary.BigEndian.Uint64(reply[:]))})
+				report(writtenRound{file: i + 1, round: int(binary.BigEndian.Uint64(reply[:]))})
 			}
 		})
 	}
@@ -72,7 +72,7 @@ func (bound) measure(ctx context.Context, dir string, clients int, p benchmark.P
 	defer close(own)
 	wg.Go(func() {
 		for round := range own {
-			report(written{0, round, files[0].writeUpTo(round)})
+			report(writtenRound{0, round, files[0].writeUpTo(round)})
 		}
 	})
 

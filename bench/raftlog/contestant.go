@@ -58,32 +58,32 @@ type cluster interface {
 // first of its settings.
 func allContestants() []contestant {
 	return []contestant{
-		library{},
-		library{secret: true},
+		raftlogLibrary{},
+		raftlogLibrary{secret: true},
 		hashicorp{},
 		hashicorp{tuned: true},
-		etcd{},
+		etcdLog{},
 		etcdRaft{},
 	}
 }
 
 // operableContestants returns the logs whose clusters are operable.
 func operableContestants() []contestant {
-	return []contestant{library{window: shortWindow}, hashicorp{tuned: true}, etcd{}}
+	return []contestant{raftlogLibrary{window: shortWindow}, hashicorp{tuned: true}, etcdLog{}}
 }
 
-// counted is the state of the state machines of the benchmark: the number of updates. To make snapshots
+// countingState is the state of the state machines of the benchmark: the number of updates. To make snapshots
 // larger, they contain size bytes in addition.
-type counted struct{ n, size atomic.Uint64 }
+type countingState struct{ n, size atomic.Uint64 }
 
-// capture returns the current state.
-func (c *counted) capture() captured { return captured{c.n.Load(), c.size.Load()} }
+// captureState returns the current state.
+func (c *countingState) captureState() capturedState { return capturedState{c.n.Load(), c.size.Load()} }
 
-// captured is a state of counted at one moment.
-type captured struct{ n, size uint64 }
+// capturedState is a state of counted at one moment.
+type capturedState struct{ n, size uint64 }
 
 // WriteTo implements io.WriterTo.
-func (c captured) WriteTo(w io.Writer) (written int64, err error) {
+func (c capturedState) WriteTo(w io.Writer) (written int64, err error) {
 	n, err := w.Write(binary.BigEndian.AppendUint64(nil, c.n))
 	written = int64(n)
 	data := newData(1 << 20)
@@ -95,7 +95,7 @@ func (c captured) WriteTo(w io.Writer) (written int64, err error) {
 }
 
 // restore replaces the state by a captured state. Without data, the state is empty.
-func (c *counted) restore(r io.Reader) error {
+func (c *countingState) restore(r io.Reader) error {
 	var n [8]byte
 	_, err := io.ReadFull(r, n[:])
 	if err != nil && err != io.EOF {

@@ -18,7 +18,7 @@ type cost struct {
 	Bytes       float64 `json:"bytes"`       // the size of the allocated objects
 }
 
-// wakeupSample is the number of times that a goroutine runs for each one that the runtime counts.
+// wakeupSample is the number of times that a goroutine runs for each wakeup that the runtime counts.
 const wakeupSample = 8
 
 // readCosts returns what this process has used since its start.
@@ -36,8 +36,8 @@ func readCosts() cost {
 	return c
 }
 
-// per returns the mean cost of an update if c is the cost of n updates.
-func (c cost) per(n float64) cost {
+// perUpdate returns the mean cost of an update if c is the cost of n updates.
+func (c cost) perUpdate(n float64) cost {
 	return cost{c.Processor / n, c.Calls / n, c.Switches / n, c.Wakeups / n, c.Allocations / n, c.Bytes / n}
 }
 

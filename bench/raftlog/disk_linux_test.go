@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckDisk_RejectsMemory fails if the benchmark accepts a directory on tmpfs, or a directory
-// that does not exist.
+// TestCheckDisk_RejectsMemory checks that the benchmark rejects a directory on tmpfs, and a directory that
+// does not exist.
 func TestCheckDisk_RejectsMemory(t *testing.T) {
 	const memory = "/dev/shm"
 	if _, err := os.Stat(memory); err != nil {

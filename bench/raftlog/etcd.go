@@ -20,14 +20,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcd is a log of nodes that run etcd's server in this process. An update is a put. The benchmark
+// etcdLog is a log of nodes that run etcd's server in this process. An update is a put. The benchmark
 // calls the server directly, without a client connection.
-type etcd struct{}
+type etcdLog struct{}
 
 const etcdName = "etcd (embedded)"
 
-func (etcd) name() string     { return etcdName }
-func (etcd) settings() string { return "defaults" }
+func (etcdLog) name() string     { return etcdName }
+func (etcdLog) settings() string { return "defaults" }
 
 type etcdCluster struct {
 	configs [nodes]*embed.Config
@@ -36,7 +36,7 @@ type etcdCluster struct {
 	puts    atomic.Uint64
 }
 
-func (e etcd) start(ctx context.Context, dir string, t timeouts) (cluster, error) {
+func (e etcdLog) start(ctx context.Context, dir string, t timeouts) (cluster, error) {
 	addresses, err := freeAddresses(nodes)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func waitReady(ctx context.Context, node *embed.Etcd) error {
 }
 
 // config returns the configuration of node i of all those that have an address.
-func (etcd) config(i int, dir string, addresses []string, t timeouts) *embed.Config {
+func (etcdLog) config(i int, dir string, addresses []string, t timeouts) *embed.Config {
 	c := embed.NewConfig()
 	c.Name, c.Dir = fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i))
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
@@ -205,7 +205,7 @@ func (c *etcdCluster) join(ctx context.Context) (*learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := etcd{}.config(nodes, filepath.Dir(c.configs[0].Dir), append(addresses, own...), defaultTimeouts)
+	config := etcdLog{}.config(nodes, filepath.Dir(c.configs[0].Dir), append(addresses, own...), defaultTimeouts)
 	config.TickMs, config.ElectionMs = c.configs[0].TickMs, c.configs[0].ElectionMs
 	config.InitialClusterToken, config.ClusterState = c.configs[0].InitialClusterToken, embed.ClusterStateFlagExisting
 	leader, _ := findLeader(c, -1)

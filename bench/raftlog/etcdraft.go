@@ -48,7 +48,7 @@ type etcdRaftNode struct {
 
 	mu      sync.Mutex
 	next    uint64
-	waiting map[uint64]chan struct{} // by the number of the update
+	waiting map[uint64]chan struct{} // the callers that wait, by the number of the update
 }
 
 func (etcdRaft) start(_ context.Context, dir string, t timeouts) (cluster, error) {

@@ -50,17 +50,17 @@ func newFigure(p benchmark.Period, windows []*window) figure {
 	return f
 }
 
-// series contains the figures of a library with certain settings and a certain number of clients,
+// figureSeries contains the figures of a library with certain settings and a certain number of clients,
 // one for each round.
-type series struct {
+type figureSeries struct {
 	Name     string   `json:"name"`
 	Settings string   `json:"settings"`
 	Clients  int      `json:"clients"`
 	Figures  []figure `json:"figures"`
 }
 
-// values returns what the function value returns for each figure.
-func (s *series) values(value func(figure) float64) []float64 {
+// valuesOf returns what the function value returns for each figure.
+func (s *figureSeries) valuesOf(value func(figure) float64) []float64 {
 	var values []float64
 	for _, f := range s.Figures {
 		values = append(values, value(f))
@@ -68,16 +68,16 @@ func (s *series) values(value func(figure) float64) []float64 {
 	return values
 }
 
-func (s *series) medianRate() float64 { return benchmark.Median(s.values(figure.rate)) }
+func (s *figureSeries) medianRate() float64 { return benchmark.Median(s.valuesOf(figure.updateRate)) }
 
-func (f figure) rate() float64 { return f.Rate }
-func (f figure) p50() float64  { return f.P50 }
-func (f figure) p99() float64  { return f.P99 }
+func (f figure) updateRate() float64 { return f.Rate }
+func (f figure) p50() float64        { return f.P50 }
+func (f figure) p99() float64        { return f.P99 }
 
 // selectBest returns, for each library, the series with the highest median rate as chosen, and its
 // other series as others. All series must have the same number of clients. The libraries keep the order
 // of their first appearance.
-func selectBest(all []*series) (chosen, others []*series) {
+func selectBest(all []*figureSeries) (chosen, others []*figureSeries) {
 	at := map[string]int{}
 	for _, s := range all {
 		i, known := at[s.Name]
@@ -96,7 +96,7 @@ func selectBest(all []*series) (chosen, others []*series) {
 }
 
 // highestRate returns the highest median rate of the peers, or 0 without peers.
-func highestRate(all []*series, isPeer func(name string) bool) float64 {
+func highestRate(all []*figureSeries, isPeer func(name string) bool) float64 {
 	rate := 0.0
 	for _, s := range all {
 		if isPeer(s.Name) {

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// TestFigure_CountsUpdatesOfTheWindow fails if an update counts that completed during the warm-up or
-// after the window, or if the rate is not relative to the length of the window.
+// TestFigure_CountsUpdatesOfTheWindow checks that an update that completed during the warm-up or after the
+// window does not count, and that the rate is relative to the length of the window.
 func TestFigure_CountsUpdatesOfTheWindow(t *testing.T) {
 	p := benchmark.Period{Warmup: time.Second, Length: 2 * time.Second}
 	w := newWindow(p)
@@ -33,32 +33,32 @@ func TestFigure_CountsUpdatesOfTheWindow(t *testing.T) {
 }
 
 // newSeries returns a series with the given rates.
-func newSeries(name, settings string, clients int, rates ...float64) *series {
-	s := &series{Name: name, Settings: settings, Clients: clients}
+func newSeries(name, settings string, clients int, rates ...float64) *figureSeries {
+	s := &figureSeries{Name: name, Settings: settings, Clients: clients}
 	for _, r := range rates {
 		s.Figures = append(s.Figures, figure{Rate: r, P50: 1000 / r, P99: 2000 / r})
 	}
 	return s
 }
 
-// TestSelectBest_ComparesMedians fails if the settings of a library are selected by their highest or
-// latest rate, or if settings are lost.
+// TestSelectBest_ComparesMedians checks that the settings of a library are selected by their median rate, and
+// not by the highest or latest rate, and that no settings are lost.
 func TestSelectBest_ComparesMedians(t *testing.T) {
 	a := newSeries("one", "defaults", 1, 10, 100, 20)
 	b := newSeries("one", "tuned", 1, 30, 30, 30)
 	c := newSeries("two", "defaults", 1, 25, 25, 25)
 	d := newSeries("one", "odd", 1, 29, 29, 29)
-	chosen, others := selectBest([]*series{a, c, b, d})
-	require.Equal(t, []*series{b, c}, chosen)
-	require.Equal(t, []*series{a, d}, others)
+	chosen, others := selectBest([]*figureSeries{a, c, b, d})
+	require.Equal(t, []*figureSeries{b, c}, chosen)
+	require.Equal(t, []*figureSeries{a, d}, others)
 
 	require.Equal(t, 30.0, highestRate(chosen, func(name string) bool { return true }))
 	require.Equal(t, 25.0, highestRate(chosen, func(name string) bool { return name == "two" }))
 	require.Zero(t, highestRate(chosen, func(name string) bool { return false }))
 }
 
-// TestShortestFailOver_ComparesMediansOfPeers fails if libraries that are not peers count, or if a
-// library without fail-overs counts as the fastest.
+// TestShortestFailOver_ComparesMediansOfPeers checks that libraries that are not peers do not count, and that
+// a library without fail-overs does not count as the fastest.
 func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 	all := []*failOvers{
 		{Name: "one", Times: []float64{300, 200, 900}},
@@ -70,12 +70,11 @@ func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 	require.Zero(t, shortestFailOver(all, func(name string) bool { return name == "four" }))
 }
 
-// TestReport_PrintsMarkdown fails if a value is printed in the wrong column or relative to the wrong
-// library.
+// TestReport_PrintsMarkdown checks that each value is printed in the right column and relative to the right library.
 func TestReport_PrintsMarkdown(t *testing.T) {
 	r := &report{
 		Environment: environment{Machine: benchmark.Environment{CPUs: 2}}, Seed: 7, Seconds: 3,
-		Series: []*series{
+		Series: []*figureSeries{
 			newSeries("baseline", "none", 1, 200), newSeries("peer", "defaults", 1, 50, 60, 70), newSeries("peer", "tuned", 1, 100, 100, 100),
 			newSeries("this", "defaults", 1, 125, 125, 125), newSeries("peer", "defaults", 16, 1000),
 		},
@@ -105,7 +104,7 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 	require.NotContains(t, text.String(), "| other |")
 }
 
-// TestParseClients fails if an invalid number of clients is accepted.
+// TestParseClients checks that an invalid number of clients is rejected.
 func TestParseClients(t *testing.T) {
 	got, err := parseClients("1, 16,256")
 	require.NoError(t, err)

@@ -234,7 +234,7 @@ func (c *hashicorpCluster) compact(ctx context.Context) error {
 }
 
 // counter is a state machine that counts the updates.
-type counter struct{ counted }
+type counter struct{ countingState }
 
 func (c *counter) Apply(*raft.Log) any { return c.n.Add(1) }
 
@@ -249,20 +249,22 @@ func (c *counter) ApplyBatch(logs []*raft.Log) []any {
 	return results
 }
 
-func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return persisted{c.capture()}, nil }
+func (c *counter) Snapshot() (raft.FSMSnapshot, error) {
+	return persistedSnapshot{c.captureState()}, nil
+}
 
 func (c *counter) Restore(from io.ReadCloser) error {
 	return errors.Join(c.restore(from), from.Close())
 }
 
-// persisted is the snapshot of a counter.
-type persisted struct{ captured }
+// persistedSnapshot is the snapshot of a counter.
+type persistedSnapshot struct{ capturedState }
 
-func (p persisted) Persist(to raft.SnapshotSink) error {
+func (p persistedSnapshot) Persist(to raft.SnapshotSink) error {
 	if _, err := p.WriteTo(to); err != nil {
 		return errors.Join(err, to.Cancel())
 	}
 	return to.Close()
 }
 
-func (persisted) Release() {}
+func (persistedSnapshot) Release() {}

@@ -15,19 +15,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// library is adapters/raftlog. Every update has a different request ID, by which the log detects
+// raftlogLibrary is adapters/raftlog. Every update has a different request ID, by which the log detects
 // duplicates; the other libraries do not do this. Without secret, connections are not encrypted, as
 // in the other libraries. With secret they use TLS 1.3 and a secret, as in production.
-type library struct {
+type raftlogLibrary struct {
 	secret bool
-	window time.Duration // 0 is the default
+	window time.Duration // the deduplication window; 0 is the default
 }
 
 const libraryName = "adapters/raftlog"
 
-func (library) name() string { return libraryName }
+func (raftlogLibrary) name() string { return libraryName }
 
-func (l library) settings() string {
+func (l raftlogLibrary) settings() string {
 	if l.secret {
 		return "TLS 1.3 and a secret"
 	}
@@ -38,7 +38,7 @@ func (l library) settings() string {
 }
 
 type libraryCluster struct {
-	library
+	raftlogLibrary
 	dir      string
 	timeouts timeouts
 	peers    []api.Peer
@@ -47,8 +47,8 @@ type libraryCluster struct {
 	counts   [nodes]updates
 }
 
-func (l library) start(_ context.Context, dir string, t timeouts) (cluster, error) {
-	c := &libraryCluster{library: l, dir: dir, timeouts: t}
+func (l raftlogLibrary) start(_ context.Context, dir string, t timeouts) (cluster, error) {
+	c := &libraryCluster{raftlogLibrary: l, dir: dir, timeouts: t}
 	for i := range nodes {
 		var err error
 		if c.networks[i], err = listen("127.0.0.1:0"); err != nil {
@@ -220,7 +220,7 @@ func (n *network) disconnect() {
 }
 
 // updates is a state machine that counts the updates.
-type updates struct{ counted }
+type updates struct{ countingState }
 
 func (*updates) LastApplied() (uint64, error) { return 0, nil }
 
@@ -229,5 +229,5 @@ func (u *updates) Apply(entries []api.Entry, _ uint64) error {
 	return nil
 }
 
-func (u *updates) Snapshot() (io.WriterTo, error)      { return u.capture(), nil }
+func (u *updates) Snapshot() (io.WriterTo, error)      { return u.captureState(), nil }
 func (u *updates) Restore(_ uint64, r io.Reader) error { return u.restore(r) }

@@ -116,7 +116,7 @@ func runClients(ctx context.Context, c cluster, clients int, p benchmark.Period)
 	}
 	f := newFigure(p, windows)
 	if f.Rate > 0 {
-		f.Cost = used.per(f.Rate * p.Length.Seconds())
+		f.Cost = used.perUpdate(f.Rate * p.Length.Seconds())
 	}
 	return f, acknowledged, nil
 }

@@ -21,17 +21,17 @@ type settings struct {
 	clients    []int
 	failOvers  int
 	operations int
-	size       int64 // bytes
+	size       int64 // the size of an update in bytes
 	only       *regexp.Regexp
 	dir        string
 	seed       uint64
 	json       string
 	limit      time.Duration
 
-	timeouts timeouts      // of the clusters whose throughput is measured
+	timeouts timeouts      // the timeouts of the clusters whose throughput is measured
 	syncs    int           // number of syncs that measure the disk
-	pause    time.Duration // between cells, so that pending writes reach the disk
-	window   time.Duration // before a compaction, so that the log forgets IDs
+	pause    time.Duration // the pause between cells, so that pending writes reach the disk
+	window   time.Duration // the time before a compaction, so that the log forgets IDs
 }
 
 func parseFlags() (settings, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// operable is a cluster with the operations of a log that runs for long.
-type operable interface {
+// operableCluster is a cluster with the operations of a log that runs for long.
+type operableCluster interface {
 	cluster
 	// grow makes the state of a node size bytes larger, for the next snapshot of the node.
 	grow(ctx context.Context, node int, size int64) error
@@ -44,7 +44,7 @@ type operation struct {
 	name    string
 	columns []string
 	// measure returns a value for each column.
-	measure func(ctx context.Context, c operable, dir string, s settings) ([]float64, error)
+	measure func(ctx context.Context, c operableCluster, dir string, s settings) ([]float64, error)
 }
 
 // operationSeries contains the values of an operation of a library, of each round and column.
@@ -63,11 +63,11 @@ const filledSize = 1024
 const loadClients = 16
 
 // operationCells returns the cells of the operations. It adds their series to r.
-func (s settings) operationCells(r *report, contestants []contestant) []cell {
+func (s settings) operationCells(r *report, contestants []contestant) []benchmarkCell {
 	if s.operations == 0 {
 		return nil
 	}
-	var cells []cell
+	var cells []benchmarkCell
 	for _, o := range allOperations(s.clients) {
 		for _, c := range contestants {
 			name := fmt.Sprintf("%s (%s), %s", c.name(), c.settings(), o.name)
@@ -76,7 +76,7 @@ func (s settings) operationCells(r *report, contestants []contestant) []cell {
 			}
 			line := &operationSeries{Operation: o.name, Columns: o.columns, Name: c.name(), Settings: c.settings()}
 			r.Operations = append(r.Operations, line)
-			cells = append(cells, cell{name, func(ctx context.Context, dir string) error {
+			cells = append(cells, benchmarkCell{name, func(ctx context.Context, dir string) error {
 				values, err := measureOperation(ctx, o, c, dir, s)
 				if errors.Is(err, errors.ErrUnsupported) {
 					return nil
@@ -98,7 +98,7 @@ func measureOperation(ctx context.Context, o operation, c contestant, dir string
 	if _, err := waitLeader(ctx, running); err != nil {
 		return nil, err
 	}
-	return o.measure(ctx, running.(operable), dir, s)
+	return o.measure(ctx, running.(operableCluster), dir, s)
 }
 
 // allOperations returns the operations. Reads are measured with each of the numbers of clients.
@@ -110,10 +110,10 @@ func allOperations(clients []int) []operation {
 	return []operation{
 		{"snapshot", []string{"duration s", "p99 before ms", "p99 meanwhile ms", "ratio"}, measureSnapshot},
 		{"large log", []string{"filled in s", "restart s", "learner s", "p99 before ms", "p99 meanwhile ms", "ratio"}, measureLargeLog},
-		{"reads at the leader", reads, func(ctx context.Context, c operable, _ string, s settings) ([]float64, error) {
+		{"reads at the leader", reads, func(ctx context.Context, c operableCluster, _ string, s settings) ([]float64, error) {
 			return measureReads(ctx, c, s, func(leader int) int { return leader })
 		}},
-		{"reads at a follower", reads, func(ctx context.Context, c operable, _ string, s settings) ([]float64, error) {
+		{"reads at a follower", reads, func(ctx context.Context, c operableCluster, _ string, s settings) ([]float64, error) {
 			return measureReads(ctx, c, s, func(leader int) int { return (leader + 1) % nodes })
 		}},
 		{"space", []string{"heap", "disk", "heap after compaction", "disk after compaction"}, measureSpace},
@@ -121,7 +121,7 @@ func allOperations(clients []int) []operation {
 }
 
 // measureSnapshot writes a snapshot of the leader while clients propose updates.
-func measureSnapshot(ctx context.Context, c operable, _ string, s settings) ([]float64, error) {
+func measureSnapshot(ctx context.Context, c operableCluster, _ string, s settings) ([]float64, error) {
 	leader, err := waitLeader(ctx, c)
 	if err != nil {
 		return nil, err
@@ -135,9 +135,9 @@ func measureSnapshot(ctx context.Context, c operable, _ string, s settings) ([]f
 
 // measureLargeLog fills a log, restarts a follower, which applies the log again, and lets a learner
 // catch up while clients propose updates.
-func measureLargeLog(ctx context.Context, c operable, _ string, s settings) ([]float64, error) {
+func measureLargeLog(ctx context.Context, c operableCluster, _ string, s settings) ([]float64, error) {
 	from := time.Now()
-	if err := fill(ctx, c, s.size/filledSize, filledSize); err != nil {
+	if err := proposeUpdates(ctx, c, s.size/filledSize, filledSize); err != nil {
 		return nil, err
 	}
 	filled := time.Since(from)
@@ -197,7 +197,7 @@ func waitFor(ctx context.Context, reached func() bool) error {
 
 // reader is a cluster whose clients read at a node instead of proposing updates.
 type reader struct {
-	operable
+	operableCluster
 	node   int
 	failed *atomic.Pointer[error]
 }
@@ -213,7 +213,7 @@ func (r reader) propose(ctx context.Context, node int, _ []byte) error {
 }
 
 // measureReads measures linearizable reads at the node that at returns for the leader.
-func measureReads(ctx context.Context, c operable, s settings, at func(leader int) int) ([]float64, error) {
+func measureReads(ctx context.Context, c operableCluster, s settings, at func(leader int) int) ([]float64, error) {
 	leader, err := waitLeader(ctx, c)
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func measureReads(ctx context.Context, c operable, s settings, at func(leader in
 
 // measureSpace returns the memory and the disk space of a node in bytes for each update, before and
 // after a compaction.
-func measureSpace(ctx context.Context, c operable, dir string, s settings) ([]float64, error) {
+func measureSpace(ctx context.Context, c operableCluster, dir string, s settings) ([]float64, error) {
 	updates := s.size / filledSize
 	heap := heapSize()
 	size, err := directorySize(dir)
@@ -251,7 +251,7 @@ func measureSpace(ctx context.Context, c operable, dir string, s settings) ([]fl
 		values = append(values, float64(heapSize()-heap)/float64(nodes*updates), float64(after-size)/float64(nodes*updates))
 		return err
 	}
-	if err := fill(ctx, c, updates, updateSize); err != nil {
+	if err := proposeUpdates(ctx, c, updates, updateSize); err != nil {
 		return nil, err
 	}
 	if err := waitApplied(ctx, c, uint64(updates)); err != nil {
@@ -266,7 +266,7 @@ func measureSpace(ctx context.Context, c operable, dir string, s settings) ([]fl
 		return nil, context.Cause(ctx)
 	}
 	// The time of the log is that of its entries.
-	if err := fill(ctx, c, 2*loadClients, updateSize); err != nil {
+	if err := proposeUpdates(ctx, c, 2*loadClients, updateSize); err != nil {
 		return nil, err
 	}
 	if err := waitApplied(ctx, c, uint64(updates)+2*loadClients); err != nil {
@@ -294,7 +294,7 @@ func directorySize(dir string) (size int64, err error) {
 		}
 		info, err := e.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a temporary file
+			return nil // ignore a temporary file
 		}
 		size += info.Size()
 		return err
@@ -302,15 +302,15 @@ func directorySize(dir string) (size int64, err error) {
 	return size, err
 }
 
-// fill proposes n updates of size bytes.
-func fill(ctx context.Context, c cluster, n int64, size int) error {
+// proposeUpdates proposes n updates of size bytes.
+func proposeUpdates(ctx context.Context, c cluster, n int64, size int) error {
 	var left atomic.Int64
 	left.Store(n)
 	return runUntil(ctx, c, int(min(n, 256)), size, func() bool { return left.Add(-1) < 0 }, func(from, to time.Time) {})
 }
 
-// span is the time from a proposal to the confirmation of an update.
-type span struct{ from, to time.Time }
+// proposalSpan is the time from a proposal to the confirmation of an update.
+type proposalSpan struct{ from, to time.Time }
 
 // runWhileLoaded calls f while clients propose updates, after a period without f. It returns the
 // 99th percentile of the latencies in ms, of the updates before f and of those that overlap with f, and the
@@ -318,12 +318,12 @@ type span struct{ from, to time.Time }
 func runWhileLoaded(ctx context.Context, c cluster, p benchmark.Period, f func(context.Context) error) (before, meanwhile float64, took time.Duration, err error) {
 	var stopped atomic.Bool
 	var mu sync.Mutex
-	var spans []span
+	var spans []proposalSpan
 	loaded := make(chan error, 1)
 	go func() {
 		loaded <- runUntil(ctx, c, loadClients, updateSize, stopped.Load, func(from, to time.Time) {
 			mu.Lock()
-			spans = append(spans, span{from, to})
+			spans = append(spans, proposalSpan{from, to})
 			mu.Unlock()
 		})
 	}()
@@ -345,7 +345,7 @@ func runWhileLoaded(ctx context.Context, c cluster, p benchmark.Period, f func(c
 }
 
 // percentile returns the 99th percentile of the durations of the spans that overlap with a time, in ms.
-func percentile(spans []span, from, to time.Time) float64 {
+func percentile(spans []proposalSpan, from, to time.Time) float64 {
 	var latencies []float64
 	for _, s := range spans {
 		if s.to.After(from) && s.from.Before(to) {

@@ -29,8 +29,8 @@ func shortSettings(t *testing.T, only string) settings {
 	}
 }
 
-// TestRunBenchmark_MeasuresEveryContestant fails if a contestant does not commit updates or does not
-// elect another leader, or if the JSON file lacks a value.
+// TestRunBenchmark_MeasuresEveryContestant checks that each contestant commits updates and elects another
+// leader, and that the JSON file contains all values.
 func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 	s := shortSettings(t, "")
 	r, err := runBenchmark(t.Context(), s, allContestants())
@@ -60,8 +60,8 @@ func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 	require.Equal(t, r, &decoded)
 }
 
-// TestRunBenchmark_MeasuresOperations fails if an operation of a library fails or does not measure what
-// its columns name, or if an unsupported one is printed.
+// TestRunBenchmark_MeasuresOperations checks that each operation of a library succeeds and measures what its
+// columns name, and that an unsupported operation is not printed.
 func TestRunBenchmark_MeasuresOperations(t *testing.T) {
 	s := shortSettings(t, ", (snapshot|large log|reads.*|space)$")
 	s.failOvers, s.operations, s.size = 0, 1, 1<<20
@@ -86,18 +86,18 @@ func TestRunBenchmark_MeasuresOperations(t *testing.T) {
 	require.Empty(t, left, "directories must be removed")
 }
 
-// TestPercentile_SelectsOverlapping fails if the latencies of updates that ended before, or began after
-// a time count for it, or if one that overlaps with it does not.
+// TestPercentile_SelectsOverlapping checks that the latencies of updates that ended before, or began after a
+// time do not count for it, and that each update that overlaps with it counts.
 func TestPercentile_SelectsOverlapping(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
-	spans := []span{{at(0), at(90)}, {at(90), at(110)}, {at(195), at(235)}, {at(200), at(500)}}
+	spans := []proposalSpan{{at(0), at(90)}, {at(90), at(110)}, {at(195), at(235)}, {at(200), at(500)}}
 	require.InDelta(t, 39.8, percentile(spans, at(100), at(200)), 1e-9, "updates of 20 and 40 ms overlap")
 }
 
-// TestRunUntil_RepeatsFailedUpdates fails if the time of a failed proposal does not count, or if clients
+// TestRunUntil_RepeatsFailedUpdates checks that the time of a failed proposal counts, and that clients do not
 // continue after the end.
 func TestRunUntil_RepeatsFailedUpdates(t *testing.T) {
-	c := &failing{forgetful: forgetful{keeps: true, leader: true}}
+	c := &failingCluster{forgetful: forgetful{keeps: true, leader: true}}
 	var n atomic.Int64
 	require.NoError(t, runUntil(t.Context(), c, 1, 1, func() bool { return n.Load() == 2 }, func(from, to time.Time) {
 		n.Add(1)
@@ -107,26 +107,26 @@ func TestRunUntil_RepeatsFailedUpdates(t *testing.T) {
 	require.EqualValues(t, 5, c.calls.Load(), "one to find the leader, and two for each update")
 }
 
-// failing is a cluster in which every second proposal fails.
-type failing struct {
+// failingCluster is a cluster in which every second proposal fails.
+type failingCluster struct {
 	forgetful
 	calls atomic.Int64
 }
 
-func (f *failing) propose(context.Context, int, []byte) error {
+func (f *failingCluster) propose(context.Context, int, []byte) error {
 	if f.calls.Add(1)%2 == 0 {
 		return errors.New("no leader")
 	}
 	return nil
 }
 
-// TestCounted_RestoresWhatItCaptured fails if a snapshot does not have the requested size, or if the number
-// of updates changes.
+// TestCounted_RestoresWhatItCaptured checks that a snapshot has the requested size, and that the number of
+// updates does not change.
 func TestCounted_RestoresWhatItCaptured(t *testing.T) {
-	var c, restored counted
+	var c, restored countingState
 	c.n.Store(7)
 	c.size.Store(3<<20 + 5)
-	captured := c.capture()
+	captured := c.captureState()
 	c.n.Store(8)
 	var b bytes.Buffer
 	n, err := captured.WriteTo(&b)
@@ -164,7 +164,7 @@ func (f forgetful) applied(node int) uint64 {
 func (forgetful) halt(int) error { return nil }
 func (forgetful) stop() error    { return nil }
 
-// TestRunBenchmark_FailsIfUpdatesAreLost fails if figures are accepted although a node has not applied
+// TestRunBenchmark_FailsIfUpdatesAreLost checks that figures are rejected when a node has not applied
 // acknowledged updates.
 func TestRunBenchmark_FailsIfUpdatesAreLost(t *testing.T) {
 	s := shortSettings(t, "forgetful.*clients")
@@ -177,7 +177,7 @@ func TestRunBenchmark_FailsIfUpdatesAreLost(t *testing.T) {
 	require.ErrorContains(t, err, "that were acknowledged")
 }
 
-// TestRunBenchmark_FailsWithoutLeader fails if a cluster without a leader blocks the benchmark.
+// TestRunBenchmark_FailsWithoutLeader checks that a cluster without a leader does not block the benchmark.
 func TestRunBenchmark_FailsWithoutLeader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -14,7 +14,7 @@ type report struct {
 	Environment environment        `json:"environment"`
 	Seed        uint64             `json:"seed"`
 	Seconds     float64            `json:"seconds"`
-	Series      []*series          `json:"series"`
+	Series      []*figureSeries    `json:"series"`
 	FailOvers   []*failOvers       `json:"fail_overs,omitempty"`
 	Operations  []*operationSeries `json:"operations,omitempty"`
 }
@@ -46,12 +46,12 @@ func (r *report) printRates(w io.Writer, isPeer func(name string) bool) {
 				share = fmt.Sprintf("%.2f", s.medianRate()/base)
 			}
 			fmt.Fprintf(w, "| %d | %s | %s | %d | %s | %s | %s | %s |\n", clients, s.Name, s.Settings, len(s.Figures),
-				benchmark.Spread("%.0f", s.values(figure.rate)), benchmark.Spread("%.2f", s.values(figure.p50)),
-				benchmark.Spread("%.2f", s.values(figure.p99)), share)
+				benchmark.Spread("%.0f", s.valuesOf(figure.updateRate)), benchmark.Spread("%.2f", s.valuesOf(figure.p50)),
+				benchmark.Spread("%.2f", s.valuesOf(figure.p99)), share)
 		}
 		for _, s := range others {
 			notes = append(notes, fmt.Sprintf("Slower at %d: %s with %s, %s/s.",
-				clients, s.Name, s.Settings, benchmark.Spread("%.0f", s.values(figure.rate))))
+				clients, s.Name, s.Settings, benchmark.Spread("%.0f", s.valuesOf(figure.updateRate))))
 		}
 		notes = append(notes, describeFailures(r.seriesOf(clients))...)
 	}
@@ -84,7 +84,7 @@ func (r *report) printCosts(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%s| %d | %s | %s |", title, s.Clients, s.Name, s.Settings)
 		for _, c := range columns {
-			fmt.Fprintf(w, " "+c.format+" |", benchmark.Median(s.values(c.value)))
+			fmt.Fprintf(w, " "+c.format+" |", benchmark.Median(s.valuesOf(c.value)))
 		}
 		fmt.Fprintln(w)
 		title = ""
@@ -93,7 +93,7 @@ func (r *report) printCosts(w io.Writer) {
 
 // describeFailures returns a line for each series in which calls failed, for example because the
 // leader has changed.
-func describeFailures(all []*series) []string {
+func describeFailures(all []*figureSeries) []string {
 	var notes []string
 	for _, s := range all {
 		n := 0
@@ -161,8 +161,8 @@ func (r *report) clientNumbers() []int {
 }
 
 // seriesOf returns the series that were measured with a number of clients.
-func (r *report) seriesOf(clients int) []*series {
-	var all []*series
+func (r *report) seriesOf(clients int) []*figureSeries {
+	var all []*figureSeries
 	for _, s := range r.Series {
 		if s.Clients == clients {
 			all = append(all, s)

@@ -24,8 +24,8 @@ func isPeer(name string) bool {
 	return name == hashicorpName || name == etcdName
 }
 
-// cell is a measurement that is repeated in every round.
-type cell struct {
+// benchmarkCell is a measurement that is repeated in every round.
+type benchmarkCell struct {
 	name    string
 	measure func(ctx context.Context, dir string) error
 }
@@ -56,24 +56,24 @@ func runBenchmark(ctx context.Context, s settings, contestants []contestant) (*r
 }
 
 // throughputCells returns the cells that count updates. It adds their series to r.
-func (s settings) throughputCells(r *report, contestants []contestant) []cell {
+func (s settings) throughputCells(r *report, contestants []contestant) []benchmarkCell {
 	if s.rounds == 0 {
 		return nil
 	}
-	entrants := []entrant{baseline{}, bound{}}
+	entrants := []entrant{baseline{}, theoreticalLog{}}
 	for _, c := range contestants {
 		entrants = append(entrants, throughput{c, s.timeouts})
 	}
-	var cells []cell
+	var cells []benchmarkCell
 	for _, clients := range s.clients {
 		for _, e := range entrants {
 			name := fmt.Sprintf("%s (%s), %d clients", e.name(), e.settings(), clients)
 			if !s.only.MatchString(name) {
 				continue
 			}
-			line := &series{Name: e.name(), Settings: e.settings(), Clients: clients}
+			line := &figureSeries{Name: e.name(), Settings: e.settings(), Clients: clients}
 			r.Series = append(r.Series, line)
-			cells = append(cells, cell{name, func(ctx context.Context, dir string) error {
+			cells = append(cells, benchmarkCell{name, func(ctx context.Context, dir string) error {
 				f, err := e.measure(ctx, dir, clients, s.period)
 				if err == nil && f.Rate == 0 {
 					err = fmt.Errorf("no update was committed in %v (%d calls failed)", s.period.Length, f.Failed)
@@ -88,8 +88,8 @@ func (s settings) throughputCells(r *report, contestants []contestant) []cell {
 
 // failOverCells returns the cells in which a leader is halted, one for each library. It adds their
 // series to r.
-func (s settings) failOverCells(r *report, contestants []contestant, random *rand.Rand) []cell {
-	var cells []cell
+func (s settings) failOverCells(r *report, contestants []contestant, random *rand.Rand) []benchmarkCell {
+	var cells []benchmarkCell
 	known := map[string]bool{}
 	for _, c := range contestants {
 		name := fmt.Sprintf("%s (%s), fail-over", c.name(), c.settings())
@@ -99,7 +99,7 @@ func (s settings) failOverCells(r *report, contestants []contestant, random *ran
 		known[c.name()] = true
 		line := &failOvers{Name: c.name(), Settings: c.settings()}
 		r.FailOvers = append(r.FailOvers, line)
-		cells = append(cells, cell{name, func(ctx context.Context, dir string) error {
+		cells = append(cells, benchmarkCell{name, func(ctx context.Context, dir string) error {
 			took, err := measureFailOver(ctx, c, dir, random)
 			line.Times = append(line.Times, benchmark.Milliseconds(took))
 			return err
@@ -109,7 +109,7 @@ func (s settings) failOverCells(r *report, contestants []contestant, random *ran
 }
 
 // measureRounds measures every cell once per round, in random order.
-func (s settings) measureRounds(ctx context.Context, cells []cell, rounds int, random *rand.Rand) error {
+func (s settings) measureRounds(ctx context.Context, cells []benchmarkCell, rounds int, random *rand.Rand) error {
 	for round := range rounds {
 		for _, i := range random.Perm(len(cells)) {
 			at := time.Now()

@@ -28,8 +28,8 @@ func (c *connection) close() { _ = c.client.Close() }
 type joinEtcd func(c *connection, name string) (*candidate, error)
 
 // onEtcd starts an etcd server in this process. Every candidate uses a separate connection.
-func onEtcd(join joinEtcd) starter {
-	return func(ctx context.Context) (joiner, func(), error) {
+func onEtcd(join joinEtcd) systemStarter {
+	return func(ctx context.Context) (candidateJoiner, func(), error) {
 		dir, err := os.MkdirTemp("", "systems-etcd-")
 		if err != nil {
 			return nil, nil, err

@@ -12,27 +12,27 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// These are the defaults of Kubernetes' components. If another lease duration is measured, the other
-// two durations keep their ratio to the lease duration.
+// The defaults of Kubernetes' components. If another lease duration is measured, the other two durations keep
+// their ratio to the lease duration.
 const (
 	defaultLeaseDuration = 15 * time.Second
 	defaultRenewDeadline = 10 * time.Second
 	defaultRetryPeriod   = 2 * time.Second
 )
 
-// scale changes the duration d as much as leaseDuration differs from the default lease duration.
-func scale(d, leaseDuration time.Duration) time.Duration {
+// scaleDuration changes the duration d as much as leaseDuration differs from the default lease duration.
+func scaleDuration(d, leaseDuration time.Duration) time.Duration {
 	return time.Duration(float64(d) * float64(leaseDuration) / float64(defaultLeaseDuration))
 }
 
 // onKubernetes uses client-go's leaderelection like an operator for Kubernetes.
-func onKubernetes(leaseDuration time.Duration) starter {
-	return func(context.Context) (joiner, func(), error) {
+func onKubernetes(leaseDuration time.Duration) systemStarter {
+	return func(context.Context) (candidateJoiner, func(), error) {
 		server := httptest.NewServer(newLeases())
 		join := func(name string) (*candidate, error) {
 			n := new(network)
 			client, err := coordination.NewForConfig(&rest.Config{
-				Host: server.URL, Dial: n.DialContext, Timeout: scale(defaultRenewDeadline, leaseDuration) / 2,
+				Host: server.URL, Dial: n.DialContext, Timeout: scaleDuration(defaultRenewDeadline, leaseDuration) / 2,
 				ContentConfig: rest.ContentConfig{ContentType: jsonType, AcceptContentTypes: jsonType},
 			})
 			if err != nil {
@@ -45,8 +45,8 @@ func onKubernetes(leaseDuration time.Duration) starter {
 					LockConfig: resourcelock.ResourceLockConfig{Identity: name},
 				},
 				LeaseDuration:   leaseDuration,
-				RenewDeadline:   scale(defaultRenewDeadline, leaseDuration),
-				RetryPeriod:     scale(defaultRetryPeriod, leaseDuration),
+				RenewDeadline:   scaleDuration(defaultRenewDeadline, leaseDuration),
+				RetryPeriod:     scaleDuration(defaultRetryPeriod, leaseDuration),
 				ReleaseOnCancel: true,
 				Callbacks: leaderelection.LeaderCallbacks{
 					OnStartedLeading: func(context.Context) { c.leads <- time.Now() },

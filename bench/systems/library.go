@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// systems returns the systems to compare, with this session timeout or lease duration.
-func systems(timeout time.Duration) []system {
+// newSystems returns the systems to compare, with this session timeout or lease duration.
+func newSystems(timeout time.Duration) []system {
 	return []system{
 		{"this library on ZooKeeper", timeout, onZooKeeper(timeout)},
 		{"this library on etcd", timeout, onEtcd(libraryOnEtcd(timeout))},
@@ -23,8 +23,8 @@ func systems(timeout time.Duration) []system {
 }
 
 // onZooKeeper uses this library on a ZooKeeper server. Every candidate uses a separate session.
-func onZooKeeper(timeout time.Duration) starter {
-	return func(ctx context.Context) (joiner, func(), error) {
+func onZooKeeper(timeout time.Duration) systemStarter {
+	return func(ctx context.Context) (candidateJoiner, func(), error) {
 		server, err := ensemble.StartBenchmarked(ctx, 1, time.Second)
 		if err != nil {
 			return nil, nil, err

@@ -53,7 +53,7 @@ func printTable(ctx context.Context, s settings) error {
 	fmt.Printf("Load average before: %s.\n\n", benchmark.Load())
 	fmt.Println("| system | timeout | hand-over, ms (quartiles) | fail-over after a crash, s (quartiles) |")
 	fmt.Println("| --- | --- | --- | --- |")
-	for _, sys := range systems(s.timeout) {
+	for _, sys := range newSystems(s.timeout) {
 		if !s.only.MatchString(sys.name) {
 			continue
 		}

@@ -14,14 +14,14 @@ import (
 type system struct {
 	name    string
 	timeout time.Duration // the time after which a leader that crashed is replaced
-	start   starter
+	start   systemStarter
 }
 
-// starter starts the servers of a system, which stop stops.
-type starter func(ctx context.Context) (join joiner, stop func(), err error)
+// systemStarter starts the servers of a system, which stop stops.
+type systemStarter func(ctx context.Context) (join candidateJoiner, stop func(), err error)
 
-// joiner adds a candidate to the election, without waiting for its role.
-type joiner func(name string) (*candidate, error)
+// candidateJoiner adds a candidate to the election, without waiting for its role.
+type candidateJoiner func(name string) (*candidate, error)
 
 // candidate is a candidate of any system.
 type candidate struct {
@@ -31,12 +31,12 @@ type candidate struct {
 	close  func()         // releases all resources, after resign or crash
 }
 
-// figures are the durations that were measured: hand-overs in ms, fail-overs in s.
-type figures struct{ handOvers, failOvers []float64 }
+// measuredFigures are the durations that were measured: hand-overs in ms, fail-overs in s.
+type measuredFigures struct{ handOvers, failOvers []float64 }
 
 // measure replaces the leader of a system as often as s requires, first by resignations, then by
 // crashes.
-func measure(ctx context.Context, sys system, s settings) (f figures, err error) {
+func measure(ctx context.Context, sys system, s settings) (f measuredFigures, err error) {
 	join, stop, err := sys.start(ctx)
 	if err != nil {
 		return f, fmt.Errorf("start servers: %w", err)

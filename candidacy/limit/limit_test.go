@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAwait fails if Await returns before end although done is not closed, or does not report that done is
-// closed because end has passed.
-func TestAwait(t *testing.T) {
+// TestAwait_DoneOrEnd checks that Await does not return before end while done is not closed, and reports that done is
+// closed when end has passed.
+func TestAwait_DoneOrEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
 		begin := time.Now()
@@ -24,8 +24,8 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// TestElapsed_ByEitherClock fails if only one of the clocks counts. While a machine is suspended, the
-// monotonic clock stops, and the wall clock continues.
+// TestElapsed_ByEitherClock checks that both clocks count. While a machine is suspended, the monotonic clock
+// stops, and the wall clock continues.
 func TestElapsed_ByEitherClock(t *testing.T) {
 	begin := time.Now()
 	// A time without a monotonic reading is compared by the wall clock alone.

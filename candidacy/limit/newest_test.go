@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSendNewest fails if SendNewest blocks, or if the receiver gets an older value.
-func TestSendNewest(t *testing.T) {
+// TestSendNewest_ReplacesUnreadValue checks that SendNewest does not block, and that the receiver does not get an
+// older value.
+func TestSendNewest_ReplacesUnreadValue(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {
 		SendNewest(c, i)
@@ -18,8 +19,8 @@ func TestSendNewest(t *testing.T) {
 	require.Equal(t, 3, <-c)
 }
 
-// TestChanges fails if Add reports an equal value as a change, or does not report a change.
-func TestChanges(t *testing.T) {
+// TestChanges_SkipEqualValues checks that Add reports each change, and does not report an equal value as a change.
+func TestChanges_SkipEqualValues(t *testing.T) {
 	var c Changes[int]
 	for _, step := range []struct {
 		value   int

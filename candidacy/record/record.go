@@ -27,15 +27,15 @@ func Check(name, value string) error {
 	case len(value) > limit:
 		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), limit)
 	case strings.ContainsFunc(name, unicode.IsControl): // control characters include the separator
-		return fmt.Errorf("WithName: %q contains a control character", clip(name))
+		return fmt.Errorf("WithName: %q contains a control character", clipText(name))
 	case strings.Contains(value, separator): // no environment variable can contain the separator
-		return fmt.Errorf("WithValue: %q contains a null character", clip(value))
+		return fmt.Errorf("WithValue: %q contains a null character", clipText(value))
 	}
 	return nil
 }
 
-// clip returns the beginning of a text, for an error message.
-func clip(text string) string { return text[:min(len(text), 100)] }
+// clipText returns the beginning of a text, for an error message.
+func clipText(text string) string { return text[:min(len(text), 100)] }
 
 // Encode returns the data for a name and a value. If the value is empty, the data is the name.
 func Encode(name, value string) []byte {

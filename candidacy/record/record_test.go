@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecode fails if Decode does not return the name and the value that Encode has encoded, or changes
+// FuzzDecode checks that Decode returns the name and the value that Encode has encoded, and does not change
 // arbitrary data.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("name"))
@@ -18,8 +18,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestParseRequests_InverseOfFormat fails if ParseRequests does not return the names that were passed to
-// FormatRequests.
+// TestParseRequests_InverseOfFormat checks that ParseRequests returns the names that were passed to FormatRequests.
 func TestParseRequests_InverseOfFormat(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}, {"a", "b"}} {
 		parsed, ok := ParseRequests(FormatRequests(names))
@@ -28,7 +27,7 @@ func TestParseRequests_InverseOfFormat(t *testing.T) {
 	}
 }
 
-// TestParseRequests_DataOfOtherApplications fails if the data of another application is read as requests.
+// TestParseRequests_DataOfOtherApplications checks that the data of another application is not read as requests.
 func TestParseRequests_DataOfOtherApplications(t *testing.T) {
 	for _, data := range []string{"x", "\n", "x\na\nb", header + " \na"} {
 		names, ok := ParseRequests([]byte(data))
@@ -37,8 +36,8 @@ func TestParseRequests_DataOfOtherApplications(t *testing.T) {
 	}
 }
 
-// TestAddRequests_OmitsCandidatesThatLeft fails if AddRequests keeps the names of candidates that have left,
-// which would accumulate.
+// TestAddRequests_OmitsCandidatesThatLeft checks that AddRequests removes the names of candidates that have
+// left, which would accumulate.
 func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	present := []string{"a", "b", "c"}
 	names := AddRequests([]string{"gone", "a", "b"}, present, "a")
@@ -47,8 +46,8 @@ func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	require.Equal(t, []string{"b", "a"}, names, "Remove has changed its argument")
 }
 
-// FuzzParseRequests parses arbitrary data. It fails if the names that it contains are not the same after they
-// were formatted and parsed again.
+// FuzzParseRequests parses arbitrary data. The names that it contains must be the same after they were
+// formatted and parsed again.
 func FuzzParseRequests(f *testing.F) {
 	f.Add([]byte(header + "\nn_0000000001"))
 	f.Add([]byte(header))

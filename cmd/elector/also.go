@@ -23,8 +23,8 @@ const (
 	flagAlsoElection = "also-election"
 )
 
-// also contains the flags of a migration: a second backend, on which this instance leads as well.
-type also struct {
+// migrationFlags contains the flags of a migration: a second backend, on which this instance leads as well.
+type migrationFlags struct {
 	backend  string // the name of the second backend, or of a file with its settings; "" without a migration
 	election string // "" for the name of --election, or that of the file
 
@@ -42,7 +42,7 @@ type alsoToken struct {
 
 // token returns the token of l on the second backend. known is false without a migration. The last token remains
 // known after l has ended, so that the end command receives it even if the candidate leads again.
-func (a *also) token(l *leaderelection.Leadership) (token int64, known bool) {
+func (a *migrationFlags) token(l *leaderelection.Leadership) (token int64, known bool) {
 	if c := a.candidate.Load(); c != nil {
 		if _, second := c.Leaderships(l); second != nil {
 			a.last.Store(&alsoToken{l, second.Token()})
@@ -55,14 +55,14 @@ func (a *also) token(l *leaderelection.Leadership) (token int64, known bool) {
 	return last.token, true
 }
 
-func (a *also) register(flags *pflag.FlagSet) {
+func (a *migrationFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&a.backend, flagAlso, "", "second backend, to which the election is moved from --backend: this instance leads only while it leads on both. Its servers are given by the flags of that backend; or --also names a file like that of --config with all settings of the second backend, which can be of the same kind")
 	flags.StringVar(&a.election, flagAlsoElection, "", "name of the election on the backend of --also (default: that of --election); not with a file, which contains the name")
 }
 
 // check returns a usage error if the flags are invalid, or are not needed. Otherwise it sets the settings of the second
 // backend. checkBackend checks the settings of one backend.
-func (a *also) check(s *settings, checkBackend func(*settings) error) error {
+func (a *migrationFlags) check(s *settings, checkBackend func(*settings) error) error {
 	switch {
 	case a.backend == "" && a.election != "":
 		return usage("--also-election %s: it needs --also, for example --also etcd", a.election)
@@ -80,7 +80,7 @@ func (a *also) check(s *settings, checkBackend func(*settings) error) error {
 }
 
 // checkFile does the work of check if --also names a file.
-func (a *also) checkFile(s *settings, checkBackend func(*settings) error) error {
+func (a *migrationFlags) checkFile(s *settings, checkBackend func(*settings) error) error {
 	second, err := a.readFile(s)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (a *also) checkFile(s *settings, checkBackend func(*settings) error) error 
 
 // readFile returns the settings of the second backend in the file that --also names. Flags and variables do not set
 // them. The instance and its log are those of s.
-func (a *also) readFile(s *settings) (*settings, error) {
+func (a *migrationFlags) readFile(s *settings) (*settings, error) {
 	second := &settings{alsoFile: a.backend, log: s.log.With(flagAlso, a.backend)}
 	newRootWith(second, newRun(&runCommand{settings: second}))
 	warning, err := cmdline.ReadOnlyFile(flagAlso, a.backend, second.keys, isCredential)
@@ -185,7 +185,7 @@ func otherBackend(backend string) string {
 
 // openRun opens the backend for the command run. If there is a second backend, a candidate leads only
 // while it leads on both, and observers see the leader on the first backend.
-func (a *also) openRun(s *settings) (backend, error) {
+func (a *migrationFlags) openRun(s *settings) (backend, error) {
 	first, err := s.openRun()
 	if err != nil || a.backend == "" {
 		return first, err
@@ -202,12 +202,12 @@ func (a *also) openRun(s *settings) (backend, error) {
 			closeBackend()
 		}
 	}
-	return a.combine(s, first, second), nil
+	return a.combineBackends(s, first, second), nil
 }
 
-// combine returns a backend whose candidates must lead on both backends. It lists and observes the candidates of
+// combineBackends returns a backend whose candidates must lead on both backends. It lists and observes the candidates of
 // the first.
-func (a *also) combine(s *settings, first, second backend) backend {
+func (a *migrationFlags) combineBackends(s *settings, first, second backend) backend {
 	b := first
 	b.close = func() {
 		second.close()
@@ -281,7 +281,7 @@ const distinctLimit = 2 * time.Second
 
 // checkDistinct returns an error if both backends answer and contain the same election. No candidate
 // could lead both: the second candidate of each instance would wait for its first one.
-func (a *also) checkDistinct(ctx context.Context, first, second backend) error {
+func (a *migrationFlags) checkDistinct(ctx context.Context, first, second backend) error {
 	if first.epoch == nil || second.epoch == nil {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (a *also) checkDistinct(ctx context.Context, first, second backend) error {
 }
 
 // advise adds advice for the user to the error that ended run.
-func (a *also) advise(s *settings, err error) error {
+func (a *migrationFlags) advise(s *settings, err error) error {
 	if errors.Is(err, migration.ErrNewElection) {
 		return a.second.nameKeys(a.second.advise(err))
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestAlso fails if instances of the three versions of a migration work at the same time, or if an
-// instance that leads on both backends has no successor of either version, or does not give its program
-// and its commands both tokens.
-func TestAlso(t *testing.T) {
+// TestAlso_OneInstanceWorksDuringMigration checks that instances of the three versions of a migration do not
+// work at the same time, and that an instance that leads on both backends has a successor of either version,
+// and gives its program and its commands both tokens.
+func TestAlso_OneInstanceWorksDuringMigration(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", session.String(), "--grace", "10ms"})
@@ -51,9 +51,9 @@ func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.requireOrder("a", "b", "c", "d")
 }
 
-// TestAlso_File fails if instances of the versions of a migration work at the same time, or an instance
-// uses settings of one backend, such as the password, for the other.
-func TestAlso_File(t *testing.T) {
+// TestAlso_FileKeepsSettingsApart checks that instances of the versions of a migration do not work at the
+// same time, and that an instance does not use settings of one backend, such as the password, for the other.
+func TestAlso_FileKeepsSettingsApart(t *testing.T) {
 	t.Parallel()
 	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
 	redis := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "first password") })
@@ -82,8 +82,8 @@ func TestAlso_File(t *testing.T) {
 	}
 }
 
-// TestAlso_ToRaftlog fails if instances that do not lead yet do not run their peers, or if the
-// migration does not end with instances of the next version, which replace the others one by one.
+// TestAlso_ToRaftlog checks that instances that do not lead yet run their peers, and that the migration ends
+// with instances of the next version, which replace the others one by one.
 func TestAlso_ToRaftlog(t *testing.T) {
 	t.Parallel()
 	h := newRaftlogHarness(t)
@@ -94,7 +94,7 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader)
 	first.terminate()
 	leader := h.waitForLeader(all)
-	waiting := without(all, leader)
+	waiting := processesExcept(all, leader)
 	for name, p := range waiting {
 		p.terminate()
 		waiting[name] = h.follow(name, stubborn)
@@ -103,17 +103,17 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.waitForLeader(waiting)
 }
 
-// TestAlso_Connected fails if an instance is not ready before the other peers of the second backend
-// run, or does not report the loss of a backend.
+// TestAlso_Connected checks that an instance is not ready before the other peers of the second backend run,
+// and that it reports the loss of a backend.
 func TestAlso_Connected(t *testing.T) {
 	errFirst, errSecond := errors.New("first"), errors.New("second")
 	lost, noMajority := error(nil), errSecond
 	first := backend{connected: func() error { return lost }}
 	second := backend{connected: func() error { return noMajority }}
-	a := &also{second: &settings{}}
-	require.ErrorIs(t, a.combine(&settings{}, first, second).connected(), errSecond, "a second backend that has servers")
+	a := &migrationFlags{second: &settings{}}
+	require.ErrorIs(t, a.combineBackends(&settings{}, first, second).connected(), errSecond, "a second backend that has servers")
 	second.start = func() error { return nil }
-	peer := a.combine(&settings{}, first, second)
+	peer := a.combineBackends(&settings{}, first, second)
 	require.NoError(t, peer.connected(), "the other peers do not run yet")
 	lost = errFirst
 	require.ErrorIs(t, peer.connected(), errFirst)
@@ -123,7 +123,7 @@ func TestAlso_Connected(t *testing.T) {
 	require.ErrorIs(t, peer.connected(), errSecond, "the peers were connected")
 }
 
-// TestAlso_SameElection fails if an instance joins an election twice by different addresses of its store.
+// TestAlso_SameElection checks that an instance does not join an election twice by different addresses of its store.
 func TestAlso_SameElection(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
@@ -138,8 +138,8 @@ func TestAlso_SameElection(t *testing.T) {
 	a.terminate()
 }
 
-// TestSameElection_ComparesServersAndNames fails if two settings of one election are accepted, or those
-// of different ones rejected.
+// TestSameElection_ComparesServersAndNames checks that two settings of one election are rejected, and those
+// of different elections accepted.
 func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	parsed := func(args ...string) *settings {
 		s, _, err := parse(t, append([]string{"run"}, args...)...)
@@ -166,7 +166,7 @@ func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	require.False(t, sameElection(parsed("--backend", "console"), parsed("--backend", "console")))
 }
 
-// TestAlso_FileErrors fails if an invalid file is accepted, or its error lacks the file or the setting.
+// TestAlso_FileErrors checks that an invalid file is rejected, with an error that contains the file and the setting.
 func TestAlso_FileErrors(t *testing.T) {
 	t.Parallel()
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })
@@ -194,7 +194,7 @@ func TestAlso_FileErrors(t *testing.T) {
 	}
 }
 
-// TestAlso_RaftlogFile fails if an error about a peer of the second backend does not name the file and the line.
+// TestAlso_RaftlogFile checks that an error about a peer of the second backend names the file and the line.
 func TestAlso_RaftlogFile(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
@@ -214,8 +214,8 @@ func TestAlso_RaftlogFile(t *testing.T) {
 	}
 }
 
-// TestAlso_EndsEarly fails if an instance of the next version begins while the program of a leader that has lost the first
-// election before its lease still stops.
+// TestAlso_EndsEarly checks that an instance of the next version does not begin while the program of a leader
+// that has lost the first election before its lease still stops.
 func TestAlso_EndsEarly(t *testing.T) {
 	t.Parallel()
 	etcd := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
@@ -229,8 +229,9 @@ func TestAlso_EndsEarly(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestAlso_Advice fails if the advice about an error of a candidate of the second backend names settings of the first.
-func TestAlso_Advice(t *testing.T) {
+// TestAlso_AdviceNamesOwnSettings checks that the advice about an error of a candidate of the second backend
+// does not name settings of the first.
+func TestAlso_AdviceNamesOwnSettings(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
 	conn, _, err := srv.Connect(session)
@@ -243,16 +244,16 @@ func TestAlso_Advice(t *testing.T) {
 	p.requireExit(cmdline.Permanent, "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH")
 }
 
-// TestAlso_UnreadableFile fails if the error of a file that cannot be read describes its form, or names
-// a backend.
+// TestAlso_UnreadableFile checks that the error of a file that cannot be read does not describe its form, and
+// names no backend.
 func TestAlso_UnreadableFile(t *testing.T) {
 	p := start(t, "run", "--zookeeper-servers", "x", "--also", t.TempDir(), "--", "true")
 	p.requireExit(cmdline.Usage, "is not a regular file")
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_WarnsOfVariablesThatOverrideFile fails without a warning about each variable that would replace a key of the file
-// in the next version, and for warnings about other variables or with values.
+// TestAlso_WarnsOfVariablesThatOverrideFile checks that there is a warning about each variable that would
+// replace a key of the file in the next version, and no warning about other variables or with values.
 func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")
@@ -264,8 +265,9 @@ func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "/jobs")
 }
 
-// TestAlso_Usage fails if invalid settings of a migration are accepted, or the error does not name the flag.
-func TestAlso_Usage(t *testing.T) {
+// TestAlso_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error
+// that names the flag.
+func TestAlso_RejectsInvalidSettings(t *testing.T) {
 	for text, args := range map[string][]string{
 		"--also zookeeper: it is the backend of --backend": {"--also", "zookeeper"},
 		"--also paper: not one of this build's backends":   {"--also", "paper"},

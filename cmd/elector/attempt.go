@@ -17,9 +17,9 @@ type attempt struct {
 	err     error // the reason for the failure, or nil
 }
 
-// succeed records that a leadership begins, so the attempt cannot fail any more. It returns an error if
+// markSucceeded records that a leadership begins, so the attempt cannot fail any more. It returns an error if
 // the attempt has failed before.
-func (a *attempt) succeed() error {
+func (a *attempt) markSucceeded() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.elected = a.elected || a.err == nil

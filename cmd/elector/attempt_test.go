@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// TestRun_TryAndTimeout fails if --try or --timeout does not end a run in time, or ends the run of a leader.
-func TestRun_TryAndTimeout(t *testing.T) {
+// TestRun_TryAndTimeoutEndRun checks that --try and --timeout end a run in time, and not the run of a leader.
+func TestRun_TryAndTimeoutEndRun(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	commands := []string{"--leader-begin-command", "echo begins", "--leader-end-command", "echo ends"}
@@ -37,7 +37,7 @@ func TestRun_TryAndTimeout(t *testing.T) {
 	disconnected.requireExit(cmdline.NoLeader, "has elapsed: no session on zookeeper")
 }
 
-// TestAttempt_FailsOnlyOnce fails if an attempt fails twice, or after it has succeeded.
+// TestAttempt_FailsOnlyOnce checks that an attempt does not fail twice, and not after it has succeeded.
 func TestAttempt_FailsOnlyOnce(t *testing.T) {
 	cancelled := 0
 	r := &runCommand{}
@@ -50,12 +50,12 @@ func TestAttempt_FailsOnlyOnce(t *testing.T) {
 	require.Equal(t, cmdline.Failed, exitCode(r.attempt.failure()))
 	r.giveUpIfNotElected(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
 	require.ErrorIs(t, r.attempt.failure(), failure)
-	require.ErrorIs(t, r.attempt.succeed(), failure, "a leadership begins after the attempt has failed")
+	require.ErrorIs(t, r.attempt.markSucceeded(), failure, "a leadership begins after the attempt has failed")
 	require.Equal(t, 1, cancelled)
 
 	r = &runCommand{}
-	require.NoError(t, r.attempt.succeed())
+	require.NoError(t, r.attempt.markSucceeded())
 	r.giveUpIfNotElected(elector.Report{Candidate: leaderelection.Status{NowFollowing: "b"}})
 	require.NoError(t, r.attempt.failure(), "the first leadership has begun")
-	require.NoError(t, r.attempt.succeed())
+	require.NoError(t, r.attempt.markSucceeded())
 }

@@ -155,8 +155,8 @@ func (s *settings) inferBackend() {
 	}
 }
 
-// kind returns the kind of the backend, or a usage error.
-func (s *settings) kind() (backendKind, error) {
+// backendKindOf returns the kind of the backend, or a usage error.
+func (s *settings) backendKindOf() (backendKind, error) {
 	k, found := backendKinds[s.backend]
 	switch {
 	case s.backend == "":
@@ -169,7 +169,7 @@ func (s *settings) kind() (backendKind, error) {
 
 // check returns a usage error if the settings of the backend are invalid. It sends nothing.
 func (s *settings) check() error {
-	k, err := s.kind()
+	k, err := s.backendKindOf()
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (s *settings) withBackend(cmd *cobra.Command, timeout time.Duration, f func
 // the requirements of a command. It does not check other settings, so that users are not asked for
 // settings that do not help.
 func (s *settings) requireSupport(command string) error {
-	k, err := s.kind()
+	k, err := s.backendKindOf()
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRequirements_Documentation fails if the table in docs/elector.md differs from the commands that the backends
-// support. The first column of the table contains command lines, the others the backends.
-func TestRequirements_Documentation(t *testing.T) {
+// TestRequirements_AreDocumented checks that the table in docs/elector.md lists the commands that the
+// backends support. The first column of the table contains command lines, the others the backends.
+func TestRequirements_AreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/elector.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "The backends support these commands:\n\n")
@@ -62,7 +62,7 @@ func TestRequirements_Documentation(t *testing.T) {
 	}
 }
 
-// TestCommands_NoAnswer fails if a command does not stop at its timeout, or if the error does not name the servers.
+// TestCommands_NoAnswer checks that a command stops at its timeout, and that the error names the servers.
 func TestCommands_NoAnswer(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
@@ -78,8 +78,8 @@ func TestCommands_NoAnswer(t *testing.T) {
 	watch.terminate()
 }
 
-// TestDescribeTimeout_NamesTheCauseOnce fails if the error of a command that has timed out reports more than
-// once that the backend does not answer, omits the reason, or does not wrap its cause.
+// TestDescribeTimeout_NamesTheCauseOnce checks that the error of a command that has timed out reports only
+// once that the backend does not answer, contains the reason, and wraps its cause.
 func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
 	s := &settings{backend: "zookeeper", zookeeper: zooKeeperSettings{servers: "a:1"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 0)
@@ -101,7 +101,7 @@ func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
 	}
 }
 
-// TestCommands_UnsupportedBackend fails if the error does not list the backends that support a command.
+// TestCommands_UnsupportedBackend checks that the error lists the backends that support a command.
 func TestCommands_UnsupportedBackend(t *testing.T) {
 	for command, backends := range map[string]string{
 		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
@@ -112,7 +112,7 @@ func TestCommands_UnsupportedBackend(t *testing.T) {
 	}
 }
 
-// TestCommands_PermissionDenied fails if the error does not name the setting that contains credentials.
+// TestCommands_PermissionDenied checks that the error names the setting that contains credentials.
 func TestCommands_PermissionDenied(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
@@ -123,8 +123,8 @@ func TestCommands_PermissionDenied(t *testing.T) {
 	h.command("end").requireExit(cmdline.Permanent, "check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
-// TestAdvise_Credentials fails if an error of authentication does not name the variables that contain credentials, or
-// if another error is changed.
+// TestAdvise_Credentials checks that an error of authentication names the variables that contain credentials,
+// and that other errors do not change.
 func TestAdvise_Credentials(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	for _, c := range []struct{ args, cause, want string }{
@@ -160,8 +160,8 @@ func TestAdvise_Credentials(t *testing.T) {
 	require.Equal(t, quota, s.advise(quota))
 }
 
-// TestAdvise_TLS fails if the error of a server without TLS names an sslmode that was not implied.
-func TestAdvise_TLS(t *testing.T) {
+// TestAdvise_TLSError checks that the error of a server without TLS names no sslmode that was not implied.
+func TestAdvise_TLSError(t *testing.T) {
 	refused := errors.New("tls error: server refused TLS connection")
 	for _, args := range []string{"--store postgres://me@x/db?sslmode=require", "--store postgres://me@x/db --tls", "--store redis://x"} {
 		s, _, err := parse(t, append([]string{"run"}, strings.Fields(args)...)...)

@@ -47,7 +47,7 @@ func streamLeaders(ctx context.Context, leaders iter.Seq2[*candidateInfo, error]
 	out := make(chan observation)
 	go func() {
 		defer close(out)
-		first, last := true, candidateInfo{} // last is zero without a leader
+		first, last := true, candidateInfo{} // last is the zero value while there is no leader
 		for leader, err := range leaders {
 			if ctx.Err() != nil {
 				return

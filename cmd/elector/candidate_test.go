@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStreamLeaders fails if a change is lost, if a duplicate is sent, or if the sequence continues after an error or
-// after the context is done.
-func TestStreamLeaders(t *testing.T) {
+// TestStreamLeaders_SendsEachChangeOnce checks that every change is sent once, and that the sequence ends
+// after an error and after the context is done.
+func TestStreamLeaders_SendsEachChangeOnce(t *testing.T) {
 	a, b := candidateInfo{Name: "a", Token: 1}, candidateInfo{Name: "b", Token: 2}
 	failure := errors.New("connection lost")
 	ended := false

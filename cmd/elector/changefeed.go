@@ -159,7 +159,7 @@ func openChangefeed(s *settings) (backend, error) {
 func (c *changefeedBackend) backend() backend {
 	return backend{
 		close: c.close, newCandidate: c.newCandidate,
-		epoch: c.epoch, list: c.list, watch: c.watch, transfer: c.transfer, endElection: c.endElection, deleteElection: c.deleteElection,
+		epoch: c.recordEpoch, list: c.list, watch: c.watch, transfer: c.transfer, endElection: c.endElection, deleteElection: c.deleteElection,
 	}
 }
 
@@ -231,8 +231,8 @@ func (c *changefeedBackend) newCandidate(ctx context.Context) (leaderelection.Ca
 	})
 }
 
-// epoch returns the epoch of the record, or "" if there is no record.
-func (c *changefeedBackend) epoch(ctx context.Context) (string, error) {
+// recordEpoch returns the epoch of the record, or "" if there is no record.
+func (c *changefeedBackend) recordEpoch(ctx context.Context) (string, error) {
 	store, err := c.store(ctx)
 	if err != nil {
 		return "", err
@@ -285,7 +285,7 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}
 	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		defer func() { _ = feed.Close() }()
-		var seen changefeed.Record // the last record
+		var seen changefeed.Record // the record that was observed last
 		for {
 			event, err := feed.Next(ctx)
 			var leader *candidateInfo

@@ -24,9 +24,9 @@ func newChangefeedHarness(t *testing.T, election string) *harness {
 	return h
 }
 
-// TestChangefeed fails if a leader that is killed or resigns is not replaced, if two programs work at the same
-// time, or if other commands do not work.
-func TestChangefeed(t *testing.T) {
+// TestChangefeed_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two
+// programs do not work at the same time, and that other commands work.
+func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/one")
 	h.requireSuccession(func() { require.Contains(t, h.command("status").waitForOutput("leader"), "b") })
@@ -37,7 +37,7 @@ func TestChangefeed(t *testing.T) {
 	end.requireExit(cmdline.Failed, "/jobs/none: there is no such election on changefeed")
 }
 
-// TestChangefeed_LeaderStopped fails if the program of a stopped leader runs until the next leader begins.
+// TestChangefeed_LeaderStopped checks that the program of a stopped leader does not run until the next leader begins.
 func TestChangefeed_LeaderStopped(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/stopped")
@@ -50,7 +50,8 @@ func TestChangefeed_LeaderStopped(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestChangefeed_InvalidStore fails if an invalid address is accepted, or if an error contains the password.
+// TestChangefeed_InvalidStore checks that an invalid address is rejected, and that the error does not contain
+// the password.
 func TestChangefeed_InvalidStore(t *testing.T) {
 	for _, c := range []struct{ store, want string }{
 		{"", "--store is required"},
@@ -64,8 +65,8 @@ func TestChangefeed_InvalidStore(t *testing.T) {
 	}
 }
 
-// TestChangefeed_NoServer fails if the error of a server that does not answer lacks the server or the reason,
-// or if the driver prints messages of its own.
+// TestChangefeed_NoServer checks that the error of a server that does not answer contains the server and the
+// reason, and that the driver prints no messages of its own.
 func TestChangefeed_NoServer(t *testing.T) {
 	t.Parallel()
 	p := start(t, "status", "--store", "redis://127.0.0.1:1", "--election", "jobs", "--timeout", "10s")
@@ -75,8 +76,8 @@ func TestChangefeed_NoServer(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "pool.go")
 }
 
-// TestChangefeed_UnsafeStore fails if a store that can lose writes is accepted without a flag, or if the error
-// does not contain the flag.
+// TestChangefeed_UnsafeStore checks that a store that can lose writes is rejected without a flag, and that
+// the error contains the flag.
 func TestChangefeed_UnsafeStore(t *testing.T) {
 	t.Parallel()
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })

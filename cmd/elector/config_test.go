@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestConfig fails if the printed file is not equivalent to the settings, or contains credentials.
-func TestConfig(t *testing.T) {
+// TestConfig_PrintedFileIsEquivalent checks that the printed file is equivalent to the settings, and does not
+// contain credentials.
+func TestConfig_PrintedFileIsEquivalent(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	file := writeConfigFile(t, example)

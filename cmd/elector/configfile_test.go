@@ -33,7 +33,7 @@ tls: true
 command: [echo, "two  words", 3]
 `
 
-// TestConfigFile_Invalid fails if an invalid file is accepted, or if the error contains neither the line nor advice.
+// TestConfigFile_Invalid checks that an invalid file is rejected, and that the error contains the line or advice.
 func TestConfigFile_Invalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"backend: console\n\nzookeper-server: x\nend-tries: x": `elector.yaml:3: unknown key "zookeper-server": the nearest is "zookeeper-servers"` + "\n",
@@ -46,9 +46,9 @@ func TestConfigFile_Invalid(t *testing.T) {
 	}
 }
 
-// TestConfigFile_Mode fails if a file that others can write is accepted, or if there is no warning about
+// TestConfigFile_WarnsOfMode checks that a file that others can write is rejected, and that there is a warning about
 // credentials in a file that all users can read.
-func TestConfigFile_Mode(t *testing.T) {
+func TestConfigFile_WarnsOfMode(t *testing.T) {
 	for text, warns := range map[string]bool{
 		"backend: console":                       false,
 		"store: redis://host":                    false,
@@ -76,8 +76,9 @@ func TestConfigFile_Mode(t *testing.T) {
 	p.requireExit(cmdline.Usage, "--config: "+file+" has mode 0644")
 }
 
-// TestConfigFile_OtherCommands fails if a command other than run rejects the keys of run, or accepts invalid values.
-func TestConfigFile_OtherCommands(t *testing.T) {
+// TestConfigFile_OtherCommandsAcceptKeys checks that a command other than run accepts the keys of run, and rejects
+// invalid values.
+func TestConfigFile_OtherCommandsAcceptKeys(t *testing.T) {
 	file := writeConfigFile(t, example)
 	p := start(t, "status", "--config", file)
 	p.requireExit(cmdline.Usage, "status: unsupported operation of backend console")
@@ -85,9 +86,9 @@ func TestConfigFile_OtherCommands(t *testing.T) {
 	p.requireExit(cmdline.Usage, "end-tries")
 }
 
-// TestConfigFile_Program fails if run ignores the program of the file, or if the program after -- does not have
-// precedence.
-func TestConfigFile_Program(t *testing.T) {
+// TestConfigFile_RunsProgramOfFile checks that run uses the program of the file, and that the program after
+// -- has precedence.
+func TestConfigFile_RunsProgramOfFile(t *testing.T) {
 	srv := start(t, "dev-server", "--listen", "127.0.0.1:0")
 	addr := srv.waitForOutput("listening on ")[len("listening on "):]
 	file := writeConfigFile(t, "backend: zookeeper\nzookeeper-servers: "+addr+"\ncommand: [echo, of  the, file]\n")
@@ -99,7 +100,7 @@ func TestConfigFile_Program(t *testing.T) {
 	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConfigFile_SystemdExample fails if run rejects the file of the systemd example.
+// TestConfigFile_SystemdExample checks that run accepts the file of the systemd example.
 func TestConfigFile_SystemdExample(t *testing.T) {
 	text, err := os.ReadFile("../../examples/elector/systemd/report.yaml")
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ const maxConnections = 32
 // can use all descriptors.
 func reserveDescriptors() (connections int) {
 	descriptors, err := child.ReserveDescriptors()
-	if err != nil { // all descriptors are in use, or the system is not Unix
+	if err != nil { // the error means that all descriptors are in use, or that the system is not Unix
 		return maxConnections
 	}
 	return connectionLimit(descriptors)

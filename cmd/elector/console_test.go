@@ -23,8 +23,8 @@ func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	return startWithInput(t, in, append([]string{"run", "--backend", "console"}, args...)...), keyboard
 }
 
-// TestConsole fails if a typed event does not have its effect.
-func TestConsole(t *testing.T) {
+// TestConsole_RunsCommands checks that each typed event has its effect.
+func TestConsole_RunsCommands(t *testing.T) {
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begin $ELECTOR_TOKEN", "--leader-end-command", "echo end $ELECTOR_ROLE",
 		"--leader-error-command", "echo error", "--error-timeout", "10ms")
 	fmt.Fprintln(keyboard, "LEADER 7")
@@ -45,7 +45,7 @@ func TestConsole(t *testing.T) {
 	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConsole_ExitsAfterTERM fails if elector does not exit after TERM while it reads the input.
+// TestConsole_ExitsAfterTERM checks that elector exits after TERM while it reads the input.
 func TestConsole_ExitsAfterTERM(t *testing.T) {
 	p, keyboard := startConsole(t, "--", "sh", "-c", `trap 'echo stopped; exit 3' TERM; echo started; while :; do sleep 0.01; done`)
 	fmt.Fprintln(keyboard, "LEADER")

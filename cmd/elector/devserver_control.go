@@ -41,7 +41,7 @@ sessions only.
 type faultServer struct {
 	ensemble *zktest.Ensemble
 	address  string       // "" without --control
-	server   *http.Server // nil without --control
+	server   *http.Server // the server of --control; nil without the flag
 	serving  sync.WaitGroup
 }
 
@@ -56,7 +56,7 @@ func startFaultServer(address string, e *zktest.Ensemble) (*faultServer, error) 
 		return nil, err
 	}
 	f.address = listener.Addr().String()
-	f.server = newHTTPServer(rejectWebPages(f.routes(), []string{hostName(address)}), maxConnections, slog.New(slog.DiscardHandler))
+	f.server = newHTTPServer(rejectWebPages(f.newHandler(), []string{hostName(address)}), maxConnections, slog.New(slog.DiscardHandler))
 	f.serving.Go(func() { _ = f.server.Serve(listener) })
 	return f, nil
 }
@@ -79,7 +79,7 @@ func (f *faultServer) close() {
 	}
 }
 
-func (f *faultServer) routes() http.Handler {
+func (f *faultServer) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, controlHelp) })
 	mux.HandleFunc("GET /tree", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, f.ensemble.Tree()) })
@@ -106,7 +106,7 @@ type sessionState struct {
 	ID         string   `json:"id"`
 	Timeout    string   `json:"timeout"`
 	ExpiresIn  string   `json:"expires_in"`
-	Server     int      `json:"server"` // 0 if the client is not connected
+	Server     int      `json:"server"` // the number of the server; 0 if the client is not connected
 	Ephemerals []string `json:"ephemerals"`
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDevServer_Addresses fails if the address of a server is wrong, or if invalid flags are accepted.
+// TestDevServer_Addresses checks that the addresses of the servers are right, and that invalid flags are rejected.
 func TestDevServer_Addresses(t *testing.T) {
 	for _, c := range []struct {
 		servers int
@@ -47,7 +47,7 @@ func TestDevServer_Addresses(t *testing.T) {
 	}
 }
 
-// TestDevServer_InvalidFlags fails if the command accepts flags that the servers reject.
+// TestDevServer_InvalidFlags checks that the command rejects flags that the servers reject.
 func TestDevServer_InvalidFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--servers", "0"},
@@ -60,7 +60,7 @@ func TestDevServer_InvalidFlags(t *testing.T) {
 	}
 }
 
-// TestDevServer_Ensemble fails if a flag does not affect the servers.
+// TestDevServer_Ensemble checks that each flag affects the servers.
 func TestDevServer_Ensemble(t *testing.T) {
 	srv := start(t, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
 		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")
@@ -105,8 +105,8 @@ func fetch(t *testing.T, method, url string, status int) string {
 	return string(body)
 }
 
-// TestDevServer_Faults fails if a request to the control address does not have its effect, or is accepted although it
-// is invalid.
+// TestDevServer_Faults checks that each request to the control address has its effect, and that an invalid
+// request is rejected.
 func TestDevServer_Faults(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	f, err := startFaultServer("127.0.0.1:0", e)

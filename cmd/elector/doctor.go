@@ -18,7 +18,7 @@ const (
 	severityOK      severity = iota
 	severityUnknown          // the check was not possible
 	severityWarning          // run would work, with this restriction
-	severityError            // run would fail
+	severityError            // elector run would fail
 )
 
 func (s severity) String() string { return [...]string{"ok", "unknown", "warning", "error"}[s] }
@@ -26,7 +26,7 @@ func (s severity) String() string { return [...]string{"ok", "unknown", "warning
 // finding is the result of one check.
 type finding struct {
 	severity severity
-	about    string // what was checked
+	about    string // the thing that was checked
 	text     string // what was found; for a warning or an error also the consequence and what to do
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDoctor fails if a check is wrong on a server, or if doctor leaves a znode behind.
-func TestDoctor(t *testing.T) {
+// TestDoctor_ChecksServer checks that each check is right on a server, and that doctor does not leave a znode behind.
+func TestDoctor_ChecksServer(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	args := func(more ...string) []string { return append(append([]string{"doctor"}, h.flags...), more...) }
 	tree := h.srv.Tree()
@@ -62,8 +62,8 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, cmdline.NotFound, exitCode(err))
 }
 
-// TestDoctor_LostReply fails if doctor leaves a container whose creation was not confirmed, or reports that containers
-// are not supported because it could not delete another znode.
+// TestDoctor_LostReply checks that doctor does not leave a container whose creation was not confirmed, and
+// does not report that containers are not supported because it could not delete another znode.
 func TestDoctor_LostReply(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	tree := h.srv.Tree()
@@ -80,8 +80,8 @@ func TestDoctor_LostReply(t *testing.T) {
 	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
 }
 
-// TestDoctor_SettingsOfMigration fails if doctor accepts settings of a migration that run rejects.
-func TestDoctor_SettingsOfMigration(t *testing.T) {
+// TestDoctor_RejectsSettingsOfMigration checks that doctor rejects settings of a migration that run rejects.
+func TestDoctor_RejectsSettingsOfMigration(t *testing.T) {
 	for _, program := range [][]string{nil, {"--", "true"}} {
 		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
 		require.ErrorContains(t, err, "--also zookeeper: it is the backend of --backend")
@@ -89,8 +89,8 @@ func TestDoctor_SettingsOfMigration(t *testing.T) {
 	}
 }
 
-// TestDoctor_NoServers fails if doctor does not report servers that do not answer.
-func TestDoctor_NoServers(t *testing.T) {
+// TestDoctor_ReportsMissingServers checks that doctor reports servers that do not answer.
+func TestDoctor_ReportsMissingServers(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	out, err := executeLine(append([]string{"doctor"}, h.flags...)...)
@@ -100,8 +100,8 @@ func TestDoctor_NoServers(t *testing.T) {
 	require.Contains(t, out, "error    session         ")
 }
 
-// TestDoctor_Assessments fails if a finding has the wrong severity.
-func TestDoctor_Assessments(t *testing.T) {
+// TestDoctor_FindingsHaveSeverity checks that each finding has the right severity.
+func TestDoctor_FindingsHaveSeverity(t *testing.T) {
 	now := time.UnixMilli(1700000000000)
 	answer := func(text string) serverAnswer {
 		a := serverAnswer{address: "zk1:2181"}

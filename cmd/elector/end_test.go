@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestZooKeeper fails if a leader that is killed or resigns is not replaced, if two programs work at the same time, or
-// if other commands do not work.
-func TestZooKeeper(t *testing.T) {
+// TestZooKeeper_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two
+// programs do not work at the same time, and that other commands work.
+func TestZooKeeper_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	h.runFlags = func(string) []string { return []string{"--grace", "10ms"} }
@@ -22,7 +22,7 @@ func TestZooKeeper(t *testing.T) {
 	require.NotContains(t, h.srv.Tree(), "one")
 }
 
-// TestEnd_StopsProgram fails if a program is not stopped before elector exits because the election has ended.
+// TestEnd_StopsProgram checks that a program is stopped before elector exits when the election has ended.
 func TestEnd_StopsProgram(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful)

@@ -80,7 +80,7 @@ func openEtcd(s *settings) (backend, error) {
 
 func (e *etcdBackend) backend() backend {
 	return backend{
-		close: e.close, newCandidate: e.newCandidate, sessionTimeout: e.sessionTimeout, connected: e.connected,
+		close: e.close, newCandidate: e.newCandidate, sessionTimeout: e.sessionTimeout, connected: e.checkConnected,
 		list: e.list, watch: e.watch, requestResignation: e.requestResignation, anyElection: true,
 		endElection: e.endElection, deleteElection: e.deleteElection,
 	}
@@ -207,8 +207,8 @@ func (e *etcdBackend) client() (*clientv3.Client, error) {
 	})
 }
 
-// connected returns nil if gRPC reports a connection to at least one server.
-func (e *etcdBackend) connected() error {
+// checkConnected returns nil if gRPC reports a connection to at least one server.
+func (e *etcdBackend) checkConnected() error {
 	client := e.lazyClient.created()
 	if client == nil {
 		return errors.New("no connection to etcd yet")

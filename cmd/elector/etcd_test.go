@@ -30,9 +30,9 @@ func newEtcdHarness(t *testing.T) (*harness, *dbserver.EtcdCluster) {
 	return h, srv
 }
 
-// TestEtcd fails if a leader that is killed or resigns is not replaced, if two programs work at the same time, or
-// if other commands do not work.
-func TestEtcd(t *testing.T) {
+// TestEtcd_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two programs do
+// not work at the same time, and that other commands work.
+func TestEtcd_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
 	h.requireSuccession(func() {
@@ -52,8 +52,8 @@ func TestEtcd(t *testing.T) {
 	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
 }
 
-// TestEtcd_Resign fails if a leader that is requested to resign does not stop its program, or does not join again
-// behind the next leader.
+// TestEtcd_Resign checks that a leader that is requested to resign stops its program, and joins again behind
+// the next leader.
 func TestEtcd_Resign(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
@@ -68,7 +68,7 @@ func TestEtcd_Resign(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestEtcd_WebPages fails if a follower without a connection is ready, or returns an outdated leader.
+// TestEtcd_WebPages checks that a follower without a connection is not ready, and does not return an outdated leader.
 func TestEtcd_WebPages(t *testing.T) {
 	t.Parallel()
 	h, srv := newEtcdHarness(t)
@@ -86,8 +86,8 @@ func TestEtcd_WebPages(t *testing.T) {
 	pages.waitForPage("/readyz", 200, `{"ok":true}`)
 }
 
-// TestEtcd_Top fails if top does not show several elections with one client, or accepts --under.
-func TestEtcd_Top(t *testing.T) {
+// TestEtcd_TopShowsElections checks that top shows several elections with one client, and rejects --under.
+func TestEtcd_TopShowsElections(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
 	h.run("a", stubborn).waitForOutput("works")

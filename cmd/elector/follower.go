@@ -41,7 +41,7 @@ func (v *leaderView) set(leader *candidateInfo) {
 	v.mu.Lock()
 	change := leaderChange{At: time.Now()}
 	if leader != nil {
-		change.Name, change.Token = cell(leader.Name), leader.Token
+		change.Name, change.Token = shortenCell(leader.Name), leader.Token
 	}
 	if before := v.leader; before == nil && leader != nil || before != nil && before.Token != change.Token {
 		v.changes = append(v.changes, change)
@@ -84,7 +84,7 @@ func (r *runCommand) watchLeader(ctx context.Context, watch func(context.Context
 			}
 		}
 		r.leader.set(nil)
-		leaders.interrupt()
+		leaders.recordInterruption()
 		r.settings.log.Debug("leader unknown", "err", err)
 		_ = limit.Pause(ctx, watchPause) // observe again later, because the election may not exist yet
 	}
@@ -220,7 +220,7 @@ func (f *follower) runFor(ctx context.Context, leader *candidateInfo) {
 		<-done
 	}
 	f.mu.Unlock()
-	err := r.runScript(ctx, "follower", r.followerCommand, nil, r.environment(roleFollower, leader, nil, nil))
+	err := r.runScript(ctx, "follower", r.followerCommand, nil, r.handlerEnvironment(roleFollower, leader, nil, nil))
 	f.mu.Lock()
 	f.stop = nil
 	f.mu.Unlock()

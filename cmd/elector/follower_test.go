@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestFollowerCommand fails if the command does not run once for each leader, or is still running when the begin
-// command starts.
-func TestFollowerCommand(t *testing.T) {
+// TestFollowerCommand_RunsForEachLeader checks that the command runs once for each leader, and has ended when
+// the begin command starts.
+func TestFollowerCommand_RunsForEachLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--value", "10.0.0.1:80")
@@ -55,7 +55,7 @@ func TestFollowerCommand(t *testing.T) {
 	c.terminate()
 }
 
-// TestFollowerCommand_Console fails if the command does not run on a backend that does not report the leader.
+// TestFollowerCommand_Console checks that the command runs on a backend that does not report the leader.
 func TestFollowerCommand_Console(t *testing.T) {
 	t.Parallel()
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begins", "--follower-command", `echo "follows${ELECTOR_LEADER}."`)

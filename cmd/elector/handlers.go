@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
-// These are the values of ELECTOR_ROLE.
+// The values of the variable ELECTOR_ROLE.
 const (
 	roleLeader   = "leader"
 	roleFollower = "follower" // the role for the end command if the leadership was lost
@@ -23,9 +23,9 @@ const (
 // the times.
 const deadlineFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// environment returns the environment of a command or the program. It does not contain credentials. leader
+// handlerEnvironment returns the environment of a command or the program. It does not contain credentials. leader
 // is nil if the leader is unknown.
-func (r *runCommand) environment(role string, leader *candidateInfo, l *leaderelection.Leadership, err error) []string {
+func (r *runCommand) handlerEnvironment(role string, leader *candidateInfo, l *leaderelection.Leadership, err error) []string {
 	variables := map[string]string{
 		"ELECTOR_ROLE": role, "ELECTOR_TOKEN": "", "ELECTOR_ALSO_TOKEN": "", "ELECTOR_DEADLINE": "", "ELECTOR_LEADER": "", "ELECTOR_LEADER_VALUE": "",
 		"ELECTOR_ELECTION": r.settings.election, "ELECTOR_INSTANCE_ID": r.settings.instanceID, "ELECTOR_ERROR": "",
@@ -90,8 +90,8 @@ func (r *runCommand) reportVariable(name, text string) {
 	}
 }
 
-// self returns this instance as other instances see it when it leads.
-func (r *runCommand) self() *candidateInfo {
+// ownInfo returns this instance as other instances see it when it leads.
+func (r *runCommand) ownInfo() *candidateInfo {
 	return &candidateInfo{Name: r.settings.instanceID, Value: r.settings.value}
 }
 
@@ -128,11 +128,11 @@ func (r *runCommand) runScript(ctx context.Context, name, script string, l *lead
 
 // handleBegin runs the begin command when this instance has become the leader.
 func (r *runCommand) handleBegin(ctx context.Context, l *leaderelection.Leadership) error {
-	if err := r.attempt.succeed(); err != nil {
+	if err := r.attempt.markSucceeded(); err != nil {
 		return err
 	}
 	r.follower.beginLeadership()
-	return r.runScript(ctx, "begin", r.beginCommand, l, r.environment(roleLeader, r.self(), l, nil))
+	return r.runScript(ctx, "begin", r.beginCommand, l, r.handlerEnvironment(roleLeader, r.ownInfo(), l, nil))
 }
 
 // handleEnd runs the end command when the leadership has ended or must end. It does nothing if the begin command
@@ -141,11 +141,11 @@ func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership
 	if r.attempt.failure() != nil {
 		return nil // there is nothing to end, because the begin command did not run
 	}
-	role, leader := roleLeader, r.self()
+	role, leader := roleLeader, r.ownInfo()
 	if l.Err() != nil {
 		role, leader = roleFollower, nil
 	}
-	if err := r.runScript(ctx, "end", r.endCommand, nil, r.environment(role, leader, l, nil)); err != nil {
+	if err := r.runScript(ctx, "end", r.endCommand, nil, r.handlerEnvironment(role, leader, l, nil)); err != nil {
 		return err
 	}
 	if _, exited := r.program.exitCode(); !exited { // this process exits if the program has exited
@@ -156,13 +156,13 @@ func (r *runCommand) handleEnd(ctx context.Context, l *leaderelection.Leadership
 
 // handleError runs the error command after err, which does not end the Elector.
 func (r *runCommand) handleError(ctx context.Context, l *leaderelection.Leadership, err error) error {
-	return r.runScript(ctx, "error", r.errorCommand, nil, r.environment(roleError, nil, l, err))
+	return r.runScript(ctx, "error", r.errorCommand, nil, r.handlerEnvironment(roleError, nil, l, err))
 }
 
 // handleWork is the Work of the Elector. It runs the program until it exits or ctx is done.
 func (r *runCommand) handleWork(ctx context.Context, l *leaderelection.Leadership) error {
 	for {
-		command := r.childCommand(r.program.args, l, r.environment(roleLeader, r.self(), l, nil))
+		command := r.childCommand(r.program.args, l, r.handlerEnvironment(roleLeader, r.ownInfo(), l, nil))
 		command.Sweep = true
 		if r.stdin {
 			command.Stdin = os.Stdin

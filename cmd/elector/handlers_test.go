@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFitVariable_RemovesOnlyTheExcess fails if the result cannot be passed to a command, or if more is
+// TestFitVariable_RemovesOnlyTheExcess checks that the result can be passed to a command, and that no more is
 // removed than necessary.
 func TestFitVariable_RemovesOnlyTheExcess(t *testing.T) {
 	long := strings.Repeat("é", maxVariable)
@@ -36,8 +36,8 @@ func TestFitVariable_RemovesOnlyTheExcess(t *testing.T) {
 	}
 }
 
-// TestEnvironment_DataOfOthers fails if a command cannot be started because of the data of another
-// candidate, or if this is not logged once.
+// TestEnvironment_DataOfOthers checks that a command can be started whatever the data of another candidate
+// is, and that removed data is logged once.
 func TestEnvironment_DataOfOthers(t *testing.T) {
 	var log bytes.Buffer
 	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return session }}
@@ -45,7 +45,7 @@ func TestEnvironment_DataOfOthers(t *testing.T) {
 	for _, value := range []string{"a\x00b", strings.Repeat("A", 200<<10), "\xff", strings.Repeat("\xff", 200<<10)} {
 		log.Reset()
 		for range 2 {
-			env := r.environment(roleFollower, &candidateInfo{Name: "web-1", Value: value}, nil, nil)
+			env := r.handlerEnvironment(roleFollower, &candidateInfo{Name: "web-1", Value: value}, nil, nil)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			require.NoError(t, r.runScript(ctx, "follower", `printf %s "$ELECTOR_LEADER $ELECTOR_LEADER_VALUE" > `+file, nil, env))
 			cancel()

@@ -29,7 +29,7 @@ const (
 	session = 4 * time.Second
 )
 
-// These are programs for /bin/sh. They append a line to FILE for each of their actions.
+// The programs that the tests run with /bin/sh. They append a line to FILE for each of their actions.
 const (
 	// stubborn ignores TERM.
 	stubborn = `trap : TERM; echo "$NAME" >> "$FILE"; echo "started $ELECTOR_TOKEN"
@@ -111,8 +111,8 @@ func (h *harness) command(name string, args ...string) *process {
 	return start(h.T, slices.Concat([]string{name}, h.flags, args)...)
 }
 
-// actions returns the lines that programs have appended to the file.
-func (h *harness) actions() []string {
+// readActions returns the lines that programs have appended to the file.
+func (h *harness) readActions() []string {
 	h.Helper()
 	text, err := os.ReadFile(h.file)
 	require.NoError(h, err)
@@ -122,7 +122,7 @@ func (h *harness) actions() []string {
 // requireOrder requires that the programs have acted one after another, in this order.
 func (h *harness) requireOrder(names ...string) {
 	h.Helper()
-	require.Equal(h, names, slices.Compact(h.actions()))
+	require.Equal(h, names, slices.Compact(h.readActions()))
 }
 
 // requireSuccession runs the electors a, b and c and the command watch, kills a, terminates b, and ends

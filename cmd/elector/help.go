@@ -2,7 +2,7 @@ package main
 
 import "github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 
-// These are the groups of flags in help texts.
+// The groups of flags in help texts.
 const (
 	groupElection = "Election"
 	groupBackend  = "Backend " // followed by the name of the backend

@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestIsAllowedHost fails if a name is accepted that another host may have, or if an address is rejected.
-func TestIsAllowedHost(t *testing.T) {
+// TestIsAllowedHost_RejectsForeignNames checks that a name is rejected that another host may have, and that
+// addresses are accepted.
+func TestIsAllowedHost_RejectsForeignNames(t *testing.T) {
 	names := []string{"elector.example.com"}
 	for header, want := range map[string]bool{
 		"":                                true, // requests of HTTP/1.0 have no Host header
@@ -41,8 +42,8 @@ func TestIsAllowedHost(t *testing.T) {
 	}
 }
 
-// TestCheckedHosts_OnlyIfNeeded fails if the Host header is not checked when only this machine can
-// connect, or when names were given.
+// TestCheckedHosts_OnlyIfNeeded checks that the Host header is checked when only this machine can connect,
+// and when names were given.
 func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
 	for _, test := range []struct {
 		listen   string
@@ -62,9 +63,9 @@ func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
 	}
 }
 
-// TestRejectControl fails if a request that a web page can send is accepted, or if a request of curl is
-// rejected.
-func TestRejectControl(t *testing.T) {
+// TestRejectControl_RejectsWebPages checks that a request that a web page can send is rejected, and that a
+// request of curl is accepted.
+func TestRejectControl_RejectsWebPages(t *testing.T) {
 	const mine, evil = "127.0.0.1:2180", "evil.example:2180"
 	for _, test := range []struct {
 		name, method, host string
@@ -101,7 +102,7 @@ func TestRejectControl(t *testing.T) {
 	}
 }
 
-// TestDevServer_WebPageRequests fails if a rejected request has an effect, or receives data.
+// TestDevServer_WebPageRequests checks that a rejected request has no effect, and receives no data.
 func TestDevServer_WebPageRequests(t *testing.T) {
 	e := zktest.StartEnsemble(t, 1)
 	f, err := startFaultServer("127.0.0.1:0", e)
@@ -136,11 +137,12 @@ func TestDevServer_WebPageRequests(t *testing.T) {
 	require.Contains(t, e.Tree(), "data")
 }
 
-// TestWebServer_Host fails if a page is sent to a client that uses another name, or without the common headers.
-func TestWebServer_Host(t *testing.T) {
+// TestWebServer_RejectsOtherHosts checks that no page is sent to a client that uses another name, and that
+// each page has the common headers.
+func TestWebServer_RejectsOtherHosts(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	for _, check := range []bool{false, true} {
-		handler := withCommonHeaders(w.checkHost(w.routes(), []string{"web1"}, check))
+		handler := withCommonHeaders(w.checkHost(w.newHandler(), []string{"web1"}, check))
 		for _, page := range []string{"/", "/leader", "/readyz", "/healthz", "/metrics"} {
 			for host, allowed := range map[string]bool{"127.0.0.1:80": true, "web1": true, "evil.example": !check} {
 				recorder, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, page, nil)
@@ -157,7 +159,7 @@ func TestWebServer_Host(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit_QuarterOfDescriptors fails if connections can use more than a quarter of the descriptors.
+// TestConnectionLimit_QuarterOfDescriptors checks that connections cannot use more than a quarter of the descriptors.
 func TestConnectionLimit_QuarterOfDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 8: 2, 64: 16, 128: 32, 1 << 20: 32, 1<<64 - 1: 32} {
 		require.Equal(t, want, connectionLimit(descriptors))

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLostGrace_TooLong fails if a grace that is too long for the granted session timeout is accepted.
+// TestLostGrace_TooLong checks that a grace that is too long for the granted session timeout is rejected.
 func TestLostGrace_TooLong(t *testing.T) {
 	h := newZooKeeperHarness(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
 	a := h.run("a", stubborn, "--lost-grace", "84ms") // a twelfth of the session timeout of 1s is less than that
@@ -22,7 +22,7 @@ func TestLostGrace_TooLong(t *testing.T) {
 	a.terminate()
 }
 
-// TestLostGrace_RequestedTimeout fails if the limit is not a twelfth of the timeout that a backend requests.
+// TestLostGrace_RequestedTimeout checks that the limit is a twelfth of the timeout that a backend requests.
 func TestLostGrace_RequestedTimeout(t *testing.T) {
 	config := func(args ...string) error {
 		_, err := executeLine(append([]string{"config", "--lost-grace", "1s", "--leader-begin-command", "x"}, args...)...)
@@ -35,7 +35,7 @@ func TestLostGrace_RequestedTimeout(t *testing.T) {
 	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
-// TestLostGrace_ShorterSession fails if the grace is too long for a later session.
+// TestLostGrace_ShorterSession checks that the grace is not too long for a later session with a shorter timeout.
 func TestLostGrace_ShorterSession(t *testing.T) {
 	granted := 8 * time.Second
 	r := &runCommand{sessionTimeout: func() time.Duration { return granted }}

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// These are the values of the label handler.
+// The values of the label handler.
 const (
 	handlerBegin = "begin"
 	handlerWork  = "work"
@@ -98,8 +98,8 @@ func (m *metrics) setState(r elector.Report) {
 	}
 }
 
-// instrument makes e count the calls of its handlers, and record the events of its candidates.
-func (m *metrics) instrument(e *elector.Elector) {
+// instrumentHandlers makes e count the calls of its handlers, and record the events of its candidates.
+func (m *metrics) instrumentHandlers(e *elector.Elector) {
 	create, begin, work, end, onError := e.NewCandidate, e.Begin, e.Work, e.End, e.Error
 	if create != nil {
 		e.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// TestMetrics_CandidateEvents fails if the events of a candidate are not counted, or if they are recorded after the
-// server was stopped.
-func TestMetrics_CandidateEvents(t *testing.T) {
+// TestMetrics_CountCandidateEvents checks that the events of a candidate are counted, and that no events are
+// recorded after the server was stopped.
+func TestMetrics_CountCandidateEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
 		defer store.Close()
@@ -53,7 +53,8 @@ func TestMetrics_CandidateEvents(t *testing.T) {
 	})
 }
 
-// TestMetrics_HandlerFailures fails if an interrupted call counts as a failure, or if a failure does not count.
+// TestMetrics_HandlerFailures checks that an interrupted call does not count as a failure, and that each
+// failure counts.
 func TestMetrics_HandlerFailures(t *testing.T) {
 	result := io.ErrUnexpectedEOF
 	handler := func(context.Context, *leaderelection.Leadership) error { return result }

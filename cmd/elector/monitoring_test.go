@@ -32,9 +32,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_Queries uses, for example prometheus")
+var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_QueriesHaveResults uses, for example prometheus")
 
-// These are the files that operators install.
+// The files that operators install.
 const (
 	rulesDir      = "../../deploy/prometheus"
 	dashboardFile = "../../deploy/grafana/dashboard.json"
@@ -81,9 +81,9 @@ func dashboardQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// TestMonitoring_Metrics fails if an alert or the dashboard uses a metric that elector does not export, if the
-// dashboard lacks a metric, or if an alert is not documented or has no test.
-func TestMonitoring_Metrics(t *testing.T) {
+// TestMonitoring_UsesExportedMetrics checks that alerts and the dashboard use only metrics that elector
+// exports, that the dashboard shows all metrics, and that each alert is documented and has a test.
+func TestMonitoring_UsesExportedMetrics(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
 		newTestServer(t, &elector.Elector{}).metrics.registry.Describe(descriptions)
@@ -123,9 +123,9 @@ func TestMonitoring_Metrics(t *testing.T) {
 	}
 }
 
-// TestMonitoring_Queries fails if Prometheus does not accept the rules, or if a query of the dashboard has an error or no
-// result. It needs Prometheus: "make monitoring" runs it.
-func TestMonitoring_Queries(t *testing.T) {
+// TestMonitoring_QueriesHaveResults checks that Prometheus accepts the rules, and that each query of the
+// dashboard has a result. It needs Prometheus: "make monitoring" runs it.
+func TestMonitoring_QueriesHaveResults(t *testing.T) {
 	if *prometheusServer == "" {
 		t.Skip("no -prometheus")
 	}
@@ -141,7 +141,7 @@ func TestMonitoring_Queries(t *testing.T) {
 		record(event.Event{Kind: event.Checked, Err: errors.New("not confirmed")})
 		l, _ := candidacy.NewLeadership(7, nil)
 		assert.NoError(t, w.elector.Begin(r.Context(), l))
-		w.routes().ServeHTTP(rw, r)
+		w.newHandler().ServeHTTP(rw, r)
 	}))
 	defer instance.Close()
 	server := startPrometheus(t, strings.TrimPrefix(instance.URL, "http://"))

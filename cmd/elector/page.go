@@ -67,7 +67,7 @@ func (q *queueView) get(ctx context.Context) queueState {
 	candidates, err := q.list(limited)
 	state := queueState{at: time.Now(), total: len(candidates), err: err}
 	for _, c := range candidates[:min(len(candidates), maxPageCandidates)] {
-		state.candidates = append(state.candidates, candidateInfo{Name: cell(c.Name), Value: cell(c.Value), ID: cell(c.ID), Token: c.Token, Joined: c.Joined})
+		state.candidates = append(state.candidates, candidateInfo{Name: shortenCell(c.Name), Value: shortenCell(c.Value), ID: shortenCell(c.ID), Token: c.Token, Joined: c.Joined})
 	}
 	q.last = state
 	return state
@@ -100,7 +100,7 @@ func (w *webServer) writePage(rw http.ResponseWriter, r *http.Request) {
 	header := rw.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Security-Policy", pagePolicy)
-	_, _ = rw.Write(p.document(leader)) // ignore the error: the client has closed the connection
+	_, _ = rw.Write(p.renderDocument(leader)) // ignore the error: the client has closed the connection
 }
 
 // listCandidates returns the candidates for the page. It does not ask a backend that is disconnected.
@@ -129,7 +129,7 @@ func (p *page) add(format string, args ...any) {
 		if t, ok := arg.(time.Time); ok {
 			text = t.UTC().Format("2006-01-02 15:04:05 UTC")
 		}
-		args[i] = html.EscapeString(cell(text))
+		args[i] = html.EscapeString(shortenCell(text))
 	}
 	fmt.Fprintf(&p.body, format, args...)
 }
@@ -205,8 +205,8 @@ func (p *page) addChanges(changes []leaderChange) {
 	p.add("</table>\n")
 }
 
-// document returns the page with its head, its links and its script.
-func (p *page) document(l leaderReply) []byte {
+// renderDocument returns the page with its head, its links and its script.
+func (p *page) renderDocument(l leaderReply) []byte {
 	title := &page{}
 	if l.Leader == nil {
 		title.add("no known leader of %v", l.Election)

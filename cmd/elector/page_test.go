@@ -49,8 +49,8 @@ func requirePageText(t *testing.T, w *webServer, want ...string) {
 	}
 }
 
-// TestPage fails if the page does not show the leader, the queue and the changes.
-func TestPage(t *testing.T) {
+// TestPage_ShowsQueue checks that the page shows the leader, the queue and the changes.
+func TestPage_ShowsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fake time begins at 2000-01-01 00:00
 		a := candidateInfo{Name: "a", Value: "a:80", ID: "/e/1", Token: 7, Joined: time.Now()}
 		b := candidateInfo{Name: "b", ID: "/e/2", Token: 9, Joined: time.Now().Add(time.Second)}
@@ -86,16 +86,16 @@ func TestPage(t *testing.T) {
 	})
 }
 
-// TestPage_Escapes fails if a text of another program can become a part of the page, or if a browser could load or
-// execute something else than the page.
-func TestPage_Escapes(t *testing.T) {
+// TestPage_EscapesTexts checks that a text of another program cannot become a part of the page, and that a browser
+// could not load or execute anything else than the page.
+func TestPage_EscapesTexts(t *testing.T) {
 	const hostile = "</title></script></style><script>alert('1')</script><img src=//evil.example onerror=alert(1)>\" ' & \u202e\x1b[31m"
 	c := candidateInfo{Name: hostile, Value: hostile, ID: hostile, Token: 7}
 	w := newPageServer(t, hostile, func(context.Context) ([]candidateInfo, error) { return []candidateInfo{c, c}, nil })
 	w.run.settings.instanceID = hostile
 	w.run.leader.set(&c)
 	recorder := httptest.NewRecorder()
-	withCommonHeaders(w.routes()).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
+	withCommonHeaders(w.newHandler()).ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	page := recorder.Body.String()
 	require.Equal(t, 13, strings.Count(page, "&lt;script&gt;alert("), page)
 	for _, raw := range []string{"alert('1')", "<img", "\u202e", "\x1b"} {
@@ -115,8 +115,9 @@ func TestPage_Escapes(t *testing.T) {
 	}
 }
 
-// TestPage_ListsRarely fails if many viewers cause many requests for the list of candidates, if a long list is not
-// requested less often than a short one, or if a viewer that disconnects cancels a request on which other viewers wait.
+// TestPage_ListsRarely checks that many viewers do not cause many requests for the list of candidates, that a
+// long list is requested less often than a short list, and that a viewer that disconnects does not cancel a
+// request on which other viewers wait.
 func TestPage_ListsRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists, length := 0, 1
@@ -130,7 +131,7 @@ func TestPage_ListsRarely(t *testing.T) {
 			}
 		})
 		view := func(ctx context.Context) {
-			go w.routes().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+			go w.newHandler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 		}
 		begin := time.Now()
 		for range 100 {
@@ -155,8 +156,8 @@ func TestPage_ListsRarely(t *testing.T) {
 	})
 }
 
-// TestPage_NoAnswer fails if the page shows an error, which may contain addresses, or an outdated
-// queue, or if it waits for a backend that does not answer.
+// TestPage_NoAnswer checks that the page shows neither an error, which may contain addresses, nor an outdated
+// queue, and does not wait for a backend that does not answer.
 func TestPage_NoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPageServer(t, "/e", func(ctx context.Context) ([]candidateInfo, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// These are the programs of TestProcess. Like its end command, they append their actions to FILE. They
+// These are the programs of TestProcess_EventsHaveDocumentedEffects. Like its end command, they append their actions to FILE. They
 // do not use standard error, on which a shell reports that a signal has terminated its child.
 const (
 	obedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"; exit 0' TERM; trap 'echo HUP >> "$FILE"' HUP; trap 'echo USR1 >> "$FILE"' USR1
@@ -177,9 +177,9 @@ func processEvents(t *testing.T) map[string][]processEvent {
 	}
 }
 
-// TestProcess fails if an event does not have the effect that the table in docs/elector.md describes, or if
-// a row of the table has no test.
-func TestProcess(t *testing.T) {
+// TestProcess_EventsHaveDocumentedEffects checks that each event has the effect that the table in
+// docs/elector.md describes, and that each row of the table has a test.
+func TestProcess_EventsHaveDocumentedEffects(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }
 
@@ -205,13 +205,13 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	e.waitForOutput("started")
 	row.act(e)
 	require.Equal(t, row.code, e.exitCode())
-	require.Equal(t, row.actions, slices.Compact(h.actions()))
+	require.Equal(t, row.actions, slices.Compact(h.readActions()))
 	if row.code != -1 && row.code < 128 {
 		require.Equal(t, cmdline.NoLeader, h.command("status").exitCode(), "the leadership was not handed over")
 	}
 }
 
-// TestRun_ReservesDescriptors fails if elector reserves no descriptors for the start of commands without --listen.
+// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands without --listen.
 func TestRun_ReservesDescriptors(t *testing.T) {
 	p := newZooKeeperHarness(t).run("a", graceful)
 	p.waitForOutput("started")

@@ -19,8 +19,9 @@ while [ "$p" -gt 1 ]; do
 done
 [ $n -gt 1 ] && echo checked`
 
-// TestProtectMemory fails if a program that elector runs can read elector's credentials, unless it runs as root.
-func TestProtectMemory(t *testing.T) {
+// TestProtectMemory_HidesCredentials checks that a program that elector runs cannot read elector's
+// credentials, unless it runs as root.
+func TestProtectMemory_HidesCredentials(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	cmd := h.runCommand("a", readAncestors)
 	cmd.Dir = "/"

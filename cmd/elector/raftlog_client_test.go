@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_Commands fails if commands, which are not peers, show wrong candidates or cannot request the leader to
-// resign.
-func TestRaftlog_Commands(t *testing.T) {
+// TestRaftlog_CommandsAreClients checks that commands, which are not peers, show the right candidates and can request
+// the leader to resign.
+func TestRaftlog_CommandsAreClients(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	r.flags = append(r.flags, "--session-timeout", "10s") // the timeout is long, so that the leadership moves only on request
@@ -41,7 +41,7 @@ func TestRaftlog_Commands(t *testing.T) {
 	resign := r.command("resign")
 	resign.waitForOutput(first + " has handed over")
 	require.Equal(t, cmdline.OK, resign.exitCode())
-	second := r.waitForLeader(without(all, first))
+	second := r.waitForLeader(processesExcept(all, first))
 	waitForLeads(second)
 	all[first].waitForLog("follower") // the former leader has joined again
 	watch.terminate()

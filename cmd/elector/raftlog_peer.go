@@ -71,7 +71,7 @@ func newRaftlogPeer(s *settings) (*raftlogPeer, error) {
 }
 
 func (p *raftlogPeer) backend() backend {
-	return backend{close: p.close, start: p.start, newCandidate: p.newCandidate, connected: p.connected, watch: p.watch}
+	return backend{close: p.close, start: p.start, newCandidate: p.newCandidate, connected: p.checkConnected, watch: p.watch}
 }
 
 // start opens the node. Every instance must do this, because the leader of the first backend needs a
@@ -107,7 +107,7 @@ func (p *raftlogPeer) openNode() (*raftlog.Node, error) {
 		code := cmdline.Permanent
 		switch {
 		case errors.Is(err, api.ErrNoSpace), errors.Is(err, api.ErrInUse):
-			// Not a usage error, so that supervisors start the program again.
+			// The exit code is not that of a usage error, so that supervisors start the program again.
 			code, err = cmdline.Failed, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
 		case errors.Is(err, api.ErrInvalid):
 			code, err = cmdline.Usage, fmt.Errorf("--dir %s: %w", p.config.Dir, err)
@@ -180,8 +180,8 @@ func (p *raftlogPeer) diagnoseMissingLeader(connections []raftlog.Connection, lo
 
 var errNotOpened = errors.New("this peer is not opened yet")
 
-// connected returns nil if a majority of the peers has recently confirmed that this peer is up to date.
-func (p *raftlogPeer) connected() error {
+// checkConnected returns nil if a majority of the peers has recently confirmed that this peer is up to date.
+func (p *raftlogPeer) checkConnected() error {
 	node := p.lazyNode.created()
 	if node == nil {
 		return errNotOpened

@@ -114,26 +114,26 @@ func (h *harness) requireNoOverlap() {
 // workOrder returns the names of the electors in the order in which their programs have worked.
 func (h *harness) workOrder() []string {
 	h.Helper()
-	return slices.Compact(slices.DeleteFunc(h.actions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
+	return slices.Compact(slices.DeleteFunc(h.readActions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
 }
 
-// without returns the processes except for one.
-func without(all map[string]*process, name string) map[string]*process {
+// processesExcept returns the processes except for one.
+func processesExcept(all map[string]*process, name string) map[string]*process {
 	rest := maps.Clone(all)
 	delete(rest, name)
 	return rest
 }
 
-// TestRaftlog fails if a leader that resigns or is killed is not replaced in time, if two programs work at the same
-// time, or if peers cannot restart with their data directories.
-func TestRaftlog(t *testing.T) {
+// TestRaftlog_LeaderIsReplaced checks that a leader that resigns or is killed is replaced in time, that two
+// programs do not work at the same time, and that peers can restart with their data directories.
+func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	all := r.runAll(exclusive)
 	first := r.waitForLeader(all)
 
 	all[first].signal(syscall.SIGTERM)
-	second := r.waitForLeader(without(all, first))
+	second := r.waitForLeader(processesExcept(all, first))
 	require.Equal(t, cmdline.OK, all[first].exitCode())
 
 	all[first] = r.run(first, exclusive, listening...)
@@ -142,7 +142,7 @@ func TestRaftlog(t *testing.T) {
 	pages.waitForPage("/leader", 503, `"name":"`+second+`"`)
 	killed := time.Now()
 	all[second].signal(syscall.SIGKILL)
-	third := r.waitForLeader(without(all, second))
+	third := r.waitForLeader(processesExcept(all, second))
 	require.Less(t, time.Since(killed), 5*raftSession)
 	require.Equal(t, -1, all[second].exitCode())
 
@@ -158,8 +158,8 @@ func TestRaftlog(t *testing.T) {
 	r.requireNoOverlap()
 }
 
-// TestRaftlog_LeaderStopped fails if the program of a stopped leader, which ignores TERM, runs until the next leader
-// begins.
+// TestRaftlog_LeaderStopped checks that the program of a stopped leader, which ignores TERM, does not run
+// until the next leader begins.
 func TestRaftlog_LeaderStopped(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -174,8 +174,8 @@ func TestRaftlog_LeaderStopped(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.workOrder())
 }
 
-// TestRaftlog_WrongCredentials fails if a peer ends because processes refuse it that have not proven to be
-// peers, if it does not log the reason, or if it continues although all other peers refuse it.
+// TestRaftlog_WrongCredentials checks that a peer does not end because processes refuse it that have not
+// proven to be peers, that it logs the reason, and that it ends when all other peers refuse it.
 func TestRaftlog_WrongCredentials(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -192,8 +192,9 @@ func TestRaftlog_WrongCredentials(t *testing.T) {
 	require.Contains(t, swapped.log.Text(), "this is the secret of clients")
 }
 
-// TestRaftlog_StrangerAtAddress fails if a peer ends because another program uses the addresses of the other
-// peers: a server of another protocol, or one that refuses the peer without proving that it is a peer.
+// TestRaftlog_StrangerAtAddress checks that a peer does not end because another program uses the addresses of
+// the other peers: a server of another protocol, or a server that refuses the peer without proving that it is
+// a peer.
 func TestRaftlog_StrangerAtAddress(t *testing.T) {
 	t.Parallel()
 	certificate := testenv.NewAuthority(t).Issue("stranger")
@@ -238,8 +239,9 @@ func TestRaftlog_StrangerAtAddress(t *testing.T) {
 	}
 }
 
-// TestRaftlog_InvalidDataDirectory fails if a peer starts with the directory of another peer, with a directory or a
-// port that is in use, or with damaged data, or if a peer without a majority is ready.
+// TestRaftlog_InvalidDataDirectory checks that a peer does not start with the directory of another peer, with
+// a directory or a port that is in use, or with damaged data, and that a peer without a majority is not
+// ready.
 func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -261,8 +263,8 @@ func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	a.requireExit(cmdline.Permanent, "under the same --peer-id")
 }
 
-// TestRaftlog_LostGrace fails if a leadership ends so late that the next leadership could begin before --lost-grace
-// has elapsed.
+// TestRaftlog_LostGrace checks that a leadership does not end so late that the next leadership could begin
+// before --lost-grace has elapsed.
 func TestRaftlog_LostGrace(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -293,7 +295,7 @@ func TestRaftlog_LostGrace(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestRaftlog_ExpiredCertificate fails if elector does not log that the certificate of its peer has expired.
+// TestRaftlog_ExpiredCertificate checks that elector logs that the certificate of its peer has expired.
 func TestRaftlog_ExpiredCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_InvalidSettings fails if a peer accepts invalid settings, creates files because of them, or prints the
-// secret.
+// TestRaftlog_InvalidSettings checks that a peer rejects invalid settings, creates no files because of them,
+// and does not print the secret.
 func TestRaftlog_InvalidSettings(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -93,7 +93,7 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 	}
 }
 
-// TestRaftlog_SettingsFromFile fails if a key of the file, or the variable of the secret, is ignored.
+// TestRaftlog_SettingsFromFile checks that no key of the file is ignored, and neither is the variable of the secret.
 func TestRaftlog_SettingsFromFile(t *testing.T) {
 	t.Setenv("ELECTOR_SECRET", strings.Repeat("x", 16))
 	t.Setenv("ELECTOR_CLIENT_SECRET", strings.Repeat("z", 16))

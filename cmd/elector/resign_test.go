@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestResign fails if a leader does not stop its program before the next leader begins, does not join again behind it,
-// or cannot be selected by name or ID.
-func TestResign(t *testing.T) {
+// TestResign_LeaderJoinsAgain checks that a leader stops its program before the next leader begins, joins
+// again behind it, and can be selected by name or ID.
+func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("resign")
 	require.Equal(t, cmdline.NoLeader, none.exitCode(), "the election does not exist")
@@ -31,7 +31,7 @@ func TestResign(t *testing.T) {
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	b.waitForOutput("started")
 	a.waitForLog("follower") // the candidate follows again
-	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.actions())
+	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.readActions())
 
 	// The candidate can also be selected by its name, which does not change when it joins again, unlike
 	// its ID.
@@ -61,8 +61,8 @@ func TestResign(t *testing.T) {
 	h.command("resign").requireExit(cmdline.NoLeader, "there are no candidates in /jobs/one")
 }
 
-// TestResign_Timeout fails if the command waits longer than its timeout, or if the leader does not continue to hand
-// over.
+// TestResign_Timeout checks that the command waits no longer than its timeout, and that the leader then
+// continues to hand over.
 func TestResign_Timeout(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -75,7 +75,7 @@ func TestResign_Timeout(t *testing.T) {
 	a.terminate()
 }
 
-// TestResign_AmbiguousName fails if one of two candidates with the same name is selected.
+// TestResign_AmbiguousName checks that a name that two candidates have does not select one of them.
 func TestResign_AmbiguousName(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.lead("twin", graceful)
@@ -84,7 +84,7 @@ func TestResign_AmbiguousName(t *testing.T) {
 	resign.requireExit(cmdline.Usage, "2 candidates have that name")
 }
 
-// TestResign_SignalWithdrawsRequest fails if the command does not exit and withdraw its request after a signal.
+// TestResign_SignalWithdrawsRequest checks that the command withdraws its request and exits after a signal.
 func TestResign_SignalWithdrawsRequest(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")

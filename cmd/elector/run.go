@@ -39,13 +39,13 @@ type runCommand struct {
 	listenHosts                            []string
 	timeout                                time.Duration // the value of --timeout; 0 means no limit
 	try, stdin                             bool
-	also                                   also
+	also                                   migrationFlags
 
 	program        program
 	sessionTimeout func() time.Duration // the timeout that the backend has granted
 	attempt        attempt
 	leader         leaderView
-	follower       *follower              // nil without followerCommand
+	follower       *follower              // runs the follower command; nil without followerCommand
 	onReport       []func(elector.Report) // are called with each report of the Elector
 	exiting        atomic.Bool            // reports that a signal ends this process as soon as its log was written
 
@@ -222,7 +222,7 @@ func (r *runCommand) run(ctx context.Context) error {
 	defer cancel()
 	r.attempt.cancel = cancel
 	cmdline.IgnoreBrokenPipe()
-	defer r.signals(cancel).Handle()()
+	defer r.signalReactions(cancel).Handle()()
 	s := r.settings
 	connections := reserveDescriptors()
 	b, err := r.also.openRun(s)
@@ -266,9 +266,9 @@ func (r *runCommand) run(ctx context.Context) error {
 	return r.result(ctx, e.Run(ctx))
 }
 
-// signals returns the reactions to signals. The first one that stops elector calls cancel, which hands
+// signalReactions returns the reactions to signals. The first signal that stops elector calls cancel, which hands
 // over. If there is a program, it receives the other signals.
-func (r *runCommand) signals(cancel func()) cmdline.Signals {
+func (r *runCommand) signalReactions(cancel func()) cmdline.Signals {
 	log := r.settings.log
 	signals := cmdline.Signals{
 		Stop: func(s os.Signal) {

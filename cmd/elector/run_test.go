@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_EndsInOrderAfterTERM fails if the commands and the program do not end in order after TERM, or
-// if the next leader begins before they have ended.
+// TestRun_EndsInOrderAfterTERM checks that the commands and the program end in order after TERM, and that the
+// next leader does not begin before they have ended.
 func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	end := []string{"--leader-end-command", `echo "$NAME end $ELECTOR_ROLE $ELECTOR_LEADER" >> "$FILE"`}
@@ -30,26 +30,26 @@ func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	b.waitForOutput("started")
 	b.signal(syscall.SIGINT)
 	require.Equal(t, cmdline.OK, b.exitCode())
-	actions := slices.Compact(h.actions())
+	actions := slices.Compact(h.readActions())
 	require.Equal(t, []string{"a begin", "a", "a ends", "a end leader a", "b begin"}, actions[:5])
 	require.Empty(t, h.srv.Sessions(), "a session was not closed")
 }
 
-// TestRun_ExitsAfterSecondSignal fails if a command is started between the signal that ends elector immediately and
-// its exit.
+// TestRun_ExitsAfterSecondSignal checks that a command is not started between the signal that ends elector
+// immediately and its exit.
 func TestRun_ExitsAfterSecondSignal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	s := &settings{log: slog.New(slog.DiscardHandler)}
 	r := &runCommand{settings: s, grace: time.Minute, sessionTimeout: func() time.Duration { return time.Minute }}
-	r.signals(nil).Exit(syscall.SIGTERM)
+	r.signalReactions(nil).Exit(syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, r.runScript(ctx, "end", "echo >"+file, nil, os.Environ()), context.DeadlineExceeded)
 	require.NoFileExists(t, file)
 }
 
-// TestRun_WatchdogOfStoppedLeader fails if the watchdog of a stopped leader does not stop the program when
-// the lease expires.
+// TestRun_WatchdogOfStoppedLeader checks that the watchdog of a stopped leader stops the program when the
+// lease expires.
 func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -69,14 +69,14 @@ func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
 	h.requireOrder("a", "b", "a")
 }
 
-// TestRun_NetworkPartition fails if the program continues to run after its lease has expired, although no other
-// candidate can lead.
+// TestRun_NetworkPartition checks that the program does not run after its lease has expired, although no
+// other candidate can lead.
 func TestRun_NetworkPartition(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
 	h.srv.Blackhole(zktest.BothWays)
 	require.Equal(t, "end follower", a.waitForOutput("end"))
-	require.Equal(t, "a ends", h.actions()[len(h.actions())-1], "the program is still running")
+	require.Equal(t, "a ends", h.readActions()[len(h.readActions())-1], "the program is still running")
 	h.srv.Heal()
 	a.waitForOutput("started")
 	a.signal(syscall.SIGTERM)
@@ -84,8 +84,8 @@ func TestRun_NetworkPartition(t *testing.T) {
 	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestRun_Environment fails if a command receives a wrong variable or a credential.
-func TestRun_Environment(t *testing.T) {
+// TestRun_CommandsReceiveVariables checks that a command receives the right variables and no credentials.
+func TestRun_CommandsReceiveVariables(t *testing.T) {
 	h, started := newZooKeeperHarness(t), time.Now()
 	t.Setenv("ELECTOR_START_COMMAND", `echo "begin $ELECTOR_ROLE $ELECTOR_LEADER $ELECTOR_ELECTION $ELECTOR_TOKEN."`)
 	t.Setenv("ELECTOR_STOP_COMMAND", `echo "end $ELECTOR_ROLE" "  quoted" | tr a-z A-Z`)
@@ -103,8 +103,9 @@ func TestRun_Environment(t *testing.T) {
 	require.Equal(t, cmdline.OK, a.exitCode())
 }
 
-// TestRun_StandardInput fails if the program does not receive the input, or if a command receives it.
-func TestRun_StandardInput(t *testing.T) {
+// TestRun_ProgramReceivesStandardInput checks that the program receives the input, and that commands do not
+// receive it.
+func TestRun_ProgramReceivesStandardInput(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	in, input, err := os.Pipe()
@@ -127,8 +128,8 @@ func TestRun_StandardInput(t *testing.T) {
 	input.Close()
 }
 
-// TestRun_BeginHangs fails if a begin command that ignores its timeout is not killed, if no other candidate leads, or
-// if the error command does not run.
+// TestRun_BeginHangs checks that a begin command that ignores its timeout is killed, that another candidate
+// leads, and that the error command runs.
 func TestRun_BeginHangs(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -143,7 +144,7 @@ func TestRun_BeginHangs(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestRun_EndFails fails if the end command is not retried, or if the exit code is wrong.
+// TestRun_EndFails checks that the end command is retried, and that the exit code is right.
 func TestRun_EndFails(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", "", "--leader-begin-command", "echo begun", "--leader-end-command", "echo ending; exit 1",

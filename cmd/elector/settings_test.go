@@ -22,8 +22,8 @@ func parse(t *testing.T, args ...string) (*settings, *runCommand, error) {
 	return s, r, root.Execute()
 }
 
-// TestInstanceID fails if the generated name is empty or not unique.
-func TestInstanceID(t *testing.T) {
+// TestInstanceID_IsUnique checks that the generated name is unique and not empty.
+func TestInstanceID_IsUnique(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "")
 	host, err := os.Hostname()
 	require.NoError(t, err)
@@ -37,8 +37,9 @@ func TestInstanceID(t *testing.T) {
 	require.Len(t, ids, 3, "the names are not unique: %v", ids)
 }
 
-// TestEarlierNames fails if a name of an earlier version is ignored, or has precedence over the current name.
-func TestEarlierNames(t *testing.T) {
+// TestEarlierNames_AreAccepted checks that a name of an earlier version is accepted, and that the current
+// name has precedence.
+func TestEarlierNames_AreAccepted(t *testing.T) {
 	t.Setenv("ELECTOR_KEY", "/from/key")
 	t.Setenv("ELECTOR_START_COMMAND", "start")
 	t.Setenv("ELECTOR_STOP_COMMAND", "stop")

@@ -137,15 +137,15 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 		if !c.Joined.IsZero() {
 			joined = c.Joined.Format(time.RFC3339)
 		}
-		row(role, cell(c.Name), cmp.Or(cell(c.Value), "-"), strconv.FormatInt(c.Token, 10), joined, cell(c.ID))
+		row(role, shortenCell(c.Name), cmp.Or(shortenCell(c.Value), "-"), strconv.FormatInt(c.Token, 10), joined, shortenCell(c.ID))
 	}
 	return table.Flush()
 }
 
-// cell returns a text of a candidate for a table, shortened to maxCell. Otherwise one candidate could
+// shortenCell returns a text of a candidate for a table, shortened to maxCell. Otherwise one candidate could
 // make all rows as wide as it likes, because each column is as wide as its longest text. The output in
 // JSON is complete.
-func cell(text string) string {
+func shortenCell(text string) string {
 	printable := []rune(cmdline.Printable(text[:min(len(text), 4*maxCell)]))
 	if len(printable) <= maxCell && len(text) <= 4*maxCell {
 		return string(printable)

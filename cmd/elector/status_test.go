@@ -21,9 +21,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestPrint_ControlCharacters fails if a name, a value or an ID of another program can control the
+// TestPrint_EscapesControlCharacters checks that a name, a value or an ID of another program cannot control the
 // terminal, or forge a line.
-func TestPrint_ControlCharacters(t *testing.T) {
+func TestPrint_EscapesControlCharacters(t *testing.T) {
 	const hostile = "web-1\x1b]52;c;cm0=\x07\x1b[2J\nforged leads, token 99\u009b2J\u202e"
 	leader := candidateInfo{Name: hostile, Value: hostile, ID: hostile}
 	for name, print := range map[string]func(w io.Writer, asJSON bool) error{
@@ -56,9 +56,9 @@ func TestPrint_ControlCharacters(t *testing.T) {
 	start(t, "status", "--config", "/no\x1b[2J\u009bfile").requireExit(cmdline.Usage, `open /no\x1b[2J\u009bfile: no such file`)
 }
 
-// TestStatusAndWatch fails if status or watch prints a wrong leader, a wrong order or wrong times, or exits with a
-// wrong code.
-func TestStatusAndWatch(t *testing.T) {
+// TestStatusAndWatch_PrintLeaderAndOrder checks that status and watch print the right leader, order and
+// times, and exit with the right code.
+func TestStatusAndWatch_PrintLeaderAndOrder(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("status", "--json")
 	require.JSONEq(t, `{"election":"/jobs/one","leader":null,"candidates":[]}`, none.waitForOutput("{"))
@@ -126,8 +126,9 @@ func TestStatusAndWatch(t *testing.T) {
 	require.Equal(t, cmdline.Permanent, watchJSON.exitCode(), "the election has ended")
 }
 
-// TestAwaitLeader fails if status --wait returns too early, retries in vain, or returns a wrong result.
-func TestAwaitLeader(t *testing.T) {
+// TestAwaitLeader_ReturnsInTime checks that status --wait does not return too early, does not retry in vain,
+// and returns the right result.
+func TestAwaitLeader_ReturnsInTime(t *testing.T) {
 	type answer struct {
 		places []candidateInfo
 		err    error
@@ -170,7 +171,7 @@ func TestAwaitLeader(t *testing.T) {
 	}
 }
 
-// TestPrintStatus_LongName fails if a long name of one candidate makes all lines of the table long.
+// TestPrintStatus_LongName checks that a long name of one candidate does not make all lines of the table long.
 func TestPrintStatus_LongName(t *testing.T) {
 	candidates := slices.Repeat([]candidateInfo{{Name: "short", ID: "1"}}, 10)
 	candidates[3].Name = strings.Repeat("\x1b", 1<<20)

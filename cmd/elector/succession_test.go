@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession fails if a time is wrong, or known although observations are missing.
-func TestSuccession(t *testing.T) {
+// TestSuccession_TimesOfLeaders checks that times are right, and unknown when observations are missing.
+func TestSuccession_TimesOfLeaders(t *testing.T) {
 	var s succession
 	observe := func(second int, token int64) time.Time {
 		now := time.Unix(int64(second), 0)
@@ -26,8 +26,8 @@ func TestSuccession(t *testing.T) {
 	require.Equal(t, time.Unix(3, 0), observe(4, 8))
 	observe(5, 0)
 	require.Equal(t, time.Unix(6, 0), observe(6, 9))
-	s.interrupt()
+	s.recordInterruption()
 	require.Equal(t, time.Unix(6, 0), observe(7, 9), "the leadership is the same")
-	s.interrupt()
+	s.recordInterruption()
 	require.Zero(t, observe(8, 10))
 }

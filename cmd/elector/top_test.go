@@ -21,20 +21,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// screen is a terminal of tmux in which elector top runs.
-type screen struct {
+// tmuxScreen is a terminal of tmux in which elector top runs.
+type tmuxScreen struct {
 	t      *testing.T
 	socket string
 }
 
-// top starts elector top on a terminal of 80 columns and 60 rows. The terminal is high, because outages
+// startTop starts elector top on a terminal of 80 columns and 60 rows. The terminal is high, because outages
 // and their ends fill many rows of recent changes on a loaded machine.
-func (h *harness) top(args ...string) *screen {
+func (h *harness) startTop(args ...string) *tmuxScreen {
 	h.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		h.Skip("tmux is not installed")
 	}
-	s := &screen{h.T, h.TempDir() + "/tmux"}
+	s := &tmuxScreen{h.T, h.TempDir() + "/tmux"}
 	// The shell prints the exit code, because tmux (3.3a) does not always notice that its child has exited.
 	command := fmt.Sprintf("env ELECTOR_BACKEND=zookeeper ELECTOR_ZOOKEEPER_SERVERS=%s %s top %s; echo top has ended with status $?; exec cat", h.addr, binary, strings.Join(args, " "))
 	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "60", command)
@@ -42,7 +42,7 @@ func (h *harness) top(args ...string) *screen {
 	return s
 }
 
-func (s *screen) tmux(args ...string) string {
+func (s *tmuxScreen) tmux(args ...string) string {
 	s.t.Helper()
 	out, err := exec.Command("tmux", append([]string{"-S", s.socket}, args...)...).CombinedOutput()
 	require.NoError(s.t, err, "%v: %s", args, out)
@@ -50,7 +50,7 @@ func (s *screen) tmux(args ...string) string {
 }
 
 // waitForRow waits until a row contains all texts.
-func (s *screen) waitForRow(texts ...string) {
+func (s *tmuxScreen) waitForRow(texts ...string) {
 	s.t.Helper()
 	text := ""
 	for limit := time.Now().Add(patience); time.Now().Before(limit); time.Sleep(20 * time.Millisecond) {
@@ -68,11 +68,11 @@ func (s *screen) waitForRow(texts ...string) {
 	require.Fail(s.t, fmt.Sprintf("no row: %q", texts), "%s", text)
 }
 
-// TestTop fails if a change of an election, or a key, does not change the screen.
-func TestTop(t *testing.T) {
+// TestTop_ShowsChanges checks that a change of an election, or a key, changes the screen.
+func TestTop_ShowsChanges(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
-	screen := h.top("--under", "/jobs", "--interval", "200ms")
+	screen := h.startTop("--under", "/jobs", "--interval", "200ms")
 	screen.waitForRow("--under /jobs", "node does not exist")
 	a := h.lead("a", graceful)
 	b := h.follow("b", graceful)
@@ -109,7 +109,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestTop_InvalidArguments fails if wrong arguments, or an output that is not a terminal, are accepted.
+// TestTop_InvalidArguments checks that wrong arguments, and an output that is not a terminal, are rejected.
 func TestTop_InvalidArguments(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}, {"--under", "jobs"}, {"jobs"}} {
@@ -124,9 +124,9 @@ func TestTop_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestPoller_Messages fails if a result of the backend is shown in another way: an election that does not exist or has
-// ended is not an outage.
-func TestPoller_Messages(t *testing.T) {
+// TestPoller_ShowsEachResult checks that each result of the backend is shown in its own way: an election that does
+// not exist or has ended is not an outage.
+func TestPoller_ShowsEachResult(t *testing.T) {
 	failure := errors.New("connection lost")
 	results := map[string]error{
 		"/missing": leaderelection.ErrNoElection, "/ended": fmt.Errorf("%w", leaderelection.ErrElectionOver), "/failed": failure, "/listed": nil,

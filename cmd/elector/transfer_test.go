@@ -15,9 +15,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestTransfer fails if the command does not make the named candidate the leader, after the program and the end command
-// of the former one, or does not report that it does not exist, that there is no election, or that its time is over.
-func TestTransfer(t *testing.T) {
+// TestTransfer_NamedCandidateLeads checks that the command makes the named candidate the leader, after the
+// program and the end command of the former leader, and reports that the candidate does not exist, that there
+// is no election, and that its time is over.
+func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	t.Parallel()
 	// The name differs in each run, for -count 2.
 	h := newChangefeedHarness(t, fmt.Sprint("/jobs/transfer-", time.Now().UnixNano()))
@@ -44,8 +45,8 @@ func TestTransfer(t *testing.T) {
 	missing.waitForLog("--to is required")
 }
 
-// TestTransfer_Queue fails if the command does not make the last candidate in a queue the leader, or the others do
-// not wait behind it, or it does not report that a candidate does not exist or does not listen to requests.
+// TestTransfer_Queue checks that the command makes the last candidate in a queue the leader, that the others
+// wait behind it, and that it reports that a candidate does not exist or does not listen to requests.
 func TestTransfer_Queue(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -79,7 +80,8 @@ func TestTransfer_Queue(t *testing.T) {
 	d.terminate()
 }
 
-// TestTransfer_NoAnswer fails if the exit code for servers that do not answer is that of a candidate that does not lead.
+// TestTransfer_NoAnswer checks that the exit code for servers that do not answer is not that of a candidate
+// that does not lead.
 func TestTransfer_NoAnswer(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // this listener accepts connections and never answers
@@ -95,7 +97,7 @@ func TestTransfer_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestTransfer_Unsupported fails if the error does not name the backends that support transfers.
+// TestTransfer_Unsupported checks that the error names the backends that support transfers.
 func TestTransfer_Unsupported(t *testing.T) {
 	t.Parallel()
 	p := start(t, "transfer", "--backend", "console", "--to", "b")

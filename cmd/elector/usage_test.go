@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestUsage fails if a wrong usage is accepted, if its error does not help the user, or if the command config accepts
-// settings that run rejects.
-func TestUsage(t *testing.T) {
+// TestUsage_ErrorsHelpUser checks that a wrong usage is rejected with an error that helps the user, and that
+// the command config rejects settings that run rejects.
+func TestUsage_ErrorsHelpUser(t *testing.T) {
 	for _, args := range [][]string{
 		{"run"},
 		{"run", "--leader-begin-command", "x"},

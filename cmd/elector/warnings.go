@@ -84,8 +84,8 @@ type warningHistory struct {
 }
 
 type warning struct {
-	occurred time.Time // when the warning last occurred
-	logged   time.Time // when the warning was last logged
+	occurred time.Time // the time at which the warning last occurred
+	logged   time.Time // the time at which the warning was last logged
 	pause    time.Duration
 	dropped  int // the number of occurrences since the warning was logged
 }

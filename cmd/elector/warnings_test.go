@@ -21,9 +21,10 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWarnWhileWaiting fails if a command is silent for more than two seconds while servers do not answer, if
-// the pause between its warnings does not double, or if a warning does not name the servers.
-func TestWarnWhileWaiting(t *testing.T) {
+// TestWarnWhileWaiting_PausesDouble checks that a command is not silent for more than two seconds while
+// servers do not answer, that the pause between its warnings doubles, and that each warning names the
+// servers.
+func TestWarnWhileWaiting_PausesDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 10)
 		s := &settings{backend: "zookeeper", zookeeper: zooKeeperSettings{servers: "a:1"}, log: slog.New(slog.NewTextHandler(lines, nil))}
@@ -40,8 +41,9 @@ func TestWarnWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestWarningHistory fails if the pause between repeated warnings does not double, or if new warnings are dropped.
-func TestWarningHistory(t *testing.T) {
+// TestWarningHistory_PausesDouble checks that the pause between repeated warnings doubles, and that new
+// warnings are not dropped.
+func TestWarningHistory_PausesDouble(t *testing.T) {
 	h, now := newWarningHistory(), time.Now()
 	var logged, dropped []int
 	for second := range 600 {
@@ -66,8 +68,8 @@ func TestWarningHistory(t *testing.T) {
 	require.LessOrEqual(t, len(h.warnings), maxWarnings)
 }
 
-// TestLimitedLog fails if attributes are ignored, or if other messages than warnings are dropped.
-func TestLimitedLog(t *testing.T) {
+// TestLimitedLog_DropsOnlyWarnings checks that attributes are kept, and that only warnings are dropped.
+func TestLimitedLog_DropsOnlyWarnings(t *testing.T) {
 	out := &bytes.Buffer{}
 	s := &settings{log: slog.New(slog.NewTextHandler(out, nil))}
 	log := s.limitedLog().With("server", "a")

@@ -60,7 +60,7 @@ func (r *runCommand) startWeb(ctx context.Context, e *elector.Elector, b backend
 	log.Info("listening", "address", listener.Addr().String())
 	address, _ := listener.Addr().(*net.TCPAddr)
 	names, check := checkedHosts(r.listenAddress, address != nil && address.IP.IsLoopback(), r.listenHosts)
-	server := newHTTPServer(w.checkHost(w.routes(), names, check), limit, log)
+	server := newHTTPServer(w.checkHost(w.newHandler(), names, check), limit, log)
 	var serving sync.WaitGroup
 	r.onReport = append(r.onReport, w.metrics.setState)
 	serving.Go(func() {
@@ -84,7 +84,7 @@ func newWebServer(r *runCommand, e *elector.Elector, b backend, stopping <-chan 
 	w := &webServer{run: r, elector: e, backend: b, stopping: stopping, queue: newQueueView(b, r.settings.election), log: r.settings.limitedLog()}
 	w.metrics = newMetrics(r.settings.election, stopping,
 		func() bool { return w.currentLeadership() != nil }, r.program.isRunning)
-	w.metrics.instrument(e)
+	w.metrics.instrumentHandlers(e)
 	w.rememberTerms(e)
 	return w
 }
@@ -106,7 +106,7 @@ func (w *webServer) rememberTerms(e *elector.Elector) {
 	}
 }
 
-func (w *webServer) routes() http.Handler {
+func (w *webServer) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", w.writePage)
 	mux.HandleFunc("GET /healthz", func(rw http.ResponseWriter, r *http.Request) { w.writeHealth(rw, w.checkAlive(r.Context())) })
@@ -212,7 +212,7 @@ func (w *webServer) leader() leaderReply {
 		reply.Leads, reply.Token = true, l.Token()
 		if reply.Leader == nil || reply.Leader.Token != l.Token() {
 			// This instance leads, but was not observed as the leader yet.
-			reply.Leader = w.run.self()
+			reply.Leader = w.run.ownInfo()
 			reply.Leader.ID, reply.Leader.Token = w.elector.Current().Candidate.CandidateID, l.Token()
 		}
 		if d := l.Deadline(); !d.IsZero() {

@@ -86,8 +86,8 @@ type leaderPage struct {
 // listening contains the flags that start a server.
 var listening = []string{"--listen", "127.0.0.1:0"}
 
-// TestWebServer fails if a page is wrong at one of the steps of a hand-over.
-func TestWebServer(t *testing.T) {
+// TestWebServer_PagesDuringHandOver checks that each page is right at each step of a hand-over.
+func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", graceful, append(listening, "--value", "a:80", "--leader-begin-command", "echo begins; while [ ! -e $FILE.go ]; do sleep 0.01; done",
 		"--leader-end-command", "echo ends; while [ ! -e $FILE.end ]; do sleep 0.01; done")...)
@@ -120,7 +120,7 @@ func TestWebServer(t *testing.T) {
 	var seen leaderPage // the page of another instance
 	_, text = pb.get("/leader")
 	require.NoError(t, json.Unmarshal([]byte(text), &seen))
-	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} { // LeadsSince depends on the observation
+	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} { // do not compare LeadsSince, which depends on the observation
 		leader.Joined, leader.LeadsSince, leader.Session = time.Time{}, time.Time{}, ""
 	}
 	require.Equal(t, seen.Leader, l.Leader)
@@ -163,7 +163,8 @@ func TestWebServer(t *testing.T) {
 	b.terminate()
 }
 
-// TestWebServer_LeaseExpires fails if /leader returns 200 to a request that was sent after the lease has expired.
+// TestWebServer_LeaseExpires checks that /leader does not return 200 to a request that was sent after the
+// lease has expired.
 func TestWebServer_LeaseExpires(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -194,8 +195,8 @@ func TestWebServer_LeaseExpires(t *testing.T) {
 	a.exitCode()
 }
 
-// TestWebServer_NoBackend fails if an instance without a backend is ready, or not alive, if it does not exit after TERM,
-// or if it does not wait for its servers.
+// TestWebServer_NoBackend checks that an instance without a backend is alive and not ready, that it exits
+// after TERM, and that it waits for its servers.
 func TestWebServer_NoBackend(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -215,8 +216,8 @@ func TestWebServer_NoBackend(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_SlowClient fails if a client that does not complete its request keeps its connection, or prevents the
-// process from exiting.
+// TestWebServer_SlowClient checks that a client that does not complete its request does not keep its
+// connection, and does not prevent the process from exiting.
 func TestWebServer_SlowClient(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -238,7 +239,7 @@ func TestWebServer_SlowClient(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_PortInUse fails if elector joins the election although it cannot listen.
+// TestWebServer_PortInUse checks that elector does not join the election when it cannot listen.
 func TestWebServer_PortInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -261,7 +262,7 @@ func newTestServer(t *testing.T, e *elector.Elector) *webServer {
 // getPage returns the status code and the text of a page.
 func getPage(w *webServer, path string) (code int, text string) {
 	recorder := httptest.NewRecorder()
-	w.routes().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	w.newHandler().ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
 	return recorder.Code, recorder.Body.String()
 }
 
@@ -270,8 +271,8 @@ func statusCode(w *webServer, path string) int {
 	return code
 }
 
-// TestWebServer_LeaseExpiresWithoutEvent fails if /leader does not check the clock. A process that was stopped receives
-// requests before it notices that its lease has expired.
+// TestWebServer_LeaseExpiresWithoutEvent checks that /leader checks the clock. A process that was stopped
+// receives requests before it notices that its lease has expired.
 func TestWebServer_LeaseExpiresWithoutEvent(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	deadline := time.Now().Add(time.Hour)
@@ -282,8 +283,8 @@ func TestWebServer_LeaseExpiresWithoutEvent(t *testing.T) {
 	require.Equal(t, 503, statusCode(w, "/leader"))
 }
 
-// TestWebServer_LoopIsStuck fails if /healthz returns 200 although the loop of the Elector is stuck, or 503 before or
-// after its Run.
+// TestWebServer_LoopIsStuck checks that /healthz does not return 200 while the loop of the Elector is stuck,
+// and not 503 before or after its Run.
 func TestWebServer_LoopIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, ctx := make(chan struct{}), t.Context()

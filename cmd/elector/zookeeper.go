@@ -115,9 +115,9 @@ func openZooKeeper(s *settings) (backend, error) {
 func (z *zooKeeperBackend) backend() backend {
 	return backend{
 		close: z.close, newCandidate: z.newCandidate, sessionTimeout: z.sessionTimeout, awaitSession: z.awaitSession,
-		connected: z.connected, healthy: z.healthy,
+		connected: z.checkConnected, healthy: z.healthy,
 		list: z.list, watch: z.watch, requestResignation: z.requestResignation, anyElection: true, find: z.find,
-		examine: z.examine, endElection: z.endElection, deleteElection: z.deleteElection,
+		examine: z.examineServers, endElection: z.endElection, deleteElection: z.deleteElection,
 	}
 }
 
@@ -213,9 +213,9 @@ func (z *zooKeeperBackend) newCandidate(ctx context.Context) (leaderelection.Can
 	})
 }
 
-// connected returns nil if there is a session and the connection is up, as far as the client library
+// checkConnected returns nil if there is a session and the connection is up, as far as the client library
 // knows. It notices an unresponsive connection within two thirds of the session timeout.
-func (z *zooKeeperBackend) connected() error {
+func (z *zooKeeperBackend) checkConnected() error {
 	state := z.conn.State()
 	if state == zk.StateHasSession {
 		return nil

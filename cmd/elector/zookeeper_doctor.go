@@ -25,8 +25,8 @@ import (
 // answer one check.
 const serverLimit = 5 * time.Second
 
-// examine checks the servers and the election. It does not wait longer than until ctx is done.
-func (z *zooKeeperBackend) examine(ctx context.Context) []finding {
+// examineServers checks the servers and the election. It does not wait longer than until ctx is done.
+func (z *zooKeeperBackend) examineServers(ctx context.Context) []finding {
 	servers, config, err := z.settings.zooKeeperServers()
 	if err != nil {
 		return []finding{newFinding(severityError, "servers", "%v", err)}
@@ -167,8 +167,8 @@ func assessTimeout(requested, granted time.Duration) finding {
 	return newFinding(severityWarning, "session", "the servers grant a timeout of %v instead of %v: a crashed leader is replaced after that time; change %s of the servers, or --session-timeout", granted, requested, setting)
 }
 
-// ask sends a read, with a time limit.
-func ask[T any](ctx context.Context, z *zooKeeperBackend, f func() (T, error)) (T, error) {
+// readWithLimit sends a read, with a time limit.
+func readWithLimit[T any](ctx context.Context, z *zooKeeperBackend, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverLimit)
 	defer cancel()
 	return zkdial.Retry(ctx, z.conn, f)
@@ -176,7 +176,7 @@ func ask[T any](ctx context.Context, z *zooKeeperBackend, f func() (T, error)) (
 
 // examineNode checks the election node, and reports whether it exists, as far as this client can know.
 func (z *zooKeeperBackend) examineNode(ctx context.Context) (f finding, exists bool) {
-	acl, err := ask(ctx, z, func() ([]zk.ACL, error) {
+	acl, err := readWithLimit(ctx, z, func() ([]zk.ACL, error) {
 		acl, _, err := z.conn.GetACL(z.settings.election)
 		return acl, err
 	})
@@ -222,7 +222,7 @@ func assessACL(election string, acl []zk.ACL, user string) finding {
 func (z *zooKeeperBackend) examineQuotas(ctx context.Context) (findings []finding) {
 	for node := z.settings.election; node != "/"; node = path.Dir(node) {
 		read := func(name string) (string, error) {
-			return ask(ctx, z, func() (string, error) {
+			return readWithLimit(ctx, z, func() (string, error) {
 				data, _, err := z.conn.Get("/zookeeper/quota" + node + "/" + name)
 				return string(data), err
 			})
@@ -274,7 +274,7 @@ func quotaNumbers(text string) map[string]int64 {
 func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists bool) []finding {
 	parent := path.Dir(z.settings.election)
 	for parent != "/" {
-		exists, err := ask(ctx, z, func() (bool, error) {
+		exists, err := readWithLimit(ctx, z, func() (bool, error) {
 			exists, _, err := z.conn.Exists(parent)
 			return exists, err
 		})
@@ -289,7 +289,7 @@ func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists boo
 	node := path.Join(parent, "elector-doctor-"+rand.Text())
 	acl := zk.WorldACL(zk.PermAll)
 	before := time.Now()
-	stat, err := ask(ctx, z, func() (*zk.Stat, error) {
+	stat, err := readWithLimit(ctx, z, func() (*zk.Stat, error) {
 		_, err := z.conn.Create(node, nil, zk.FlagEphemeral, acl)
 		if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			return nil, err
@@ -306,7 +306,7 @@ func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists boo
 		assessClock(before, time.UnixMilli(stat.Ctime), after),
 	}
 	// Ignore the error, because the znode ends with the session.
-	_, _ = ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
+	_, _ = readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
 	return append(findings, z.examineContainers(ctx, parent))
 }
 
@@ -315,12 +315,12 @@ func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists boo
 func (z *zooKeeperBackend) examineContainers(ctx context.Context, parent string) finding {
 	node := path.Join(parent, "elector-doctor-"+rand.Text())
 	// Do not retry, because some servers close the connection at each attempt.
-	refused, err := ask(ctx, z, func() (error, error) {
+	refused, err := readWithLimit(ctx, z, func() (error, error) {
 		_, err := z.conn.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		return err, nil
 	})
 	// Delete the container even after an error, because it exists if only the reply was lost.
-	_, deleted := ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
+	_, deleted := readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
 	return assessContainer(node, errors.Join(err, refused), deleted)
 }
 
@@ -357,8 +357,8 @@ func assessWrite(parent string, electionExists bool, err error) finding {
 // maxClockDifference is the difference of the clocks that doctor reports.
 const maxClockDifference = time.Second
 
-// assessClock compares the clock of the servers with that of this machine, which has sent a request at one time and
-// received the answer at another one.
+// assessClock compares the clock of the servers with that of this machine, which has sent a request at one
+// time and received the answer at another server.
 func assessClock(before, server, after time.Time) finding {
 	difference := time.Duration(0)
 	switch {

@@ -35,7 +35,7 @@ func openTestBackend(t *testing.T, s *settings) backend {
 	return b
 }
 
-// TestZooKeeper_GrantedTimeout fails if the session timeout is the requested one, and not the granted one.
+// TestZooKeeper_GrantedTimeout checks that the session timeout is the granted timeout, and not the requested timeout.
 func TestZooKeeper_GrantedTimeout(t *testing.T) {
 	srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr()}})
@@ -43,8 +43,9 @@ func TestZooKeeper_GrantedTimeout(t *testing.T) {
 	require.Equal(t, 2*time.Second, z.sessionTimeout())
 }
 
-// TestZooKeeper_Credentials fails if clients without the credentials can change the election node, or cannot read it.
-func TestZooKeeper_Credentials(t *testing.T) {
+// TestZooKeeper_RequiresCredentials checks that clients without the credentials cannot change the election node, and
+// can read it.
+func TestZooKeeper_RequiresCredentials(t *testing.T) {
 	srv := zktest.Start(t)
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
 	for range 2 {
@@ -63,8 +64,8 @@ func TestZooKeeper_Credentials(t *testing.T) {
 	require.NoError(t, err, "a client without credentials cannot read")
 }
 
-// TestZooKeeper_StrictACL fails if a candidate leads in an election that clients without credentials may
-// change, or if the error advises to check the credentials.
+// TestZooKeeper_StrictACL checks that a candidate does not lead in an election that clients without
+// credentials may change, and that the error does not advise to check the credentials.
 func TestZooKeeper_StrictACL(t *testing.T) {
 	srv := zktest.Start(t)
 	other, _, err := srv.Connect(session)
@@ -102,10 +103,9 @@ func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server,
 	})
 }
 
-// TestAuthenticate_Concurrent fails if concurrent calls of authenticate, such as those of the candidate
-// and of the watch of the leader, send the credentials more than once, or do not all receive the
-// result.
-func TestAuthenticate_Concurrent(t *testing.T) {
+// TestAuthenticate_ConcurrentCallsShareRequest checks that concurrent calls of authenticate, such as those of
+// the candidate and of the watch of the leader, send the credentials only once, and all receive the result.
+func TestAuthenticate_ConcurrentCallsShareRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict zktest.HookFunc
 		want    error
@@ -140,8 +140,8 @@ func TestAuthenticate_Concurrent(t *testing.T) {
 	}
 }
 
-// TestAuthenticate_ConnectionLost fails if credentials are not sent again on the next connection when
-// the connection is lost while they are sent.
+// TestAuthenticate_ConnectionLost checks that credentials are sent again on the next connection when the
+// connection is lost while they are sent.
 func TestAuthenticate_ConnectionLost(t *testing.T) {
 	runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
 		srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, zktest.Cut)
@@ -151,7 +151,7 @@ func TestAuthenticate_ConnectionLost(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_NoAnswer fails if newCandidate returns before its context is done, or does not return then.
+// TestZooKeeper_NoAnswer checks that newCandidate returns when its context is done, and not before.
 func TestZooKeeper_NoAnswer(t *testing.T) {
 	srv := zktest.Start(t)
 	addr := srv.Addr()
@@ -165,7 +165,7 @@ func TestZooKeeper_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestZooKeeper_TLS fails if TLS does not work, or if an unknown authority is trusted.
+// TestZooKeeper_TLS checks that TLS works, and that an unknown authority is not trusted.
 func TestZooKeeper_TLS(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
@@ -189,7 +189,7 @@ func TestZooKeeper_TLS(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_DataLost fails if an elector does not lead again after its servers have lost their data.
+// TestZooKeeper_DataLost checks that an elector leads again after its servers have lost their data.
 func TestZooKeeper_DataLost(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -200,7 +200,7 @@ func TestZooKeeper_DataLost(t *testing.T) {
 	a.terminate()
 }
 
-// TestZooKeeper_HealthAfterDataLost fails if /healthz does not report lost data until there is a new session.
+// TestZooKeeper_HealthAfterDataLost checks that /healthz reports lost data until there is a new session.
 func TestZooKeeper_HealthAfterDataLost(t *testing.T) {
 	conn := new(zk.Conn)
 	w := newTestServer(t, &elector.Elector{})

@@ -16,16 +16,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// These are the environment variables of the secrets, which are used if no flag is set.
+// The environment variables of the secrets, which are used if no flag is set.
 const (
 	secretVariable       = "RAFTLOG_SECRET"
 	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"
 )
 
-// TestSecrets fails if the flags, the environment and the configuration file do not override each other
-// in this order, if a client requires or uses the secret of peers, or if an error does not name the
+// TestSecrets_Precedence checks that the flags, the environment and the configuration file override each
+// other in this order, that a client neither requires nor uses the secret of peers, and that errors name the
 // setting that is missing.
-func TestSecrets(t *testing.T) {
+func TestSecrets_Precedence(t *testing.T) {
 	inFile := writeFile(t, "of the secret file\r\n")
 	file := "-c " + writeFile(t, "secret: given in the config\n")
 	other := "-c " + writeFile(t, "secret-file: "+inFile+"\n")
@@ -81,9 +81,9 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestClientFlags_Mode fails if a file that others can write is accepted, or nothing warns about a secret
-// in a file that all users can read.
-func TestClientFlags_Mode(t *testing.T) {
+// TestClientFlags_RejectWritableFile checks that a file that others can write is rejected, and that there is
+// a warning about a secret in a file that all users can read.
+func TestClientFlags_RejectWritableFile(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	secret := writeFile(t, strings.Repeat("s", 16))
 	withSecret := writeFile(t, "cluster: c\npeers: [h:1/a]\nclient-secret: "+strings.Repeat("s", 16)+"\n")

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestCompact_TargetExists fails if compact queries a peer before it rejects a target that exists. No
-// peer is running.
+// TestCompact_TargetExists checks that compact rejects a target that exists before it queries a peer. No peer
+// is running.
 func TestCompact_TargetExists(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -29,8 +29,8 @@ func TestCompact_TargetExists(t *testing.T) {
 	require.Contains(t, log.String(), "peer.json exists")
 }
 
-// TestCompact_EndToEnd fails if a running peer does not install the snapshot of compact, if a new
-// peer does not receive it, or if the commands for files do not work with or without running peers.
+// TestCompact_EndToEnd checks that a running peer installs the snapshot of compact, that a new peer receives
+// it, and that the commands for files work with and without running peers.
 func TestCompact_EndToEnd(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
@@ -46,7 +46,7 @@ func TestCompact_EndToEnd(t *testing.T) {
 	h.requireFailure(cmdline.Nothing, "", "compact", "--peer-id", "a", "-p", "a")
 	// Now compact up to a later index.
 	target := filepath.Join(h.dir, "a", "compact", "snap.new")
-	h.requireOutput("compact", "--peer-id", "a", "-p", h.address("a"), "-i", last, "-t", target, "--wait", "15s")
+	h.requireOutput("compact", "--peer-id", "a", "-p", h.addressOf("a"), "-i", last, "-t", target, "--wait", "15s")
 	h.requireFailure(cmdline.Usage, "not known to be committed", "compact", "--peer-id", "b", "-i", "1000")
 	for _, p := range h.waitForLeader().Peers {
 		if p.Peer.ID == "a" {
@@ -60,10 +60,10 @@ func TestCompact_EndToEnd(t *testing.T) {
 	require.Contains(t, h.requireOutput("inspect", filepath.Join(h.dir, "a")), "request IDs: 5")
 
 	// A peer that joins receives the snapshot, and the log after it.
-	e := h.startPeer("e", "--addr", h.address("e"))
+	e := h.startPeer("e", "--addr", h.addressOf("e"))
 	require.Contains(t, e.output.Text(), "received the snapshot", "from a, which is queried first")
 	require.Contains(t, e.output.Text(), "index="+last)
-	h.requireOutput("config", "--add", h.address("e")+"/e")
+	h.requireOutput("config", "--add", h.addressOf("e")+"/e")
 	fifth, _ := h.proposeUpdate("with the fifth")
 	h.waitForApplied(fifth)
 	require.Equal(t, []string{"a", "b", "c", "e"}, peerIDs(h.waitForLeader().Peers))

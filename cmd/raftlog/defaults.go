@@ -23,14 +23,14 @@ func newDefaults() *cobra.Command {
 		Use: "defaults", Short: "Print a configuration file that explains every key", Args: maxArgs(0),
 		Long: "Print a configuration file that contains every key with its default and an explanation.\n\n" + exitCodes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), defaults())
+			_, err := fmt.Fprint(cmd.OutOrStdout(), defaultsFile())
 			return err
 		},
 	}
 }
 
-// defaults returns a configuration file with all keys and their defaults.
-func defaults() string {
+// defaultsFile returns a configuration file with all keys and their defaults.
+func defaultsFile() string {
 	var b strings.Builder
 	b.WriteString(defaultsHeader)
 	newSettings().flags.VisitAll(func(f *pflag.Flag) {

@@ -17,8 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestExitCode fails if the exit code for an error is wrong, or the help texts of the commands lack a code.
-func TestExitCode(t *testing.T) {
+// TestExitCode_ForEachError checks that the exit code for each error is right, and that the help texts of the
+// commands contain all codes.
+func TestExitCode_ForEachError(t *testing.T) {
 	for want, errs := range map[int][]error{
 		0:                 {nil},
 		cmdline.Usage:     {newUsageError("x"), fmt.Errorf("x: %w", fs.ErrNotExist)},

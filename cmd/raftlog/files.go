@@ -104,7 +104,7 @@ func newList() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printer{out: cmd.OutOrStdout()}.printJSON(l)
+				return entryPrinter{out: cmd.OutOrStdout()}.printJSON(l)
 			}
 			return l.print(cmd.OutOrStdout())
 		}),
@@ -177,7 +177,7 @@ func newInspect() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printer{out: cmd.OutOrStdout()}.printJSON(s)
+				return entryPrinter{out: cmd.OutOrStdout()}.printJSON(s)
 			}
 			return printSnapshot(cmd.OutOrStdout(), s)
 		}),

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestList_EarlierFormat fails if a command reads a directory of an earlier format, whose records
-// it cannot decode, or if the error does not name the cause.
+// TestList_EarlierFormat checks that commands do not read a directory of an earlier format, whose records
+// they cannot decode, and that the error names the cause.
 func TestList_EarlierFormat(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"format":2,"cluster":"c","peer":"a"}`), 0o600))

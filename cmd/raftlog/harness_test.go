@@ -70,9 +70,9 @@ func newHarness(t *testing.T, founders ...string) *harness {
 		h.dir, h.dir, h.dir, h.dir)
 	for i, id := range founders {
 		if i%2 == 0 {
-			fmt.Fprintf(&b, "  - tcp://%s/%s\n", h.address(id), id)
+			fmt.Fprintf(&b, "  - tcp://%s/%s\n", h.addressOf(id), id)
 		} else {
-			fmt.Fprintf(&b, "  - {id: %s, addr: %q}\n", id, h.address(id))
+			fmt.Fprintf(&b, "  - {id: %s, addr: %q}\n", id, h.addressOf(id))
 		}
 	}
 	require.NoError(t, os.WriteFile(h.file, []byte(b.String()), 0o600))
@@ -89,8 +89,8 @@ func startPeers(t *testing.T, founders ...string) *harness {
 	return h
 }
 
-// address returns the address of a peer, which does not change.
-func (h *harness) address(id string) string {
+// addressOf returns the address of a peer, which does not change.
+func (h *harness) addressOf(id string) string {
 	h.t.Helper()
 	if h.addresses[id] == "" {
 		port, err := testenv.ReservePort()
@@ -322,7 +322,7 @@ func (h *harness) writeConfig(ids ...string) string {
 	var b strings.Builder
 	b.WriteString(before + "peers:\n")
 	for _, id := range ids {
-		b.WriteString("  - tcp://" + h.address(id) + "/" + id + "\n")
+		b.WriteString("  - tcp://" + h.addressOf(id) + "/" + id + "\n")
 	}
 	name := filepath.Join(h.dir, strings.Join(ids, "")+".yaml")
 	require.NoError(h.t, os.WriteFile(name, []byte(b.String()), 0o600))

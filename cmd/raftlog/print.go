@@ -12,20 +12,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// printer prints entries in one of the formats.
-type printer struct {
+// entryPrinter prints entries in one of the formats.
+type entryPrinter struct {
 	out    io.Writer
 	format string
 }
 
 const formats = "text, hex or json"
 
-func newPrinter(out io.Writer, format string) (printer, error) {
+func newPrinter(out io.Writer, format string) (entryPrinter, error) {
 	switch format {
 	case "text", "hex", "json":
-		return printer{out, format}, nil
+		return entryPrinter{out, format}, nil
 	}
-	return printer{}, newUsageError("--format %q: must be one of %s", format, formats)
+	return entryPrinter{}, newUsageError("--format %q: must be one of %s", format, formats)
 }
 
 // jsonEntry is an entry as JSON.
@@ -43,7 +43,7 @@ type jsonEntry struct {
 }
 
 // printEntry prints an entry. committed is nil if all printed entries are committed.
-func (p printer) printEntry(e api.Entry, committed *bool) error {
+func (p entryPrinter) printEntry(e api.Entry, committed *bool) error {
 	if p.format == "json" {
 		l := jsonEntry{Index: e.Index, Term: e.Term, Kind: e.Kind.String(), Size: len(e.Data), Skipped: e.Skipped, Committed: committed}
 		if !e.ID.IsZero() {
@@ -83,4 +83,4 @@ func (p printer) printEntry(e api.Entry, committed *bool) error {
 }
 
 // printJSON prints a value as one line of JSON.
-func (p printer) printJSON(v any) error { return cmdline.WriteJSON(p.out, v) }
+func (p entryPrinter) printJSON(v any) error { return cmdline.WriteJSON(p.out, v) }

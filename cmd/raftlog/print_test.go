@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestPrintEntry fails if an entry is printed incorrectly, or with control characters.
-func TestPrintEntry(t *testing.T) {
+// TestPrintEntry_EscapesControlCharacters checks that entries are printed correctly, and without control characters.
+func TestPrintEntry_EscapesControlCharacters(t *testing.T) {
 	e := api.Entry{
 		Index: 7, Term: 2, Kind: api.KindState, ID: api.RequestIDFrom(time.UnixMilli(1_700_000_000_000), 1, 2),
 		Time: time.UnixMilli(1_700_000_000_500), Data: []byte("a\x1b[2J\n\xff"), Skipped: true,

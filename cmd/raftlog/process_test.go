@@ -55,8 +55,8 @@ func (e *eventTest) start(id string) {
 	e.h.peers[id] = e.h.startPrepared(e.prepare, "serve", "--peer-id", id)
 }
 
-// others returns the IDs of the voters that are not the leader.
-func (e *eventTest) others() (all []string) {
+// otherVoters returns the IDs of the voters that are not the leader.
+func (e *eventTest) otherVoters() (all []string) {
 	for id := range e.h.peers {
 		if id != e.id {
 			all = append(all, id)
@@ -77,7 +77,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 		}
 	}
 	replace := func(e *eventTest) {
-		follower := e.others()[0]
+		follower := e.otherVoters()[0]
 		e.h.killPeers(follower)
 		e.start(follower)
 		e.signal(syscall.SIGKILL) // the peer that was restarted is part of the majority
@@ -96,7 +96,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{voters: one, act: together(syscall.SIGQUIT), exits: true},
 		},
 		"the same, repeated later while the peer stops": {{voters: three, timeout: "3s", act: func(e *eventTest) {
-			for _, id := range e.others() { // stop the others, so that the leader cannot transfer its leadership
+			for _, id := range e.otherVoters() { // stop the others, so that the leader cannot transfer its leadership
 				require.NoError(t, testenv.PauseProcess(e.h.peers[id].cmd.Process))
 			}
 			e.signal(syscall.SIGTERM)
@@ -104,7 +104,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			time.Sleep(1100 * time.Millisecond)
 			e.signal(syscall.SIGQUIT)
 			require.Equal(t, 128+int(syscall.SIGQUIT), e.stop(t, 0))
-			for _, id := range e.others() {
+			for _, id := range e.otherVoters() {
 				require.NoError(t, testenv.ResumeProcess(e.h.peers[id].cmd.Process))
 			}
 		}, leadership: lost, exits: true, code: 128 + int(syscall.SIGQUIT)}},
@@ -141,9 +141,9 @@ func (e *eventTest) requireOtherLeader() {
 	require.Eventually(e.h.t, func() bool { return e.h.waitForLeader().Leader.ID != e.id }, timeLimit, 10*time.Millisecond)
 }
 
-// TestServe_Process fails if an event does not have the effect that the table in docs/raftlog.md describes, or
-// if the table and the test do not have the same rows.
-func TestServe_Process(t *testing.T) {
+// TestServe_EventsHaveDocumentedEffects checks that each event has the effect that the table in
+// docs/raftlog.md describes, and that the table and the test have the same rows.
+func TestServe_EventsHaveDocumentedEffects(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/raftlog.md", "| event | peer | leadership of the log |", processEvents, testProcessEvent)
 }
 

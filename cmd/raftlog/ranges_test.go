@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestParseRanges fails if a range does not contain its indexes, or an invalid range is accepted.
-func TestParseRanges(t *testing.T) {
+// TestParseRanges_ContainIndexes checks that a range contains its indexes, and that an invalid range is rejected.
+func TestParseRanges_ContainIndexes(t *testing.T) {
 	r, err := parseRanges("1-3,20,30-")
 	require.NoError(t, err)
 	for index, want := range map[uint64]bool{1: true, 3: true, 4: false, 19: false, 20: true, 21: false, 29: false, 30: true, 1 << 60: true} {

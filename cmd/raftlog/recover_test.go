@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRecover_EndToEnd fails if a peer cannot be recovered after the loss of a majority, if a lost
-// peer participates again, or if new peers cannot join.
+// TestRecover_EndToEnd checks that a peer can be recovered after the loss of a majority, that a lost peer
+// does not participate again, and that new peers can join.
 func TestRecover_EndToEnd(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
@@ -35,18 +35,18 @@ func TestRecover_EndToEnd(t *testing.T) {
 	h.proposeUpdate("two, by a alone")
 	h.startPeer("b").waitForLine(t, "recovered without this peer")
 	h.killPeers("b")
-	h.startPeer("d", "--addr", h.address("d"))
-	h.startPeer("e", "--addr", h.address("e"))
-	h.requireOutput("config", "--add", h.address("d")+"/d", "--add", h.address("e")+"/e")
+	h.startPeer("d", "--addr", h.addressOf("d"))
+	h.startPeer("e", "--addr", h.addressOf("e"))
+	h.requireOutput("config", "--add", h.addressOf("d")+"/d", "--add", h.addressOf("e")+"/e")
 	a.stop(t, syscall.SIGKILL)
 	h.file = h.writeConfig("d", "e")
 	h.proposeUpdate("three, by d and e")
 	h.requireLog("tail", "--once")
 }
 
-// TestExportAndRestore fails if an exported snapshot does not start a new cluster with the request
-// IDs and larger indexes.
-func TestExportAndRestore(t *testing.T) {
+// TestExportAndRestore_StartsNewCluster checks that an exported snapshot starts a new cluster with the
+// request IDs and larger indexes.
+func TestExportAndRestore_StartsNewCluster(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")
 	last, id := h.proposeUpdate("one")
@@ -57,7 +57,7 @@ func TestExportAndRestore(t *testing.T) {
 	h.killPeers("a")
 	require.NoError(t, os.RemoveAll(h.dataDir("a")))
 	h.requireFailure(cmdline.Usage, "", "restore", "--peer-id", "b", file)
-	require.Contains(t, h.requireOutput("restore", "--peer-id", "b", "--addr", h.address("b"), "--index-gap", "1000", file), "peer b of cluster test")
+	require.Contains(t, h.requireOutput("restore", "--peer-id", "b", "--addr", h.addressOf("b"), "--index-gap", "1000", file), "peer b of cluster test")
 	h.file = h.writeConfig("b")
 	h.startPeer("b")
 	require.Equal(t, last+" "+id+"\n", h.requireOutput("propose", "--request-id", id, "one"), "the request ID is known")

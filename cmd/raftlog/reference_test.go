@@ -14,16 +14,16 @@ import (
 
 var update = flag.Bool("update", false, "write the command reference, and other files of expected output")
 
-var manuals = flag.String("manuals", "", "the directory to which TestManuals writes manual pages and completions (default: a temporary one)")
+var manuals = flag.String("manuals", "", "the directory to which TestManuals_AreComplete writes manual pages and completions (default: a temporary one)")
 
-// TestReference fails if docs/commands/raftlog.md differs from the help texts.
-func TestReference(t *testing.T) {
+// TestReference_MatchesHelpTexts checks that docs/commands/raftlog.md contains the help texts.
+func TestReference_MatchesHelpTexts(t *testing.T) {
 	reference := cmdline.Reference(newRoot(), groupAccess)
 	require.NoError(t, cmdline.CheckReference("../../docs/commands/raftlog.md", reference, *update))
 }
 
-// TestManuals fails if the manual pages or the completions lack something. "make manuals" writes them.
-func TestManuals(t *testing.T) {
+// TestManuals_AreComplete checks that the manual pages and the completions are complete. "make manuals" writes them.
+func TestManuals_AreComplete(t *testing.T) {
 	manual.Test(t, *manuals, newRoot())
 	manual.RequireCompletion(t, newRoot(), []string{"serve", "--log-level"}, "debug", "info", "warn", "error")
 }

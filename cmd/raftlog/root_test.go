@@ -17,9 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestExecute_WrongUsage fails if a command line or a file that cannot work is not rejected before
-// a peer is contacted, or if the error is not one line with a part of a correct command line. No
-// peer is running.
+// TestExecute_WrongUsage checks that a command line or a file that cannot work is rejected before a peer is
+// contacted, with an error of one line that contains a part of a correct command line. No peer is running.
 func TestExecute_WrongUsage(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -111,8 +110,7 @@ func TestExecute_WrongUsage(t *testing.T) {
 	}
 }
 
-// TestExecute_MissingSettings fails if an error does not state how the command can be given what is
-// missing.
+// TestExecute_MissingSettings checks that an error states how the command can be given what is missing.
 func TestExecute_MissingSettings(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -141,12 +139,12 @@ func TestExecute_MissingSettings(t *testing.T) {
 	}
 }
 
-// TestExecute_Signals fails if a command that runs until a signal does not exit with code 0.
+// TestExecute_Signals checks that a command that runs until a signal exits with code 0.
 func TestExecute_Signals(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "a")
 	// A peer that receives the signal while it joins must exit as well.
-	joining := h.startCommand("serve", "--addr", h.address("b"), "--log-level", "debug", "--peer-id", "b")
+	joining := h.startCommand("serve", "--addr", h.addressOf("b"), "--log-level", "debug", "--peer-id", "b")
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(h.dir, "b", "peer.json"))
 		return err == nil

@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestServe_KilledPeers fails if an acknowledged update is lost when peers are killed, if a
-// repeated one is applied twice, or if a client with another secret is accepted.
+// TestServe_KilledPeers checks that no acknowledged update is lost when peers are killed, that a repeated
+// update is applied once, and that a client with another secret is rejected.
 func TestServe_KilledPeers(t *testing.T) {
 	t.Parallel()
 	all := []string{"a", "b", "c"}
@@ -72,8 +72,8 @@ func TestServe_KilledPeers(t *testing.T) {
 		"propose", "no", "--client-secret-file", filepath.Join(h.dir, "secret"))
 }
 
-// TestServe_NewPeerInSharedFileJoinsCluster fails if a new peer, which replaces a dead peer in the
-// configuration file of all peers, starts a second cluster.
+// TestServe_NewPeerInSharedFileJoinsCluster checks that a new peer, which replaces a dead peer in the
+// configuration file of all peers, does not start a second cluster.
 func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
 	t.Parallel() // this test waits most of the time
 	h := startPeers(t, "a", "b", "c")
@@ -83,7 +83,7 @@ func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
 	text, err := os.ReadFile(h.file)
 	require.NoError(t, err)
 	shared := filepath.Join(h.dir, "shared.yaml")
-	edited := strings.ReplaceAll(string(text), "tcp://"+h.address("c")+"/c", "tcp://"+h.address("d")+"/d")
+	edited := strings.ReplaceAll(string(text), "tcp://"+h.addressOf("c")+"/c", "tcp://"+h.addressOf("d")+"/d")
 	require.NotEqual(t, string(text), edited)
 	require.NoError(t, os.WriteFile(shared, []byte(edited), 0o600))
 	original := h.file
@@ -120,8 +120,8 @@ func newCertificateHarness(t *testing.T, founders ...string) *harness {
 	return h
 }
 
-// TestServe_Certificates fails if a peer or a command with a certificate of the authority is rejected,
-// or a peer or command without such a certificate is accepted.
+// TestServe_Certificates checks that a peer or a command with a certificate of the authority is accepted, and
+// a peer or command without such a certificate is rejected.
 func TestServe_Certificates(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	ours, others := testenv.NewAuthority(t), testenv.NewAuthority(t)
@@ -135,8 +135,8 @@ func TestServe_Certificates(t *testing.T) {
 	h.requireFailure(cmdline.Usage, "belong together", append([]string{"propose", "no"}, mine[:4]...)...)
 }
 
-// TestServe_ReplacedCertificates fails if peers do not log that their certificates have expired, or if
-// they need a restart to use the certificates that replace them.
+// TestServe_ReplacedCertificates checks that peers log that their certificates have expired, and need no
+// restart to use the certificates that replace them.
 func TestServe_ReplacedCertificates(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	authority := testenv.NewAuthority(t)
@@ -156,8 +156,7 @@ func TestServe_ReplacedCertificates(t *testing.T) {
 	h.requireOutput(append([]string{"propose", "after the replacement"}, client...)...)
 }
 
-// TestServe_AllowedNames fails if a certificate of the authority is accepted although its name is
-// not allowed.
+// TestServe_AllowedNames checks that a certificate of the authority is rejected when its name is not allowed.
 func TestServe_AllowedNames(t *testing.T) {
 	h := newCertificateHarness(t, "a")
 	authority := testenv.NewAuthority(t)
@@ -172,9 +171,9 @@ func TestServe_AllowedNames(t *testing.T) {
 	h.requireFailure(cmdline.Usage, "", "propose", "no", "-k", secret, "--allowed-names", "other")
 }
 
-// TestServe_StolenSecretsAreReplaced performs the steps of docs/raftlog.md after the theft of a machine that was a
-// peer. It fails if updates are lost or rejected in between, a step needs a restart, or if the machine
-// still has access after the steps, as a peer or as a client.
+// TestServe_StolenSecretsAreReplaced performs the steps of docs/raftlog.md after the theft of a machine that
+// was a peer. No updates may be lost or rejected in between, no step may need a restart, and the machine must
+// not have access after the steps, neither as a peer nor as a client.
 func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c", "d")
@@ -193,7 +192,7 @@ func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 	// The thief has the directory of d, the configuration and both secrets. Peer d does not run and is
 	// omitted, so that the last attempt of each command reaches a peer that rejects it.
 	stolen := filepath.Join(h.dir, "stolen.yaml")
-	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n", fmt.Sprintf("  - {id: d, addr: %q}\n", h.address("d")), "").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
+	text := strings.NewReplacer("/secret\n", "/stolen-secret\n", "/client-secret\n", "/stolen-client-secret\n", fmt.Sprintf("  - {id: d, addr: %q}\n", h.addressOf("d")), "").Replace("join-timeout: 3s\n" + read("raftlog.yaml"))
 	require.NoError(t, os.WriteFile(stolen, []byte(text), 0o600))
 	replace("stolen-secret", read("secret"))
 	replace("stolen-client-secret", read("client-secret"))
@@ -223,13 +222,13 @@ func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 		require.Equal(t, cmdline.Failed, r.code, r.log)
 		require.Contains(t, r.out+r.log, "the secret differs")
 	}
-	r := runProgram(t, nil, "serve", "-c", stolen, "--peer-id", "e", "--addr", h.address("e"))
+	r := runProgram(t, nil, "serve", "-c", stolen, "--peer-id", "e", "--addr", h.addressOf("e"))
 	require.Equal(t, cmdline.Failed, r.code, r.log)
 	require.Contains(t, r.log, "the secret differs")
 }
 
-// TestServe_ExitCodes fails if a second process in the directory of a peer, or a peer that aborts,
-// exits with the code of wrong usage, after which supervisors do not start it again.
+// TestServe_ExitCodes checks that a second process in the directory of a peer, and a peer that aborts, do not
+// exit with the code of wrong usage, after which supervisors would not start it again.
 func TestServe_ExitCodes(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")

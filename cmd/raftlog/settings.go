@@ -38,7 +38,7 @@ const (
 	maxData = 16 << 20
 )
 
-// configuration describes the settings.
+// configuration describes the settings of the command raftlog.
 var configuration = cmdline.Settings{Prefix: "RAFTLOG_", Earlier: map[string]string{"listen": "peer-listen"}}
 
 func newSettings() *settings {

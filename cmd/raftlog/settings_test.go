@@ -34,21 +34,22 @@ func loadSettings(t *testing.T, args ...string) (*settings, error) {
 	return s, err
 }
 
-// TestDefaults fails if the file of raftlog defaults lacks a key, its description or its default.
-func TestDefaults(t *testing.T) {
-	s, err := loadSettings(t, "--config", writeFile(t, defaults()))
+// TestDefaults_DescribeEveryKey checks that the file of raftlog defaults contains each key with its
+// description and its default.
+func TestDefaults_DescribeEveryKey(t *testing.T) {
+	s, err := loadSettings(t, "--config", writeFile(t, defaultsFile()))
 	require.NoError(t, err)
 	unset := newSettings()
 	s.flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name != "config" {
 			require.Equal(t, unset.flags.Lookup(f.Name).Value.String(), f.Value.String(), f.Name)
-			require.Regexp(t, `(?m)^# .*\n`+f.Name+`: `, defaults())
+			require.Regexp(t, `(?m)^# .*\n`+f.Name+`: `, defaultsFile())
 		}
 	})
 }
 
-// TestSettings fails if a key of the file is ignored, or an invalid file is accepted.
-func TestSettings(t *testing.T) {
+// TestSettings_UseEveryKey checks that no key of the file is ignored, and that an invalid file is rejected.
+func TestSettings_UseEveryKey(t *testing.T) {
 	s, err := loadSettings(t, "--config", writeFile(t, "window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ncluster: c\ndir: /x/{id}\npeer-id: b\ncompact-file: y/{id}/z\nmax-data: 5\nlog-level: warn\n"))
 	require.NoError(t, err)
 	require.NoError(t, s.completePeer())
@@ -81,8 +82,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSettings_RejectAddressOfOtherPeer fails if a peer uses the address of another peer, whose ID the
-// file contains.
+// TestSettings_RejectAddressOfOtherPeer checks that a peer does not use the address of another peer, whose ID
+// the file contains.
 func TestSettings_RejectAddressOfOtherPeer(t *testing.T) {
 	file := writeFile(t, "cluster: c\ndir: d\npeer-id: a\naddr: 'other:1'\npeers: ['h:1/a', 'h:2/b']\n")
 	for _, test := range []struct {

@@ -147,8 +147,8 @@ func (r report) check() error {
 	return nil
 }
 
-// These are sequences for terminals. Each table overwrites the previous one, and then clears the rest
-// of its text, so that the screen does not flicker.
+// The control sequences for terminals. Each table overwrites the previous one, and then clears the rest of
+// its text, so that the screen does not flicker.
 const (
 	cursorHome = "\x1b[H"
 	clearRight = "\x1b[K"
@@ -157,9 +157,9 @@ const (
 
 func (r report) print(out io.Writer, asJSON, redraw bool) error {
 	if asJSON {
-		return printer{out: out}.printJSON(r)
+		return entryPrinter{out: out}.printJSON(r)
 	}
-	text := r.table()
+	text := r.formatTable()
 	if redraw {
 		text = cursorHome + strings.ReplaceAll(text, "\n", clearRight+"\n") + clearBelow
 	}
@@ -167,7 +167,7 @@ func (r report) print(out io.Writer, asJSON, redraw bool) error {
 	return err
 }
 
-func (r report) table() string {
+func (r report) formatTable() string {
 	var b strings.Builder
 	leader := "no leader"
 	if r.Leader != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestReport_Table fails if the table of a report lacks a value or contains control characters, or
-// if the leader is not that of the newest term.
-func TestReport_Table(t *testing.T) {
+// TestReport_TableShowsLeader checks that the table of a report contains all values and no control
+// characters, and that the leader is that of the newest term.
+func TestReport_TableShowsLeader(t *testing.T) {
 	a, b := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}
 	r := report{Cluster: "c\x1b", Leader: &a, Peers: []peerReport{
 		{Peer: a, Info: &api.Info{Peer: a, Role: "leader", Leader: a, Term: 3, CommitIndex: 12, SnapshotIndex: 5, SnapshotSize: 99, Fault: "x\ny"}},
 		{Peer: b, Error: "asking b: dial: connection refused"},
 	}}
-	text := r.table()
+	text := r.formatTable()
 	require.Equal(t, 4, strings.Count(text, "\n"), text)
 	require.Contains(t, text, "leader a")
 	require.Contains(t, text, "5 (99 B)")
@@ -41,16 +41,16 @@ func TestReport_Table(t *testing.T) {
 	}))
 }
 
-// TestShortCause fails if the short cause of an error lacks its last part, or the remedy of a
-// refusal.
-func TestShortCause(t *testing.T) {
+// TestShortCause_KeepsRemedy checks that the short cause of an error contains its last part, and the remedy
+// of a refusal.
+func TestShortCause_KeepsRemedy(t *testing.T) {
 	require.Equal(t, "connection refused", shortCause("asking a: dial tcp h:1: connection refused"))
 	require.Equal(t, "it belongs to another cluster: check its name", shortCause("status of peer a: refused: it belongs to another cluster: check its name"))
 }
 
-// TestReport_Check fails if a report without an answer of a peer says that there is no leader, or if a
-// report with an answer has another exit code.
-func TestReport_Check(t *testing.T) {
+// TestReport_CheckReturnsExitCode checks that a report without any answer does not say that there is no
+// leader, and has another exit code than a report whose peers have no leader.
+func TestReport_CheckReturnsExitCode(t *testing.T) {
 	a := api.Peer{ID: "a", Addr: "h:1"}
 	answer, refusal := peerReport{Peer: a, Info: &api.Info{Peer: a}}, peerReport{Peer: a, Error: "refused: the secret differs"}
 	for _, c := range []struct {

@@ -104,7 +104,7 @@ func printEvents(sub eventSource, cancel context.CancelCauseFunc, timeout time.D
 }
 
 // printEvent prints an event: entries and snapshots to p.out, other events to notes.
-func (p printer) printEvent(e client.Event, notes io.Writer) error {
+func (p entryPrinter) printEvent(e client.Event, notes io.Writer) error {
 	switch e.Kind {
 	case client.EventEntry:
 		return p.printEntry(*e.Entry, nil)

@@ -53,8 +53,8 @@ func runPrintEvents(once bool, kinds ...client.EventKind) (shown int, took time.
 	return shown, took, err
 }
 
-// TestPrintEvents_Once fails if tail --once does not exit at the last committed entry, or waits
-// longer than the timeout when no peer knows this entry.
+// TestPrintEvents_Once checks that tail --once exits at the last committed entry, and waits no longer than
+// the timeout when no peer knows this entry.
 func TestPrintEvents_Once(t *testing.T) {
 	const (
 		entry, snapshot = client.EventEntry, client.EventSnapshot

@@ -47,7 +47,7 @@ func main() {
 		// under the same identity.
 		LockConfig: resourcelock.ResourceLockConfig{Identity: *id + "_" + rand.Text()},
 	}
-	store, err := kubernetes.NewStore(config, *namespace, "report-election") // not the name of the old Lease
+	store, err := kubernetes.NewStore(config, *namespace, "report-election") // a name that differs from that of the old Lease
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func run(t *testing.T, old *lock, newErr error, test func(stop func(), works <-c
 	return err
 }
 
-// TestLead_Stop fails if lead does not return when the program is stopped, as the leader or as a follower.
+// TestLead_Stop checks that lead returns when the program is stopped, as the leader and as a follower.
 func TestLead_Stop(t *testing.T) {
 	require.NoError(t, run(t, &lock{}, nil, func(stop func(), works <-chan bool) {
 		require.True(t, <-works)
@@ -108,8 +108,8 @@ func TestLead_Stop(t *testing.T) {
 	}))
 }
 
-// TestLead_LeaseLost fails if the work has not ended when the lost Lease expires, or if lead releases
-// it. The last renewal succeeds, but its answer arrives late.
+// TestLead_LeaseLost checks that the work has ended when the lost Lease expires, and that lead does not
+// release it. The last renewal succeeds, but its answer arrives late.
 func TestLead_LeaseLost(t *testing.T) {
 	old := &lock{released: func() { t.Error("released") }}
 	require.ErrorContains(t, run(t, old, nil, func(_ func(), works <-chan bool) {
@@ -124,13 +124,13 @@ func TestLead_LeaseLost(t *testing.T) {
 	}), "the old Lease was lost")
 }
 
-// TestLead_NoCandidate fails if lead keeps the Lease when there is no candidate of the new election.
+// TestLead_NoCandidate checks that lead releases the Lease when there is no candidate of the new election.
 func TestLead_NoCandidate(t *testing.T) {
 	want := errors.New("unsuitable")
 	require.ErrorIs(t, run(t, &lock{}, want, func(func(), <-chan bool) {}), want)
 }
 
-// TestLead_NotElected fails if lead keeps the Lease after it has not led the new election for a minute.
+// TestLead_NotElected checks that lead releases the Lease after it has not led the new election for a minute.
 func TestLead_NotElected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.NewTable()
@@ -155,9 +155,9 @@ func TestLead_NotElected(t *testing.T) {
 	})
 }
 
-// TestClientGo_ReleaseOnCancel fails if client-go, after a failed renewal, cancels the context of the
-// work before it releases the Lease. docs/migration.md describes that problem: another process can begin
-// while the work still runs.
+// TestClientGo_ReleaseOnCancel shows that client-go, after a failed renewal, cancels the context of the work
+// before it releases the Lease. docs/migration.md describes that problem: another process can begin while the
+// work still runs.
 func TestClientGo_ReleaseOnCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, releases := &lock{}, 0

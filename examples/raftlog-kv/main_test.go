@@ -30,7 +30,7 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// TestRunDemo fails if a write is lost or applied twice, or if a peer does not lead the election.
+// TestRunDemo checks that each write is applied once, and that a peer leads the election.
 func TestRunDemo(t *testing.T) {
 	t.Setenv("TMPDIR", memoryDir(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -46,7 +46,7 @@ func TestRunDemo(t *testing.T) {
 	require.Len(t, regexp.MustCompile(`[abc] leads the harvest, token \d+`).FindAllString(out.String(), -1), 3)
 }
 
-// TestRunPeer fails if the result of a command is wrong, or if its effect is lost after a restart.
+// TestRunPeer checks that the result of each command is right, and that its effect is kept after a restart.
 func TestRunPeer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestRunPeer(t *testing.T) {
 	require.ErrorContains(t, runPeer(ctx, "y", "x@"+addr, dir, "", "", strings.NewReader(""), io.Discard), "--peers")
 }
 
-// TestRunPeer_Interrupt fails if a peer that waits for input does not stop when the context is done.
+// TestRunPeer_Interrupt checks that a peer that waits for input stops when the context is done.
 func TestRunPeer_Interrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -86,7 +86,7 @@ func TestRunPeer_Interrupt(t *testing.T) {
 	}
 }
 
-// TestStore_Snapshot fails if a snapshot does not restore the map of the time at which it was taken.
+// TestStore_Snapshot checks that a snapshot restores the map of the time at which it was taken.
 func TestStore_Snapshot(t *testing.T) {
 	s := newStore()
 	require.NoError(t, s.Apply([]api.Entry{{Data: []byte(`{"key":"a","value":"1"}`)}, {Data: []byte("no update")}}, 2))

@@ -43,8 +43,8 @@ func report(ctx context.Context, l *leaderelection.Leadership) error {
 	return nil
 }
 
-// TestReadmeLead fails if the function in README.md does not lead, or does not end.
-func TestReadmeLead(t *testing.T) {
+// TestReadme_LeadFunction checks that the function in README.md leads, and ends.
+func TestReadme_LeadFunction(t *testing.T) {
 	srv := zktest.Start(t)
 	token := int64(0)
 	for range 2 {
@@ -87,8 +87,8 @@ var errNotElected = errors.New("not elected within 100 s")
 
 func work(l *leaderelection.Leadership) { <-l.Done() }
 
-// TestReadmeLoop fails if a healthy leader of the loop in docs/elections.md ends.
-func TestReadmeLoop(t *testing.T) {
+// TestReadme_HealthyLeaderContinues checks that a healthy leader of the loop in docs/elections.md does not end.
+func TestReadme_HealthyLeaderContinues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := srv.Connect(4 * time.Second)

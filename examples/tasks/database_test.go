@@ -22,9 +22,9 @@ func startDatabase(t *testing.T) string {
 	return "postgres://postgres@" + srv.Addr() + "/postgres?sslmode=disable"
 }
 
-// TestDatabase fails if two replicas that start at the same time do not lead in turn, or the second does not continue
-// with the total of the first.
-func TestDatabase(t *testing.T) {
+// TestDatabase_ReplicasLeadInTurn checks that two replicas that start at the same time lead in turn, and that
+// the second continues with the total of the first.
+func TestDatabase_ReplicasLeadInTurn(t *testing.T) {
 	address := startDatabase(t)
 	admin, server := connect(t, address), "-db="+address
 	for _, s := range statements(t, "../../docs/tasks/database.md", "CREATE TABLE fence", "CREATE TABLE account", "INSERT INTO account") {
@@ -111,10 +111,10 @@ func statements(t *testing.T, document string, begins ...string) (all []string) 
 	return all
 }
 
-// TestFencing fails if the statements of the documents do not protect data from a former leader that
-// acts after the new one has read, or if the test does not show that an update is lost if the new
-// leader does not register its token before it reads.
-func TestFencing(t *testing.T) {
+// TestFencing_StatementsProtectData checks that the statements of the documents protect data from a former
+// leader that acts after the new leader has read, and that an update is lost when the new leader does not
+// register its token before it reads.
+func TestFencing_StatementsProtectData(t *testing.T) {
 	const former, next = 5, 6 // tokens
 	address := startDatabase(t)
 	a, b := connect(t, address), connect(t, address)

@@ -24,7 +24,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// These are the ports of a server inside its container.
+// The ports of a server inside its container.
 const (
 	containerClientPort   = 2181
 	containerQuorumPort   = 2888
@@ -251,7 +251,7 @@ func (b *servers) Close() error {
 	var wg sync.WaitGroup
 	for i := range b.containers {
 		wg.Go(func() {
-			// The forced removal also kills a container that is paused.
+			// A forced removal also kills a container that is paused.
 			_, errs[i] = b.docker.ContainerRemove(ctx, b.containerID(i), forceRemoval)
 		})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// TestStart_InvalidConfig fails if an invalid configuration is accepted.
+// TestStart_InvalidConfig checks that an invalid configuration is rejected.
 func TestStart_InvalidConfig(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]ensemble.Config{
@@ -28,15 +28,14 @@ func TestStart_InvalidConfig(t *testing.T) {
 	}
 }
 
-// TestStart_InvalidVariable fails if an unknown name of a backend in the environment is accepted.
+// TestStart_InvalidVariable checks that an unknown name of a backend in the environment is rejected.
 func TestStart_InvalidVariable(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "cloud")
 	_, err := ensemble.Start(t.Context(), ensemble.Config{})
 	require.ErrorContains(t, err, `"cloud"`)
 }
 
-// TestStart_Auto fails if Auto selects another backend than the preferred one, unless the environment
-// selects another one.
+// TestStart_Auto checks that Auto selects the preferred backend, unless the environment selects another backend.
 func TestStart_Auto(t *testing.T) {
 	backends := availableBackends(t)
 	t.Setenv(ensemble.BackendVariable, "")
@@ -45,8 +44,7 @@ func TestStart_Auto(t *testing.T) {
 	assert.Equal(t, backends[0], ensemble.StartServers(t, ensemble.Config{}).Backend())
 }
 
-// TestStart_MissingBackend fails if the error for a backend that is not installed does not name the
-// packages to install.
+// TestStart_MissingBackend checks that the error for a backend that is not installed names the packages to install.
 func TestStart_MissingBackend(t *testing.T) {
 	t.Setenv(ensemble.BackendVariable, "process")
 	t.Setenv("PATH", t.TempDir())
@@ -55,8 +53,7 @@ func TestStart_MissingBackend(t *testing.T) {
 	assert.ErrorContains(t, err, "apt-get install -y zookeeper openjdk-17-jre-headless")
 }
 
-// TestImage_NamesInScripts fails if the names of images in the scripts differ from those in this
-// package.
+// TestImage_NamesInScripts checks that the names of images in the scripts are those in this package.
 func TestImage_NamesInScripts(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("image.go")

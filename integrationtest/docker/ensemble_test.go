@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// TestEnsemble_Faults fails if a fault or its repair has another effect than documented. All faults
-// use one ensemble, because its start takes most of the time.
+// TestEnsemble_Faults checks that each fault and its repair have the documented effect. All faults use one
+// ensemble, because its start takes most of the time.
 func TestEnsemble_Faults(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
@@ -163,7 +163,7 @@ func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 	}, "the server still serves clients")
 }
 
-// TestEnsemble_Standalone fails if a single server loses data, ignores a property, or can be used
+// TestEnsemble_Standalone checks that a single server keeps its data, uses its properties, and cannot be used
 // after Close.
 func TestEnsemble_Standalone(t *testing.T) {
 	t.Parallel()
@@ -200,8 +200,7 @@ func TestEnsemble_Standalone(t *testing.T) {
 	})
 }
 
-// TestStart_ServerExits fails if Start does not return the log of a server that exits, or waits for
-// that server.
+// TestStart_ServerExits checks that Start returns the log of a server that exits, without waiting for that server.
 func TestStart_ServerExits(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {

@@ -48,8 +48,8 @@ func isListening(addr string) bool {
 	return true
 }
 
-// TestStart_OwnerKilled fails if servers remain after the process that has started them was killed.
-// The test binary runs as that process.
+// TestStart_OwnerKilled checks that no servers remain after the process that has started them was killed. The
+// test binary runs as that process.
 func TestStart_OwnerKilled(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {

@@ -40,7 +40,7 @@ func accessBlocks(t *testing.T, section string) (protect []string, instance stri
 	return protect[:len(protect)-1], strings.Replace(instance, "elector run", "exec elector run", 1)
 }
 
-// TestDocuments_Access fails if the commands of the page about permissions do not protect an election: an
+// TestDocuments_Access checks that the commands of the page about permissions protect an election: an
 // instance with the credentials must lead, and a client without credentials must not end the election.
 func TestDocuments_Access(t *testing.T) {
 	bin := newBin(t)
@@ -74,7 +74,7 @@ func TestDocuments_Access(t *testing.T) {
 		open.requireSuccess()
 		require.Contains(t, open.output(), "setAcl "+election+" auth::rwcda,world:anyone:r")
 		s := protected(t, "ZooKeeper", "--zookeeper-servers "+all+" --election "+election, replace...)
-		// Exit code 5: there is no leader.
+		// Exit code 5 means that there is no leader.
 		s.start("elector status --zookeeper-servers zk1 --election /jobs/report; test $? = 5").requireSuccess()
 	})
 	t.Run("etcd", func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestDocuments_Access(t *testing.T) {
 		s := &shell{T: t, bin: bin, replace: strings.NewReplacer(replace...)}
 		protect, instance := accessBlocks(t, "Raft log")
 		s.start("set -e\n" + protect[0]).requireSuccess()
-		var all []*running
+		var all []*runningLine
 		for _, id := range []string{"a", "b", "c"} {
 			all = append(all, s.start("id="+id+"\n"+instance))
 		}

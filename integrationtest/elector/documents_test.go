@@ -82,25 +82,25 @@ var examples = map[string]example{
 	"elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs":                                  {backends: zookeeper, until: "web-1"},
 	"elector top ... --under /jobs":                                                              {backends: zookeeper, until: "web-1"},
 
-	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestAlso"},
-	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestAlso runs the same with other backends; this one needs a cluster"},
-	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestAlso_File"},
-	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestAlso_File"},
-	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestAlso_File"},
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestAlso_OneInstanceWorksDuringMigration"},
+	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestAlso_OneInstanceWorksDuringMigration runs the same with other backends; this one needs a cluster"},
+	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestAlso_FileKeepsSettingsApart"},
+	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestAlso_FileKeepsSettingsApart"},
+	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestAlso_FileKeepsSettingsApart"},
 	"kubectl apply --dry-run=server --validate=strict -k DIRECTORY":                  {testedBy: "TestManifests_Accepted"},
 	"kubectl rollout status deployment/report":                                       {notRun: needsCluster},
 	"kubectl wait --for=delete pod --selector='app=report,version!=2' --timeout=10m": {notRun: needsCluster},
 
-	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {testedBy: "TestDoctor"},
+	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {testedBy: "TestDoctor_ChecksServer"},
 
 	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
 	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},
 	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":   {testedBy: "TestDocuments_DevServer"},
 	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition":                  {testedBy: "TestDocuments_DevServer"},
 	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/heal":                       {testedBy: "TestDocuments_DevServer"},
-	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer"},
-	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer"},
-	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer"},
+	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer_PagesDuringHandOver"},
+	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer_PagesDuringHandOver"},
+	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer_PagesDuringHandOver"},
 
 	"raftlog serve -c /etc/raftlog.yaml --peer-id a":                      {testedBy: "TestDocuments_Raftlog"},
 	"id=$(raftlog new-id)":                                                {testedBy: "TestDocuments_Raftlog"},
@@ -165,8 +165,8 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	return lines
 }
 
-// TestDocuments_Listed fails if a command line of the documentation is neither tested nor listed with
-// the reason, or if a line of the table does not occur in the documentation.
+// TestDocuments_Listed checks that each command line of the documentation is either tested or listed with the
+// reason, and that each line of the table occurs in the documentation.
 func TestDocuments_Listed(t *testing.T) {
 	missing := maps.Clone(examples)
 	programs := []string{"elector", "raftlog", "id=$(raftlog", "curl", "zkCli.sh", "docker", "install", "systemctl", "systemd-analyze", "psql", "kubectl", "etcdctl", "redis-cli"}
@@ -197,8 +197,8 @@ func TestDocuments_Listed(t *testing.T) {
 	}
 }
 
-// TestDocuments_GoLines fails if a line for make or for the Go command names a target, a package or a
-// test that does not exist.
+// TestDocuments_GoLines checks that each line for make or for the Go command names a target, a package or a
+// test that exists.
 func TestDocuments_GoLines(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestDocuments_GoLines(t *testing.T) {
 		}
 		dir := "../.."
 		if strings.HasPrefix(line.document, "examples/") || strings.HasPrefix(line.document, "docs/tasks/") || line.document == "docs/getting-started.md" {
-			continue // programs of the reader, which TestTasks and the tests of examples run
+			continue // skip programs of the reader, which TestTasks and the tests of examples run
 		}
 		if found := directory.FindStringSubmatch(line.text); found != nil {
 			dir = filepath.Join(dir, found[1])
@@ -237,8 +237,8 @@ func TestDocuments_GoLines(t *testing.T) {
 	}
 }
 
-// TestDocuments_Units fails if systemd rejects a unit of the documentation, or an example of a
-// configuration is not one that elector accepts.
+// TestDocuments_Units checks that systemd accepts each unit of the documentation, and elector each example of
+// a configuration.
 func TestDocuments_Units(t *testing.T) {
 	bin := newBin(t)
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -299,8 +299,8 @@ type shell struct {
 	replace *strings.Replacer
 }
 
-// running is a line that a shell runs.
-type running struct {
+// runningLine is a line that a shell runs.
+type runningLine struct {
 	*testing.T
 	line    string
 	cmd     *exec.Cmd
@@ -309,13 +309,13 @@ type running struct {
 }
 
 // start starts a line, which ends with the test at the latest.
-func (s *shell) start(line string) *running {
+func (s *shell) start(line string) *runningLine {
 	s.Helper()
 	line = s.replace.Replace(line)
 	cmd := exec.Command("bash", "-c", line)
 	cmd.Env = append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "TERM=xterm")
 	cmd.Dir = s.TempDir()
-	r := &running{s.T, line, cmd, nil, filepath.Join(s.TempDir(), "output")}
+	r := &runningLine{s.T, line, cmd, nil, filepath.Join(s.TempDir(), "output")}
 	file, err := os.Create(r.log)
 	require.NoError(s, err)
 	defer file.Close()
@@ -332,27 +332,27 @@ func (s *shell) start(line string) *running {
 	return r
 }
 
-func (r *running) output() string {
+func (r *runningLine) output() string {
 	text, err := os.ReadFile(r.log)
 	require.NoError(r, err)
 	return string(text)
 }
 
 // waitFor waits until the output contains the text.
-func (r *running) waitFor(text string) {
+func (r *runningLine) waitFor(text string) {
 	r.Helper()
 	testenv.Eventually(r, func() bool { return strings.Contains(r.output(), text) }, text+" is not printed by "+r.line)
 }
 
 // requireSuccess waits until the line has ended with code 0.
-func (r *running) requireSuccess() {
+func (r *runningLine) requireSuccess() {
 	r.Helper()
 	testenv.Receive(r, r.process.Done(), "the end of "+r.line)
 	require.Zero(r, r.cmd.ProcessState.ExitCode(), "%s: %s", r.line, r.output())
 }
 
 // terminate sends TERM to the line and requires that it ends with code 0.
-func (r *running) terminate() {
+func (r *runningLine) terminate() {
 	r.Helper()
 	require.NoError(r, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.requireSuccess()
@@ -418,8 +418,8 @@ func newStoreBackend(url string) documentBackend {
 	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store ", "'"+url+"' --store-unsafe failover,power-loss,restart")
 }
 
-// TestDocuments_Commands fails if a command line of the documentation does not do what the page
-// describes, on one of the backends for which the page claims it.
+// TestDocuments_Commands checks that each command line of the documentation does what the page describes, on
+// one of the backends for which the page claims it.
 func TestDocuments_Commands(t *testing.T) {
 	bin := newBin(t)
 	for name, start := range documentBackends {
@@ -443,15 +443,15 @@ func TestDocuments_Commands(t *testing.T) {
 					if !e.alone {
 						lead.start("elector status FLAGS --wait; elector status FLAGS --is-leader web-1 || elector resign FLAGS; elector status FLAGS --wait --is-leader web-1").requireSuccess()
 					}
-					e.run(&shell{T: t, bin: bin, replace: b.replacer(t, line, e)}, line)
+					e.run(&shell{T: t, bin: bin, replace: b.newReplacer(t, line, e)}, line)
 				})
 			}
 		})
 	}
 }
 
-// replacer replaces what stands for the servers and the election of the reader.
-func (b documentBackend) replacer(t *testing.T, line string, e example) *strings.Replacer {
+// newReplacer replaces what stands for the servers and the election of the reader.
+func (b documentBackend) newReplacer(t *testing.T, line string, e example) *strings.Replacer {
 	election, flags := b.election, b.flags
 	if e.alone {
 		election = testenv.NewPath(t)
@@ -487,8 +487,7 @@ func (e example) run(s *shell, line string) {
 	require.Contains(s, r.output(), e.prints, line)
 }
 
-// TestDocuments_DevServer fails if the lines for the server for development do not work, in the order
-// of the page.
+// TestDocuments_DevServer checks that the lines for the server for development work, in the order of the page.
 func TestDocuments_DevServer(t *testing.T) {
 	bin := newBin(t)
 	pid := os.Getpid()
@@ -516,7 +515,7 @@ func TestDocuments_DevServer(t *testing.T) {
 	server.terminate()
 }
 
-// TestDocuments_Raftlog fails if the lines for raftlog do not work with three peers.
+// TestDocuments_Raftlog checks that the lines for raftlog work with three peers.
 func TestDocuments_Raftlog(t *testing.T) {
 	file, dir := filepath.Join(t.TempDir(), "raftlog.yaml"), t.TempDir()
 	for _, name := range []string{"secret", "client-secret"} {

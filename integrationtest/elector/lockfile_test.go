@@ -27,7 +27,7 @@ const (
 	stubbornVariable = "STUBBORN"
 )
 
-// These are the events that programs write to the lock file.
+// The events that programs write to the lock file.
 const (
 	eventBegin   = "begin"
 	eventWork    = "works"

@@ -31,8 +31,8 @@ func (el *election) startTwo(a, b []string) (*elector, *elector) {
 // session or a lease expires, and for benchmarks that depend on the timeout.
 var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 
-// TestRun_ProgramIgnoresTerm fails if a program that ignores SIGTERM is not killed, or if the next
-// program starts before it was killed.
+// TestRun_ProgramIgnoresTerm checks that a program that ignores SIGTERM is killed, and that the next program
+// does not start before that.
 func TestRun_ProgramIgnoresTerm(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
@@ -42,8 +42,8 @@ func TestRun_ProgramIgnoresTerm(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, el.order())
 }
 
-// TestRun_ElectorKilled fails if the program of an elector that was killed still runs, even if it
-// ignores SIGTERM, or ends only when the lease expires.
+// TestRun_ElectorKilled checks that the program of an elector that was killed does not run any longer, even
+// when it ignores SIGTERM, and ends before the lease expires.
 func TestRun_ElectorKilled(t *testing.T) {
 	el := newElection(t)
 	longer := []string{"--session-timeout", (20 * tick).String()}
@@ -63,8 +63,8 @@ func TestRun_ElectorKilled(t *testing.T) {
 	}
 }
 
-// TestRun_ElectorPaused fails if the program of an elector that is paused still runs when another
-// elector is leader, or if the elector does not follow the new leader when it continues.
+// TestRun_ElectorPaused checks that the program of an elector that is paused does not run when another
+// elector is leader, and that the elector follows the new leader when it continues.
 func TestRun_ElectorPaused(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
@@ -84,8 +84,8 @@ func TestRun_ElectorPaused(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_NetworkFrozen fails if the program of an elector without a network still runs when another
-// elector is leader, or if both report that they are leader.
+// TestRun_NetworkFrozen checks that the program of an elector without a network does not run when another
+// elector is leader, and that only one of them reports that it is leader.
 func TestRun_NetworkFrozen(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
@@ -109,8 +109,8 @@ func TestRun_NetworkFrozen(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_EndCommandFails fails if another program starts while the end command is retried, or if
-// the exit code does not report the failure.
+// TestRun_EndCommandFails checks that no other program starts while the end command is retried, and that the
+// exit code reports the failure.
 func TestRun_EndCommandFails(t *testing.T) {
 	el := newElection(t)
 	appendEvent := func(event string) string {
@@ -132,7 +132,7 @@ func TestRun_EndCommandFails(t *testing.T) {
 	require.Equal(t, []string{"a begin", "a end", "a fails", "a fails", "a fails", "b begun", "b begin", "b end"}, after)
 }
 
-// TestRun_ServersStartLater fails if an elector cannot be started before the servers.
+// TestRun_ServersStartLater checks that an elector can be started before the servers.
 func TestRun_ServersStartLater(t *testing.T) {
 	for i := range servers.Servers() {
 		require.NoError(t, servers.Kill(i))

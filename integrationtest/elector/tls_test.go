@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestRun_ClientCertificate fails if an elector does not send its certificate, connects without one,
-// or trusts servers with an unknown authority. A proxy implements TLS, because the servers of these
-// tests do not.
+// TestRun_ClientCertificate checks that an elector sends its certificate, does not connect without a
+// certificate, and does not trust servers with an unknown authority. A proxy implements TLS, because the
+// servers of these tests do not.
 func TestRun_ClientCertificate(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	ca, cert, key := a.Files("127.0.0.1")

@@ -26,11 +26,11 @@ import (
 )
 
 var (
-	chaosTime = flag.Duration("chaos", 5*time.Second, "the time in which TestChaos injects faults; make chaos uses 15m")
+	chaosTime = flag.Duration("chaos", 5*time.Second, "the time in which TestChaos_HoldersDoNotOverlap injects faults; make chaos uses 15m")
 	chaosSeed = flag.Uint64("chaos.seed", 0, "the seed of the faults; 0 is a random one")
 )
 
-// chaosTimeout is the session timeout of the participants of TestChaos.
+// chaosTimeout is the session timeout of the participants of TestChaos_HoldersDoNotOverlap.
 const chaosTimeout = 5 * time.Second
 
 // recordFormat is a record in a file of a participant: a resource, the time after the first check
@@ -82,8 +82,9 @@ func (o overlap) mayBeTwoItems() bool {
 	return strings.HasPrefix(o.former.resource, "item-java-") && (o.former.sequence != o.next.sequence || o.former.sequence == 0)
 }
 
-// TestFindOverlaps fails if an overlap is not found, or if consecutive holds count as one.
-func TestFindOverlaps(t *testing.T) {
+// TestFindOverlaps_IgnoresConsecutiveHolds checks that each overlap is found, and that consecutive holds do
+// not count as overlaps.
+func TestFindOverlaps_IgnoresConsecutiveHolds(t *testing.T) {
 	a, b, c := recordedHold{"go", "x", 1, 5, 0}, recordedHold{"java", "x", 4, 9, 0}, recordedHold{"go", "x", 9, 12, 0}
 	other := recordedHold{"go", "y", 2, 20, 0}
 	assert.Equal(t, []overlap{{a, b, 1}}, findOverlaps([]recordedHold{c, other, b, a}))
@@ -106,7 +107,7 @@ type chaosProcess struct {
 	*testenv.Process
 }
 
-// chaos runs the participants of TestChaos.
+// chaos runs the participants of TestChaos_HoldersDoNotOverlap.
 type chaos struct {
 	*testing.T
 	servers *ensemble.Ensemble
@@ -217,8 +218,8 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 	return holds
 }
 
-// monotonic returns the time of CLOCK_MONOTONIC in nanoseconds.
-func monotonic() int64 {
+// monotonicTime returns the time of CLOCK_MONOTONIC in nanoseconds.
+func monotonicTime() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		panic(err)
@@ -226,12 +227,12 @@ func monotonic() int64 {
 	return now.Nano()
 }
 
-// TestChaos fails if a participant in Go leads, or holds a lock or an item, after another one has
-// begun to, while servers and participants are killed, paused and partitioned. Participants are
-// programs of this library together with Curator's, and with kazoo's. Overlaps in which the former
-// holder uses one of these are logged only. After the faults, each kind of resource must be
-// acquired by a participant in Go.
-func TestChaos(t *testing.T) {
+// TestChaos_HoldersDoNotOverlap checks that a participant in Go does not lead, or hold a lock or an item,
+// after another participant has begun to, while servers and participants are killed, paused and partitioned.
+// Participants are programs of this library together with Curator's, and with kazoo's. Overlaps in which the
+// former holder uses one of these are logged only. After the faults, each kind of resource must be acquired
+// by a participant in Go.
+func TestChaos_HoldersDoNotOverlap(t *testing.T) {
 	curator.requirePeer(t)
 	kazoo.requirePeer(t)
 	self, err := os.Executable()
@@ -278,7 +279,7 @@ func TestChaos(t *testing.T) {
 	time.Sleep(*chaosTime)
 	close(ended)
 	faults.Wait()
-	healed := monotonic()
+	healed := monotonicTime()
 
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		holds := c.readHolds()

@@ -22,8 +22,8 @@ type hold interface {
 	Release() error
 }
 
-// contest describes a lock, a semaphore or an election for which Go and a peer contend.
-type contest struct {
+// contention describes a lock, a semaphore or an election for which Go and a peer contend.
+type contention struct {
 	peer *peer
 	kind string // the word for the resource in the commands of the peer
 	max  int    // the limit of a semaphore; 1 otherwise
@@ -36,7 +36,7 @@ type contest struct {
 }
 
 // acquireOnce acquires and releases r once as a Go participant.
-func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, kind string) error {
+func acquireOnce(ctx context.Context, acquire acquireFunc, r *sharedResource, name, kind string) error {
 	h, err := acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -52,7 +52,7 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *resource, name, ki
 
 // acquireRepeatedly lets a Go participant acquire and release r in the background. The returned
 // function waits until it has done so as often as rounds says.
-func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *resource, name, kind string, rounds int) (wait func()) {
+func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *sharedResource, name, kind string, rounds int) (wait func()) {
 	ctx := testenv.ContextOf(t)
 	failed := make(chan error, 1)
 	go func() {
@@ -72,14 +72,14 @@ func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *resource, name, kin
 }
 
 // startPeer lets the peer acquire and release r, under the given name.
-func (c contest) startPeer(t *testing.T, session int, r *resource, name string, rounds int) *call {
+func (c contention) startPeer(t *testing.T, session int, r *sharedResource, name string, rounds int) *call {
 	t.Helper()
 	return c.peer.sendCommand(t, "contend", session, c.kind, c.path, r.name, name, rounds, c.max)
 }
 
 // holderKind returns the kind, write or read, with which the monitor records a peer that holds the
 // resource.
-func (c contest) holderKind() string {
+func (c contention) holderKind() string {
 	if c.kind == "read" {
 		return "read"
 	}
@@ -88,7 +88,7 @@ func (c contest) holderKind() string {
 
 // testExclusion lets two Go participants and two participants of the peer contend. The test holds the
 // resource until all of them wait, so that no participant ends before the others start.
-func (c contest) testExclusion(t *testing.T, rounds int) {
+func (c contention) testExclusion(t *testing.T, rounds int) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)
 	a, b := connect(t), connect(t)
@@ -116,7 +116,7 @@ func (c contest) testExclusion(t *testing.T, rounds int) {
 }
 
 // acquireAll acquires the lock, or all leases, for the test itself.
-func (c contest) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
+func (c contention) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
 	for range max(c.max, 1) {
 		h, err := c.open(t, conn, c.path)(testenv.ContextOf(t))
 		require.NoError(t, err)
@@ -126,13 +126,13 @@ func (c contest) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
 }
 
 // waitQueue waits until there are n holders and waiters.
-func (c contest) waitQueue(t *testing.T, conn *zk.Conn, n int) {
+func (c contention) waitQueue(t *testing.T, conn *zk.Conn, n int) {
 	t.Helper()
 	waitChildren(t, conn, n-c.max, c.path+c.queuePath)
 }
 
 // testHandOver lets the peer wait for a Go participant, and then a Go participant for the peer.
-func (c contest) testHandOver(t *testing.T) {
+func (c contention) testHandOver(t *testing.T) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)
 	conn := connect(t)

@@ -38,8 +38,8 @@ var counterFormats = []counterFormat{
 	{"Curator's SharedCount and kazoo's Counter", map[*peer][]string{curator: {"shared"}, kazoo: {"int"}}, openInt32},
 }
 
-// TestCounter_ConcurrentAdds fails if an addition is lost or applied twice. The idempotency znodes of
-// Go are children of the counter, which the other libraries ignore.
+// TestCounter_ConcurrentAdds checks that each addition is applied once. The idempotency znodes of Go are
+// children of the counter, which the other libraries ignore.
 func TestCounter_ConcurrentAdds(t *testing.T) {
 	const times = 40
 	for _, f := range counterFormats {
@@ -103,8 +103,8 @@ func TestCounter_ConcurrentAdds(t *testing.T) {
 	}
 }
 
-// TestCounter_CreatedByPeer fails if Go cannot use a counter that a peer has created. kazoo creates
-// an empty znode when it reads a counter.
+// TestCounter_CreatedByPeer checks that Go can use a counter that a peer has created. kazoo creates an empty
+// znode when it reads a counter.
 func TestCounter_CreatedByPeer(t *testing.T) {
 	for _, f := range counterFormats {
 		for p, kinds := range f.peers {

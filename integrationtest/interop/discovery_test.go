@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 )
 
-// TestDiscovery_Curator fails if Go or Curator does not find the instances of the other, by a query or
-// by a watch, or is not notified when they are removed.
-func TestDiscovery_Curator(t *testing.T) {
+// TestDiscovery_FindsCuratorInstances checks that Go and Curator find the instances of each other, by a query
+// and by a watch, and are notified when they are removed.
+func TestDiscovery_FindsCuratorInstances(t *testing.T) {
 	curator.requirePeer(t)
 	const name = "shop"
 	base := testenv.NewPath(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/group"
 )
 
-// TestGroup_Peers fails if a member of Go does not see a member of the peer join and leave, or the
+// TestGroup_MembersSeeEachOther checks that a member of Go sees a member of the peer join and leave, and the
 // reverse. The members of the peers are Curator's GroupMember and kazoo's Party.
-func TestGroup_Peers(t *testing.T) {
+func TestGroup_MembersSeeEachOther(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)

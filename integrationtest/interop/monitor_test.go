@@ -30,7 +30,7 @@ type monitor struct {
 	wg       sync.WaitGroup
 
 	mu        sync.Mutex
-	resources map[string]*resource
+	resources map[string]*sharedResource
 	conns     map[net.Conn]struct{}
 	closed    bool
 }
@@ -40,7 +40,7 @@ func newMonitor() (*monitor, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &monitor{listener: listener, resources: map[string]*resource{}, conns: map[net.Conn]struct{}{}}
+	m := &monitor{listener: listener, resources: map[string]*sharedResource{}, conns: map[net.Conn]struct{}{}}
 	m.wg.Go(m.acceptConns)
 	return m, nil
 }
@@ -122,8 +122,8 @@ func (m *monitor) close() error {
 	return err
 }
 
-// resource is a lock, a semaphore, a leadership or a queue.
-type resource struct {
+// sharedResource is a lock, a semaphore, a leadership or a queue.
+type sharedResource struct {
 	name   string
 	limit  int           // the number of writers that can hold it at the same time
 	closed chan struct{} // closed when holders are not blocked any more
@@ -152,7 +152,7 @@ func (h *holder) release() { close(h.released) }
 
 // newResource creates a resource. When the test ends, it requires that there were no violations. If
 // block is true, each holder waits until the test releases it.
-func (m *monitor) newResource(t *testing.T, limit int, block bool) *resource {
+func (m *monitor) newResource(t *testing.T, limit int, block bool) *sharedResource {
 	r := m.newUncheckedResource(t, limit, block)
 	t.Cleanup(func() {
 		require.Empty(t, r.listViolations())
@@ -163,8 +163,8 @@ func (m *monitor) newResource(t *testing.T, limit int, block bool) *resource {
 	return r
 }
 
-func (m *monitor) newUncheckedResource(t *testing.T, limit int, block bool) *resource {
-	r := &resource{
+func (m *monitor) newUncheckedResource(t *testing.T, limit int, block bool) *sharedResource {
+	r := &sharedResource{
 		name: strings.TrimPrefix(testenv.NewPath(t), "/"), limit: limit, closed: make(chan struct{}),
 		holders: map[string]string{}, items: map[string]string{},
 	}
@@ -179,7 +179,7 @@ func (m *monitor) newUncheckedResource(t *testing.T, limit int, block bool) *res
 	return r
 }
 
-func (r *resource) acquire(name, kind string) {
+func (r *sharedResource) acquire(name, kind string) {
 	r.mu.Lock()
 	if previous, held := r.holders[name]; held {
 		r.violations = append(r.violations, fmt.Sprintf("%s acquires again, and holds it to %s", name, previous))
@@ -200,7 +200,7 @@ func (r *resource) acquire(name, kind string) {
 }
 
 // changeKind changes the kind of a holder.
-func (r *resource) changeKind(name, kind string) {
+func (r *sharedResource) changeKind(name, kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holders[name] == "" {
@@ -211,7 +211,7 @@ func (r *resource) changeKind(name, kind string) {
 }
 
 // checkHolders records a violation if the holders exclude each other. The caller holds mu.
-func (r *resource) checkHolders() {
+func (r *sharedResource) checkHolders() {
 	writers := 0
 	var all []string
 	for name, kind := range r.holders {
@@ -228,7 +228,7 @@ func (r *resource) checkHolders() {
 }
 
 // block waits until the test releases the holder.
-func (r *resource) block(name, kind string) {
+func (r *sharedResource) block(name, kind string) {
 	if r.blocked == nil {
 		return
 	}
@@ -240,7 +240,7 @@ func (r *resource) block(name, kind string) {
 	}
 }
 
-func (r *resource) release(name string) {
+func (r *sharedResource) release(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.holders[name] == "" {
@@ -251,7 +251,7 @@ func (r *resource) release(name string) {
 
 // takeItem records that a consumer has received an item of a queue, which no other consumer may
 // receive.
-func (r *resource) takeItem(name, item string) {
+func (r *sharedResource) takeItem(name, item string) {
 	r.mu.Lock()
 	if first, taken := r.items[item]; taken {
 		r.violations = append(r.violations, fmt.Sprintf("%s was taken by %s and by %s", item, first, name))
@@ -262,14 +262,14 @@ func (r *resource) takeItem(name, item string) {
 	r.block(name, item)
 }
 
-func (r *resource) listViolations() []string {
+func (r *sharedResource) listViolations() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.violations)
 }
 
 // countAcquisitions returns how often each participant has acquired the resource.
-func (r *resource) countAcquisitions() map[string]int {
+func (r *sharedResource) countAcquisitions() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := map[string]int{}
@@ -280,7 +280,7 @@ func (r *resource) countAcquisitions() map[string]int {
 }
 
 // countItems returns the number of items that consumers have taken.
-func (r *resource) countItems() int {
+func (r *sharedResource) countItems() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.items)
@@ -288,7 +288,7 @@ func (r *resource) countItems() int {
 
 // countHandOvers returns how often a participant with the prefix next has acquired the resource
 // directly after a participant with the prefix previous.
-func (r *resource) countHandOvers(previous, next string) (n int) {
+func (r *sharedResource) countHandOvers(previous, next string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := 1; i < len(r.acquisitions); i++ {
@@ -300,7 +300,7 @@ func (r *resource) countHandOvers(previous, next string) (n int) {
 }
 
 // waitHolder waits for the next holder. If name is not empty, the holder must have that name.
-func (r *resource) waitHolder(t *testing.T, name string) *holder {
+func (r *sharedResource) waitHolder(t *testing.T, name string) *holder {
 	t.Helper()
 	h := testenv.Receive(t, r.blocked, "a holder "+name)
 	if name != "" {
@@ -310,7 +310,7 @@ func (r *resource) waitHolder(t *testing.T, name string) *holder {
 }
 
 // requireNoHolder requires that no participant acquires the resource within a short time.
-func (r *resource) requireNoHolder(t *testing.T) {
+func (r *sharedResource) requireNoHolder(t *testing.T) {
 	t.Helper()
 	select {
 	case h := <-r.blocked:

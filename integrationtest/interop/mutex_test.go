@@ -100,44 +100,43 @@ func (l leadershipHold) Release() error {
 }
 
 // forBothPeers runs a test with each peer.
-func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *zk.Conn, string) acquireFunc, test func(*testing.T, contest)) {
+func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *zk.Conn, string) acquireFunc, test func(*testing.T, contention)) {
 	for _, p := range []*peer{kazoo, curator} {
-		t.Run(p.name, func(t *testing.T) { test(t, contest{peer: p, kind: kind, open: open(p)}) })
+		t.Run(p.name, func(t *testing.T) { test(t, contention{peer: p, kind: kind, open: open(p)}) })
 	}
 }
 
-type opener = func(*testing.T, *zk.Conn, string) acquireFunc
+type lockOpener = func(*testing.T, *zk.Conn, string) acquireFunc
 
-// TestMutex_Peers fails if a mutex of Go and one of a peer do not exclude each other, or do not wait
-// for each other.
-func TestMutex_Peers(t *testing.T) {
-	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
+// TestMutex_ExcludesPeer checks that a mutex of Go and a mutex of a peer exclude each other, and wait for each other.
+func TestMutex_ExcludesPeer(t *testing.T) {
+	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 20) })
 		t.Run("hand-over", m.testHandOver)
 	})
 }
 
-// TestMutex_LeaderSelector fails if a mutex of Go and Curator's LeaderSelector, which uses a mutex, do
-// not exclude each other.
+// TestMutex_LeaderSelector checks that a mutex of Go and Curator's LeaderSelector, which uses a mutex,
+// exclude each other.
 func TestMutex_LeaderSelector(t *testing.T) {
-	m := contest{peer: curator, kind: "selector", open: curator.newMutex}
+	m := contention{peer: curator, kind: "selector", open: curator.newMutex}
 	t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 5) })
 	t.Run("hand-over", m.testHandOver)
 }
 
-// TestElection_Peers fails if a candidate of Go and one of a peer are leaders at the same time, or do
-// not lead one after another.
-func TestElection_Peers(t *testing.T) {
-	forBothPeers(t, "latch", func(p *peer) opener { return p.newLeadership }, func(t *testing.T, m contest) {
+// TestElection_OneLeaderWithPeer checks that a candidate of Go and a candidate of a peer are not leaders at the same
+// time, and lead one after another.
+func TestElection_OneLeaderWithPeer(t *testing.T) {
+	forBothPeers(t, "latch", func(p *peer) lockOpener { return p.newLeadership }, func(t *testing.T, m contention) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
 		t.Run("hand-over", m.testHandOver)
 	})
 }
 
-// TestMonitor_FindsOverlap fails if the monitor does not detect that two participants hold a mutex at
-// the same time. The peer uses another path, so that it is not excluded.
+// TestMonitor_FindsOverlap checks that the monitor detects that two participants hold a mutex at the same
+// time. The peer uses another path, so that it is not excluded.
 func TestMonitor_FindsOverlap(t *testing.T) {
-	forBothPeers(t, "mutex", func(p *peer) opener { return p.newMutex }, func(t *testing.T, m contest) {
+	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		m.peer.requirePeer(t)
 		r := exclusion.newUncheckedResource(t, 1, true)
 		m.path = testenv.NewPath(t)

@@ -21,7 +21,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// chaosVariable is the environment variable that makes the test binary a participant of TestChaos.
+// chaosVariable is the environment variable that makes the test binary a participant of TestChaos_HoldersDoNotOverlap.
 const chaosVariable = "LEADERELECTION_CHAOS"
 
 // recorder writes the holds of one goroutine.
@@ -30,16 +30,16 @@ type recorder struct {
 	next int64
 }
 
-// hold calls holds repeatedly and records the checks, until a check fails or limit has passed.
-func (r *recorder) hold(resource string, holds func() bool, limit time.Duration) error {
+// recordHold calls holds repeatedly and records the checks, until a check fails or limit has passed.
+func (r *recorder) recordHold(resource string, holds func() bool, limit time.Duration) error {
 	at, first := r.next, int64(0)
 	for end := time.Now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
-		before := monotonic()
+		before := monotonicTime()
 		if !holds() {
 			return nil
 		}
 		if first == 0 {
-			first = monotonic()
+			first = monotonicTime()
 			r.next += int64(len(fmt.Sprintf(recordFormat, "", 0, 0)))
 		}
 		if _, err := r.file.WriteAt(fmt.Appendf(nil, recordFormat, resource, first, before), at); err != nil {
@@ -76,7 +76,7 @@ func runParticipant() {
 	if p.path == "/kazoo" {
 		p.layout, p.options = recipes.WithKazooLayout(), append(p.options, leaderelection.WithKazooNames())
 	}
-	for role, run := range map[string]func(*zk.Conn, *recorder) error{"election": p.elect, "lock": p.lock, "queue": p.consume, "put": p.put} {
+	for role, run := range map[string]func(*zk.Conn, *recorder) error{"election": p.elect, "lock": p.lock, "queue": p.consume, "put": p.putItems} {
 		file, err := os.Create(p.files + role)
 		if err != nil {
 			log.Fatal(err)
@@ -120,7 +120,7 @@ func (p *participant) elect(conn *zk.Conn, r *recorder) error {
 			if rand.IntN(4) == 0 {
 				time.AfterFunc(500*time.Millisecond, conn.Close)
 			}
-			if err := r.hold("election", leads, 300*time.Millisecond+rand.N(1700*time.Millisecond)); err != nil {
+			if err := r.recordHold("election", leads, 300*time.Millisecond+rand.N(1700*time.Millisecond)); err != nil {
 				return err
 			}
 			break
@@ -141,7 +141,7 @@ func (p *participant) lock(conn *zk.Conn, r *recorder) error {
 		if err != nil {
 			return err
 		}
-		if err := r.hold("lock/"+h.Path()[len(h.Path())-10:], func() bool { return h.Err() == nil }, rand.N(300*time.Millisecond)); err != nil {
+		if err := r.recordHold("lock/"+h.Path()[len(h.Path())-10:], func() bool { return h.Err() == nil }, rand.N(300*time.Millisecond)); err != nil {
 			return err
 		}
 		if err := h.Release(); err != nil {
@@ -159,7 +159,7 @@ func (p *participant) consume(conn *zk.Conn, r *recorder) error {
 		if err != nil {
 			return err
 		}
-		if err := r.hold(string(item.Data())+"/"+item.ID()[len(item.ID())-10:], func() bool { return item.Err() == nil }, rand.N(20*time.Millisecond)); err != nil {
+		if err := r.recordHold(string(item.Data())+"/"+item.ID()[len(item.ID())-10:], func() bool { return item.Err() == nil }, rand.N(20*time.Millisecond)); err != nil {
 			return err
 		}
 		if err := item.Ack(); err != nil {
@@ -169,7 +169,7 @@ func (p *participant) consume(conn *zk.Conn, r *recorder) error {
 	return nil
 }
 
-func (p *participant) put(conn *zk.Conn, _ *recorder) error {
+func (p *participant) putItems(conn *zk.Conn, _ *recorder) error {
 	q, err := queue.New(conn, p.path+"/queue", p.layout)
 	if err != nil {
 		return err

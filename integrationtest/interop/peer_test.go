@@ -74,14 +74,14 @@ func (p *peer) start(zookeeper, monitor string) {
 		}
 	}
 	if p.err == nil {
-		p.err = p.launch(zookeeper, monitor)
+		p.err = p.startProcess(zookeeper, monitor)
 	}
 	if p.err != nil {
 		close(p.ready)
 	}
 }
 
-func (p *peer) launch(zookeeper, monitor string) error {
+func (p *peer) startProcess(zookeeper, monitor string) error {
 	p.cmd = exec.Command(p.args[0], append(p.args[1:], zookeeper, monitor)...)
 	p.cmd.Stderr = p.errors
 	in, err := p.cmd.StdinPipe()

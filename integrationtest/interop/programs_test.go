@@ -53,7 +53,7 @@ func queueProgram(ctx context.Context, conn *zk.Conn, path string, work func(str
 }
 
 func shardsProgram(ctx context.Context, conn *zk.Conn, path string, work func(string)) error {
-	id, all := "worker-1", tenants()
+	id, all := "worker-1", tenantNames()
 	workFor := func(ctx context.Context, tenant string, _ int64) error { work(tenant); <-ctx.Done(); return nil }
 	// begin shards
 	group, err := shard.NewGroup(conn, path)
@@ -70,7 +70,7 @@ func shardsProgram(ctx context.Context, conn *zk.Conn, path string, work func(st
 	// end
 }
 
-func tenants() (all []string) {
+func tenantNames() (all []string) {
 	for i := range 64 {
 		all = append(all, fmt.Sprintf("tenant-%02d", i))
 	}
@@ -84,12 +84,12 @@ var programs = map[string]map[string]string{
 	"shards": {"kazoo": "shards.py"},
 }
 
-// TestPrograms fails if a program that docs/recipes/peers.md counts does not do its work.
-func TestPrograms(t *testing.T) {
+// TestPrograms_DoTheirWork checks that each program that docs/recipes/peers.md counts does its work.
+func TestPrograms_DoTheirWork(t *testing.T) {
 	ours := map[string]program{"lock": lockProgram, "queue": queueProgram, "shards": shardsProgram}
 	for purpose, theirs := range programs {
 		want := map[string][]string{"lock": {"working"}, "queue": {"working on a", "working on b"}}[purpose]
-		for _, tenant := range tenants() {
+		for _, tenant := range tenantNames() {
 			if purpose == "shards" {
 				want = append(want, "working on "+tenant)
 			}
@@ -156,8 +156,8 @@ func runProgram(t *testing.T, p *peer, file, path string, n int) (lines []string
 	return lines
 }
 
-// TestPrograms_Lines fails if docs/recipes/peers.md does not contain the numbers of lines of the programs.
-func TestPrograms_Lines(t *testing.T) {
+// TestPrograms_LinesAreCounted checks that docs/recipes/peers.md contains the numbers of lines of the programs.
+func TestPrograms_LinesAreCounted(t *testing.T) {
 	document, err := os.ReadFile("../../docs/recipes/peers.md")
 	require.NoError(t, err)
 	for purpose, title := range map[string]string{"lock": "a lock around a job", "queue": "a work queue", "shards": "64 tenants on 5 workers"} {

@@ -16,7 +16,7 @@ import (
 
 // eachPeer runs f for each peer, with a queue in the layout of the peer and a resource that blocks the
 // peer's consumers.
-func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue)) {
+func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
@@ -30,17 +30,17 @@ func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *resource, path stri
 }
 
 // startConsumer makes the peer consume items. The returned function ends it.
-func (p *peer) startConsumer(t *testing.T, r *resource, path string) (stop func()) {
+func (p *peer) startConsumer(t *testing.T, r *sharedResource, path string) (stop func()) {
 	handle := "consumer-" + r.name
 	p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
 	return func() { p.runCommand(t, "close", handle) }
 }
 
-// TestQueue_BothConsume fails if an item is lost or taken twice when Go and a peer put and consume
-// items. The first items are held until both have taken one. The consumers of the peers claim items:
-// Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
+// TestQueue_BothConsume checks that no item is lost or taken twice when Go and a peer put and consume items.
+// The first items are held until both have taken one. The consumers of the peers claim items: Curator's
+// DistributedQueue with a lock path, and kazoo's LockingQueue.
 func TestQueue_BothConsume(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		want := map[string]bool{}
 		var theirs []any
 		for i := range 10 {
@@ -95,9 +95,9 @@ func TestQueue_BothConsume(t *testing.T) {
 	})
 }
 
-// TestQueue_Order fails if items are not taken in the order in which the other library has put them.
-func TestQueue_Order(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+// TestQueue_KeepsOrderOfPeer checks that items are taken in the order in which the other library has put them.
+func TestQueue_KeepsOrderOfPeer(t *testing.T) {
+	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		items := []any{"a", "b", "c"}
 		p.runCommand(t, "put", append([]any{path}, items...)...)
 		for _, want := range items {
@@ -120,10 +120,10 @@ func TestQueue_Order(t *testing.T) {
 	})
 }
 
-// TestQueue_Claim fails if an item that Go has taken is delivered to the peer, or if the peer does not
-// receive it after Go has returned it.
-func TestQueue_Claim(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+// TestQueue_ClaimedItemIsNotDelivered checks that an item that Go has taken is not delivered to the peer, and
+// that the peer receives it after Go has returned it.
+func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
+	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
 		mine, err := q.Take(testenv.ContextOf(t))
 		require.NoError(t, err)
@@ -143,9 +143,9 @@ func TestQueue_Claim(t *testing.T) {
 	})
 }
 
-// TestQueue_Shared fails if an item is lost or taken twice when Go and a peer put many items and consume
-// them at the same time, with each kind of Curator's queues.
-func TestQueue_Shared(t *testing.T) {
+// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items
+// and consume them at the same time, with each kind of Curator's queues.
+func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	for _, c := range []struct {
 		peer   *peer
 		kind   string
@@ -209,10 +209,10 @@ func TestQueue_Shared(t *testing.T) {
 	}
 }
 
-// TestQueue_ReturnedWithDelay fails if a peer takes an item that Go has returned with a delay, or if Go
-// does not take it afterwards.
+// TestQueue_ReturnedWithDelay checks that a peer does not take an item that Go has returned with a delay, and
+// that Go takes it afterwards.
 func TestQueue_ReturnedWithDelay(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *resource, path string, q *queue.Queue) {
+	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		ctx := testenv.ContextOf(t)
 		id, err := q.Put(ctx, []byte("later"))
 		require.NoError(t, err)

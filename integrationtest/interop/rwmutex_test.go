@@ -16,15 +16,15 @@ import (
 // in the queue, even if that writer is later and waits for the reader.
 const kazooWithBug649 = "2.8.0"
 
-// TestRWMutex_Peers fails if writers and readers of Go and a peer do not exclude each other, or do
-// not wait for each other. Readers of kazoo contend only if the version has no defect.
-func TestRWMutex_Peers(t *testing.T) {
+// TestRWMutex_ExcludesPeer checks that writers and readers of Go and a peer exclude each other, and wait for each
+// other. Readers of kazoo contend only if the version has no defect.
+func TestRWMutex_ExcludesPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
-			writers := contest{peer: p, kind: "write", open: p.newWriteLock}
+			writers := contention{peer: p, kind: "write", open: p.newWriteLock}
 			t.Run("writers exclude each other", func(t *testing.T) { writers.testExclusion(t, 10) })
 			t.Run("hand-over of writers", writers.testHandOver)
-			t.Run("hand-over to a reader of the peer", contest{peer: p, kind: "read", open: p.newWriteLock}.testHandOver)
+			t.Run("hand-over to a reader of the peer", contention{peer: p, kind: "read", open: p.newWriteLock}.testHandOver)
 			t.Run("hand-over to a reader of Go", func(t *testing.T) { testHandOverToReader(t, p) })
 			t.Run("readers together", func(t *testing.T) { testReadersTogether(t, p) })
 			t.Run("readers and writers", func(t *testing.T) { testReadersAndWriters(t, p) })
@@ -116,8 +116,8 @@ func testReadersAndWriters(t *testing.T, p *peer) {
 	require.Equal(t, want, r.countAcquisitions())
 }
 
-// TestRWMutex_Downgrade fails if a holder of the write lock that downgrades it to a read lock excludes
-// readers of the other library, or does not exclude its writers.
+// TestRWMutex_Downgrade checks that a holder of the write lock that downgrades it to a read lock admits
+// readers of the other library, and excludes its writers.
 func TestRWMutex_Downgrade(t *testing.T) {
 	p := curator
 	t.Run("of Go", func(t *testing.T) {

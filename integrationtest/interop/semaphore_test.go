@@ -21,7 +21,7 @@ func (p *peer) newSemaphore(t *testing.T, conn *zk.Conn, path string, limit int)
 	return s
 }
 
-func (p *peer) semaphoreOpener(limit int) opener {
+func (p *peer) semaphoreOpener(limit int) lockOpener {
 	return func(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 		s := p.newSemaphore(t, conn, path, limit)
 		return func(ctx context.Context) (hold, error) {
@@ -30,13 +30,13 @@ func (p *peer) semaphoreOpener(limit int) opener {
 	}
 }
 
-// TestSemaphore_Peers fails if Go and a peer together hold more leases than the limit, or do not wait
-// for each other.
-func TestSemaphore_Peers(t *testing.T) {
+// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together do not hold more leases than the
+// limit, and wait for each other.
+func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			const limit = 2
-			m := contest{peer: p, kind: "semaphore", max: limit, open: p.semaphoreOpener(limit)}
+			m := contention{peer: p, kind: "semaphore", max: limit, open: p.semaphoreOpener(limit)}
 			m.queuePath = "/locks"
 			if p == kazoo {
 				m.queuePath = "-__lock__"
@@ -52,7 +52,7 @@ func TestSemaphore_Peers(t *testing.T) {
 
 // testLeasesTogether lets Go and the peer hold one of two leases each, and each wait for the lease of
 // the other.
-func testLeasesTogether(t *testing.T, m contest) {
+func testLeasesTogether(t *testing.T, m contention) {
 	m.peer.requirePeer(t)
 	m.path = testenv.NewPath(t)
 	r, conn := exclusion.newResource(t, m.max, true), connect(t)
@@ -82,15 +82,15 @@ func testLeasesTogether(t *testing.T, m contest) {
 	second()
 }
 
-// TestSemaphore_SharedCount fails if a changed limit of Curator's SharedCount does not admit a waiting program in Go or
-// in Java.
+// TestSemaphore_SharedCount checks that a changed limit of Curator's SharedCount admits a waiting program in
+// Go and in Java.
 func TestSemaphore_SharedCount(t *testing.T) {
 	curator.requirePeer(t)
 	path := testenv.NewPath(t)
 	conn := connect(t)
 	s, err := lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount(path+"-limit"))
 	require.NoError(t, err)
-	c := contest{peer: curator, kind: "counted", max: 1, path: path}
+	c := contention{peer: curator, kind: "counted", max: 1, path: path}
 	r := exclusion.newResource(t, 3, true)
 	open := func(ctx context.Context) (hold, error) { return asHold(s.Acquire(ctx, 1)) }
 

@@ -28,7 +28,7 @@ import (
 
 var apiServerPath = flag.String("apiserver", "", "path of kube-apiserver, for the tests that need it")
 
-// These are the tokens of the users of an API server.
+// The tokens of the users of an API server.
 const (
 	adminToken  = "admin-token"
 	reportToken = "report-token"

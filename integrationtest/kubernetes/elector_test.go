@@ -13,11 +13,11 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 )
 
-// TestElector fails if a second instance of elector does not start its script after the first instance
-// has stopped. The election is on a Lease, and elector has only the rights of the Role.
-func TestElector(t *testing.T) {
+// TestElector_ScriptsDoNotOverlap checks that a second instance of elector starts its script after the first
+// instance has stopped. The election is on a Lease, and elector has only the rights of the Role.
+func TestElector_ScriptsDoNotOverlap(t *testing.T) {
 	s := startAPIServer(t)
-	for _, o := range objects(t, manifests+"/base/rbac.yaml") {
+	for _, o := range readObjects(t, manifests+"/base/rbac.yaml") {
 		s.apply(t, o, false)
 	}
 	dir := t.TempDir()

@@ -21,8 +21,8 @@ import (
 
 var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_Chaos")
 
-// factory returns a backend for storetest whose stores use the API server.
-func (s *apiServer) factory(t testing.TB) *storetest.Backend {
+// storeBackend returns a backend for storetest whose stores use the API server.
+func (s *apiServer) storeBackend(t testing.TB) *storetest.Backend {
 	name := newName()
 	return &storetest.Backend{
 		New:       func(t testing.TB) changefeed.Store { return s.newStore(t, s.config(), name) },
@@ -41,15 +41,15 @@ func (s *apiServer) newStore(t testing.TB, c *rest.Config, name string, opts ...
 	return st
 }
 
-// TestLease fails if a store on Leases violates its contract. It runs the tests of stores and of
-// elections on a real API server.
-func TestLease(t *testing.T) {
+// TestLease_SatisfiesContract checks that a store on Leases satisfies its contract. It runs the tests of
+// stores and of elections on a real API server.
+func TestLease_SatisfiesContract(t *testing.T) {
 	s := startAPIServer(t)
-	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.factory) })
-	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.factory) })
+	t.Run("Store", func(t *testing.T) { storetest.Run(t, s.storeBackend) })
+	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.storeBackend) })
 }
 
-// TestLease_Chaos fails if a leader still acts when the next one starts, while leaders are cut off and
+// TestLease_Chaos checks that a leader has stopped when the next leader starts, while leaders are cut off and
 // the API server is killed for the duration of the flag.
 func TestLease_Chaos(t *testing.T) {
 	s := startAPIServer(t)
@@ -103,10 +103,10 @@ func TestLease_PreferredHolder(t *testing.T) {
 	require.EqualValues(t, 2, *now.Spec.LeaseDurationSeconds)
 }
 
-// TestLease_OldVersion fails if the API server applies a patch with the version of a Lease that was
-// deleted, or changed meanwhile. storetest requires this of all stores; this test checks the answers of
-// the API server.
-func TestLease_OldVersion(t *testing.T) {
+// TestLease_PatchOfOldVersionIsRejected checks that the API server rejects a patch with the version of a
+// Lease that was deleted, or changed meanwhile. storetest requires this of all stores; this test checks the
+// answers of the API server.
+func TestLease_PatchOfOldVersionIsRejected(t *testing.T) {
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)
 	patch := func(name, body string) error {

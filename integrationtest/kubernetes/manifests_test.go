@@ -29,8 +29,8 @@ import (
 
 const manifests = "../../deploy/kubernetes"
 
-// objects returns the Kubernetes objects in a YAML file.
-func objects(t testing.TB, file string) []*unstructured.Unstructured {
+// readObjects returns the Kubernetes objects in a YAML file.
+func readObjects(t testing.TB, file string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -46,13 +46,13 @@ func objects(t testing.TB, file string) []*unstructured.Unstructured {
 	}
 }
 
-// TestManifests_Kustomization fails if a kustomization does not list the files of its directory.
+// TestManifests_Kustomization checks that the kustomizations list the files of their directories.
 func TestManifests_Kustomization(t *testing.T) {
 	kustomizations, err := filepath.Glob(manifests + "/*/kustomization.yaml")
 	require.NoError(t, err)
 	require.Len(t, kustomizations, 3)
 	for _, file := range kustomizations {
-		k := objects(t, file)[0]
+		k := readObjects(t, file)[0]
 		listed, _, err := unstructured.NestedStringSlice(k.Object, "resources")
 		require.NoError(t, err)
 		patches, _, err := unstructured.NestedSlice(k.Object, "patches")
@@ -77,12 +77,12 @@ func TestManifests_Kustomization(t *testing.T) {
 	}
 }
 
-// sidecar returns the Deployment of the base, patched for elector as a sidecar, as kustomize does.
-func sidecar(t testing.TB) *unstructured.Unstructured {
+// sidecarDeployment returns the Deployment of the base, patched for elector as a sidecar, as kustomize does.
+func sidecarDeployment(t testing.TB) *unstructured.Unstructured {
 	t.Helper()
-	base, err := objects(t, manifests+"/base/deployment.yaml")[0].MarshalJSON()
+	base, err := readObjects(t, manifests+"/base/deployment.yaml")[0].MarshalJSON()
 	require.NoError(t, err)
-	patch, err := objects(t, manifests+"/sidecar/sidecar.yaml")[0].MarshalJSON()
+	patch, err := readObjects(t, manifests+"/sidecar/sidecar.yaml")[0].MarshalJSON()
 	require.NoError(t, err)
 	merged, err := strategicpatch.StrategicMergePatch(base, patch, appsv1.Deployment{})
 	require.NoError(t, err)
@@ -91,10 +91,10 @@ func sidecar(t testing.TB) *unstructured.Unstructured {
 	return o
 }
 
-// TestManifests_Sidecar fails if the patch of the sidecar leaves the command of the base in the program's
-// container.
+// TestManifests_Sidecar checks that the patch of the sidecar does not leave the command of the base in the
+// program's container.
 func TestManifests_Sidecar(t *testing.T) {
-	containers, _, err := unstructured.NestedSlice(sidecar(t).Object, "spec", "template", "spec", "containers")
+	containers, _, err := unstructured.NestedSlice(sidecarDeployment(t).Object, "spec", "template", "spec", "containers")
 	require.NoError(t, err)
 	require.Len(t, containers, 1)
 	program := containers[0].(map[string]any)
@@ -104,8 +104,8 @@ func TestManifests_Sidecar(t *testing.T) {
 	require.NotNil(t, program["securityContext"])
 }
 
-// resource returns the name of the API resource of a kind of objects.
-func resource(kind string) string {
+// resourceName returns the name of the API resource of a kind of objects.
+func resourceName(kind string) string {
 	if kind == "NetworkPolicy" {
 		return "networkpolicies"
 	}
@@ -128,7 +128,7 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 		scope = scope[:1]
 	}
 	request := s.client(adminToken, version).Patch(types.ApplyPatchType).
-		AbsPath(append(scope, resource(o.GetKind()), o.GetName())...).
+		AbsPath(append(scope, resourceName(o.GetKind()), o.GetName())...).
 		Param("fieldManager", "test").Param("fieldValidation", "Strict")
 	if dryRun {
 		request = request.Param("dryRun", "All")
@@ -136,23 +136,23 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 	require.NoError(t, request.Body(body).Do(context.Background()).Error(), "%s %s", o.GetKind(), o.GetName())
 }
 
-// TestManifests_Accepted fails if the API server rejects a manifest, in a dry run with strict validation of its
-// fields.
+// TestManifests_Accepted checks that the API server accepts each manifest, in a dry run with strict
+// validation of its fields.
 func TestManifests_Accepted(t *testing.T) {
 	s := startAPIServer(t)
 	kinds := map[string]bool{}
-	for _, file := range files(t) {
-		for _, o := range objects(t, file) {
+	for _, file := range manifestFiles(t) {
+		for _, o := range readObjects(t, file) {
 			s.apply(t, o, true)
 			kinds[o.GetKind()] = true
 		}
 	}
 	require.Len(t, kinds, 8, kinds)
-	s.apply(t, sidecar(t), true)
+	s.apply(t, sidecarDeployment(t), true)
 }
 
-// files returns the manifests that contain complete objects, not patches.
-func files(t testing.TB) []string {
+// manifestFiles returns the manifests that contain complete objects, not patches.
+func manifestFiles(t testing.TB) []string {
 	t.Helper()
 	all, err := filepath.Glob(manifests + "/[bc]*/*.yaml")
 	require.NoError(t, err)
@@ -161,11 +161,11 @@ func files(t testing.TB) []string {
 	return all
 }
 
-// TestManifests_Fields fails if a manifest contains a field that its kind does not have.
+// TestManifests_Fields checks that a manifest contains only fields that its kind has.
 func TestManifests_Fields(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	for _, file := range files(t) {
-		for _, o := range objects(t, file) {
+	for _, file := range manifestFiles(t) {
+		for _, o := range readObjects(t, file) {
 			text, err := o.MarshalJSON()
 			require.NoError(t, err)
 			_, _, err = decoder.Decode(text, nil, nil)
@@ -174,11 +174,11 @@ func TestManifests_Fields(t *testing.T) {
 	}
 }
 
-// TestManifests_ControllerRole fails if candidates of the controller have other rights than those of the base, which
-// TestManifests_Role tests on an API server.
+// TestManifests_ControllerRole checks that candidates of the controller have the same rights as those of the
+// base, which TestManifests_Role tests on an API server.
 func TestManifests_ControllerRole(t *testing.T) {
 	rules := func(directory, name string) []rbac.PolicyRule {
-		for _, o := range objects(t, manifests+"/"+directory+"/rbac.yaml") {
+		for _, o := range readObjects(t, manifests+"/"+directory+"/rbac.yaml") {
 			if o.GetKind() != "Role" {
 				continue
 			}
@@ -197,12 +197,11 @@ func TestManifests_ControllerRole(t *testing.T) {
 	require.Equal(t, want, rules("controller", "labeler"))
 }
 
-// TestManifests_Role fails if an election lacks a verb that the role does not grant, or works without one that it
-// grants.
+// TestManifests_Role checks that an election needs exactly the verbs that the role grants.
 func TestManifests_Role(t *testing.T) {
 	s := startAPIServer(t)
 	var role *unstructured.Unstructured
-	for _, o := range objects(t, manifests+"/base/rbac.yaml") {
+	for _, o := range readObjects(t, manifests+"/base/rbac.yaml") {
 		s.apply(t, o, false)
 		if o.GetKind() == "Role" {
 			role = o

@@ -32,8 +32,8 @@ type fleet struct {
 	last                     atomic.Value // the version of the last replica that began to work
 }
 
-// work returns the controller that a replica of the given version runs.
-func (f *fleet) work(version string) manager.RunnableFunc {
+// newController returns the controller that a replica of the given version runs.
+func (f *fleet) newController(version string) manager.RunnableFunc {
 	return func(ctx context.Context) error {
 		if f.working.Add(1) > 1 {
 			f.overlaps.Add(1)
@@ -76,7 +76,7 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 		m, err = controllerruntime.NewManager(c, options, e)
 	}
 	require.NoError(t, err)
-	require.NoError(t, m.Add(f.work(version)))
+	require.NoError(t, m.Add(f.newController(version)))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -88,9 +88,9 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 	}
 }
 
-// TestMigration_ClientGo fails if two replicas work at the same time, or if none works in the end,
-// while the replicas of version 1 are replaced by those of version 2, one after the other, and then by
-// those of version 3.
+// TestMigration_ClientGo checks that two replicas do not work at the same time, and that one of them works in
+// the end, while the replicas of version 1 are replaced by those of version 2, one after the other, and then
+// by those of version 3.
 func TestMigration_ClientGo(t *testing.T) {
 	s := startAPIServer(t)
 	f := &fleet{}
@@ -118,9 +118,9 @@ func TestMigration_ClientGo(t *testing.T) {
 	t.Logf("%d terms, 0 overlaps", f.terms.Load())
 }
 
-// TestController fails if a follower reconciles, or if it does not reconcile with a greater token after
-// the leader has stopped. It runs a controller of ConfigMaps on two managers.
-func TestController(t *testing.T) {
+// TestController_OnlyLeaderReconciles checks that a follower does not reconcile, and that it reconciles with
+// a greater token after the leader has stopped. It runs a controller of ConfigMaps on two managers.
+func TestController_OnlyLeaderReconciles(t *testing.T) {
 	s := startAPIServer(t)
 	type reconciled struct {
 		manager, name string

@@ -49,8 +49,8 @@ type candidate struct {
 	cut func()
 }
 
-// TestManager_NoOverlap fails if the controllers of a manager whose candidate is cut off for good still run
-// when those of the next one start.
+// TestManager_NoOverlap checks that the controllers of a manager whose candidate is cut off permanently do
+// not run when those of the next manager start.
 func TestManager_NoOverlap(t *testing.T) {
 	for name, newCandidate := range map[string]func(t testing.TB) func(i int) candidate{
 		"ZooKeeper":  onZooKeeper,
@@ -65,13 +65,13 @@ func TestManager_NoOverlap(t *testing.T) {
 				a, b := cutOff(t, newCandidate(2*i), newCandidate(2*i+1))
 				stopped, started = append(stopped, a), append(started, b)
 			}
-			t.Logf("%d runs, overlaps: 0, the leader stops after %v, its successor starts after %v", *runs, ranges(stopped), ranges(started))
+			t.Logf("%d runs, overlaps: 0, the leader stops after %v, its successor starts after %v", *runs, formatRange(stopped), formatRange(started))
 		})
 	}
 }
 
-// ranges returns the shortest and the longest of several durations.
-func ranges(all []time.Duration) string {
+// formatRange returns the shortest and the longest of several durations.
+func formatRange(all []time.Duration) string {
 	shortest, longest := all[0], all[0]
 	for _, d := range all {
 		shortest, longest = min(shortest, d), max(longest, d)

@@ -20,9 +20,9 @@ type etcdServers struct {
 	backup string // a backup from before the election
 }
 
-// TestEtcd fails if an operation on etcd servers leads to two leaders, to none afterwards, or to none
-// without a reason in the log.
-func TestEtcd(t *testing.T) {
+// TestEtcd_OperationsKeepOneLeader checks that an operation on etcd servers does not lead to two leaders, and
+// that afterwards there is a leader, or a reason in the log.
+func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 	operators.Test(t, []operators.Operation[*etcdServers]{
 		{Name: "Restarted", Reason: "connection error", Run: func(e *operators.Election, s *etcdServers) {
 			s.Kill(0)

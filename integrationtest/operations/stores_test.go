@@ -71,9 +71,10 @@ func (s *storeServer) execSQLAt(server *dbserver.Server, statements ...string) {
 	}
 }
 
-// TestPostgres fails if an operation on a PostgreSQL server leads to two leaders, to none afterwards,
-// or to none without a reason in the log. A disk that is full is simulated by a trigger.
-func TestPostgres(t *testing.T) {
+// TestPostgres_OperationsKeepOneLeader checks that an operation on a PostgreSQL server does not lead to two
+// leaders, and that afterwards there is a leader, or a reason in the log. A disk that is full is simulated by
+// a trigger.
+func TestPostgres_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const terminate = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
 	createRole := []string{"CREATE ROLE elector LOGIN", "GRANT CREATE ON SCHEMA public TO elector"}
@@ -133,9 +134,10 @@ func (s *storeServer) execMySQL(statements ...string) {
 	}
 }
 
-// TestMariaDB fails if an operation on a MariaDB server leads to two leaders, to none afterwards, or to none
-// without a reason in the log. A disk that is full is simulated by a trigger.
-func TestMariaDB(t *testing.T) {
+// TestMariaDB_OperationsKeepOneLeader checks that an operation on a MariaDB server does not lead to two
+// leaders, and that afterwards there is a leader, or a reason in the log. A disk that is full is simulated by
+// a trigger.
+func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const kill = "KILL CONNECTION USER elector"
 	operators.Test(t, operators.OfStore(
@@ -165,8 +167,8 @@ func TestMariaDB(t *testing.T) {
 	})
 }
 
-// do executes a command as an operator of the first Redis server.
-func (s *storeServer) do(args ...any) { s.doAt(s.Server, args...) }
+// runCommand executes a command as an operator of the first Redis server.
+func (s *storeServer) runCommand(args ...any) { s.doAt(s.Server, args...) }
 
 // doAt executes a command as an operator of the given Redis server.
 func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
@@ -175,9 +177,9 @@ func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
 	require.NoError(s.t, client.Do(s.t.Context(), args...).Err(), args)
 }
 
-// TestRedis fails if an operation on a Redis server leads to two leaders, to none afterwards, or to
-// none without a reason in the log.
-func TestRedis(t *testing.T) {
+// TestRedis_OperationsKeepOneLeader checks that an operation on a Redis server does not lead to two leaders,
+// and that afterwards there is a leader, or a reason in the log.
+func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	start := func(args ...string) func() (*dbserver.Server, error) {
 		return func() (*dbserver.Server, error) {
@@ -185,28 +187,28 @@ func TestRedis(t *testing.T) {
 		}
 	}
 	kill := func(s *storeServer) {
-		s.do("CLIENT", "KILL", "TYPE", "normal")
-		s.do("CLIENT", "KILL", "TYPE", "pubsub")
+		s.runCommand("CLIENT", "KILL", "TYPE", "normal")
+		s.runCommand("CLIENT", "KILL", "TYPE", "pubsub")
 	}
 	operators.Test(t, operators.OfStore(
-		operators.Operation[*storeServer]{Name: "Emptied", Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *storeServer) { s.do("FLUSHALL") }},
+		operators.Operation[*storeServer]{Name: "Emptied", Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *storeServer) { s.runCommand("FLUSHALL") }},
 		operators.InShort(operators.Harmless("ConnectionsKilled", kill)),
-		operators.Harmless("IdleTimeout", func(s *storeServer) { s.do("CONFIG", "SET", "timeout", "1") }),
+		operators.Harmless("IdleTimeout", func(s *storeServer) { s.runCommand("CONFIG", "SET", "timeout", "1") }),
 		operators.Lasting("ReadOnly", "READONLY", func(s *storeServer, on bool) {
 			if on {
-				s.do("REPLICAOF", "127.0.0.1", "1")
+				s.runCommand("REPLICAOF", "127.0.0.1", "1")
 			} else {
-				s.do("REPLICAOF", "NO", "ONE")
+				s.runCommand("REPLICAOF", "NO", "ONE")
 			}
 		}),
 		operators.Lasting("Full", "OOM", func(s *storeServer, on bool) {
-			s.do("CONFIG", "SET", "maxmemory", map[bool]string{true: "1", false: "0"}[on])
+			s.runCommand("CONFIG", "SET", "maxmemory", map[bool]string{true: "1", false: "0"}[on])
 		}),
 		operators.Lasting("CredentialsRotated", "NOPERM", func(s *storeServer, on bool) {
 			if on {
-				s.do("ACL", "SETUSER", "elector", "-@all")
+				s.runCommand("ACL", "SETUSER", "elector", "-@all")
 			} else {
-				s.do("ACL", "SETUSER", "elector", "+@all")
+				s.runCommand("ACL", "SETUSER", "elector", "+@all")
 			}
 		}),
 	), func(e *operators.Election) *storeServer {
@@ -216,7 +218,7 @@ func TestRedis(t *testing.T) {
 		// The operator gives the name or the address that the clients use to the replica. In this test
 		// the replica has all acknowledged writes, which Redis does not guarantee.
 		{Name: "FailedOver", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
-			s.do("WAIT", 1, 0)
+			s.runCommand("WAIT", 1, 0)
 			require.NoError(e, s.Kill())
 			e.WaitForNoLeader()
 			s.doAt(s.others[0], "REPLICAOF", "NO", "ONE")
@@ -257,9 +259,9 @@ func (s *storeServer) writeConfig(password, permissions string) {
 		no_auth_user: operator`, password, permissions), 0o600))
 }
 
-// TestNATS fails if an operation on a NATS server leads to two leaders, to none afterwards, or to none
-// without a reason in the log.
-func TestNATS(t *testing.T) {
+// TestNATS_OperationsKeepOneLeader checks that an operation on a NATS server does not lead to two leaders,
+// and that afterwards there is a leader, or a reason in the log.
+func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	operators.Test(t, operators.OfStore(
 		operators.Operation[*storeServer]{Name: "Emptied", Short: true, Reason: "the record of the election was deleted", Run: func(e *operators.Election, s *storeServer) {

@@ -29,9 +29,9 @@ const oldUser, newUser = "user:old", "user:new"
 // noSession is the beginning of the message that explains why a candidate has no session for two seconds.
 const noSession = "no ZooKeeper server has granted a session"
 
-// TestZooKeeper fails if an operation on ZooKeeper servers leads to two leaders, to none afterwards, or
-// to none without a reason in the log.
-func TestZooKeeper(t *testing.T) {
+// TestZooKeeper_OperationsKeepOneLeader checks that an operation on ZooKeeper servers does not lead to two
+// leaders, and that afterwards there is a leader, or a reason in the log.
+func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 	operators.Test(t, []operators.Operation[*zkServers]{
 		{Name: "Restarted", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Kill(0))
@@ -97,23 +97,23 @@ func TestZooKeeper(t *testing.T) {
 		// and then permit only the new user.
 		{Name: "CredentialsRotated", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
-			permit(e, admin, oldUser, newUser)
+			restrictNode(e, admin, oldUser, newUser)
 			for range 2 {
 				s.addCandidate(e, newUser)
 				e.StopOldest()
 			}
-			permit(e, admin, newUser)
+			restrictNode(e, admin, newUser)
 			e.WaitForLeader(time.Now().Add(operators.Timeout))
 		}},
 		// The leader keeps the leadership when its permission is revoked. A candidacy that is not
 		// permitted to join ends, and a supervisor starts the program again.
 		{Name: "PermissionRevoked", Short: true, Reason: "NOAUTH", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
-			permit(e, admin, newUser)
+			restrictNode(e, admin, newUser)
 			e.WaitForLeader(time.Now().Add(operators.Timeout))
 			s.expireSessions(e, admin)
 			e.WaitForLog("NOAUTH")
-			permit(e, admin, oldUser)
+			restrictNode(e, admin, oldUser)
 			s.addCandidate(e, oldUser)
 		}},
 	}, func(e *operators.Election) *zkServers {
@@ -199,8 +199,8 @@ func aclOf(users ...string) (acl []zk.ACL) {
 	return acl
 }
 
-// permit changes the ACL of the election node.
-func permit(e *operators.Election, admin *zkproxy.Client, users ...string) {
+// restrictNode changes the ACL of the election node.
+func restrictNode(e *operators.Election, admin *zkproxy.Client, users ...string) {
 	_, err := admin.SetACL(node, aclOf(users...), -1)
 	require.NoError(e, err)
 }

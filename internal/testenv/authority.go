@@ -30,7 +30,7 @@ func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, Pool: x509.NewCertPool()}
 	template := &x509.Certificate{NotBefore: time.Unix(0, 0), NotAfter: lastDay, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, key := a.sign("authority", template)
+	der, key := a.signCertificate("authority", template)
 	cert, err := x509.ParseCertificate(der)
 	a.requireNoError(err)
 	a.cert, a.key = cert, key
@@ -42,13 +42,13 @@ func NewAuthority(t testing.TB) *Authority {
 // clients.
 func (a *Authority) Issue(host string) tls.Certificate {
 	a.t.Helper()
-	return a.issue(host, time.Unix(0, 0), lastDay)
+	return a.issueCertificate(host, time.Unix(0, 0), lastDay)
 }
 
 // lastDay is the day on which the certificates expire, except those that a test issues with another day.
 var lastDay = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (a *Authority) issue(host string, from, to time.Time) tls.Certificate {
+func (a *Authority) issueCertificate(host string, from, to time.Time) tls.Certificate {
 	a.t.Helper()
 	template := &x509.Certificate{NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
 	if ip := net.ParseIP(host); ip != nil {
@@ -56,7 +56,7 @@ func (a *Authority) issue(host string, from, to time.Time) tls.Certificate {
 	} else {
 		template.DNSNames = []string{host}
 	}
-	der, key := a.sign(host, template)
+	der, key := a.signCertificate(host, template)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -78,7 +78,7 @@ func (a *Authority) Files(host string) (ca, cert, key string) {
 // is valid between the two times.
 func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, key string) {
 	a.t.Helper()
-	pair := a.issue(host, from, to)
+	pair := a.issueCertificate(host, from, to)
 	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	a.requireNoError(err)
 	write := func(name, kind string, der []byte) string {
@@ -89,8 +89,8 @@ func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, 
 	return write("ca.pem", "CERTIFICATE", a.cert.Raw), write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
 }
 
-// sign issues a certificate. The first one is the certificate of the authority, which signs itself.
-func (a *Authority) sign(name string, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
+// signCertificate issues a certificate. The first one is the certificate of the authority, which signs itself.
+func (a *Authority) signCertificate(name string, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	a.requireNoError(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunEvents calls test in a parallel subtest for each variant of each event. It fails if these events are not
-// those in the first column of a table in the file page. header is the beginning of the head of this table.
+// RunEvents calls test in a parallel subtest for each variant of each event. These events must be those in
+// the first column of a table in the file page. header is the beginning of the head of this table.
 func RunEvents[Variant any](t *testing.T, page, header string, events func(*testing.T) map[string][]Variant, test func(*testing.T, Variant)) {
 	t.Helper()
 	text, err := os.ReadFile(page)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestMakeDir_RemovesDirsOfEndedProcesses fails if MakeDir keeps the directory of a process that
-// has ended, or removes the directory of a process that runs.
+// TestMakeDir_RemovesDirsOfEndedProcesses checks that MakeDir removes the directory of a process that has
+// ended, and keeps the directory of a process that runs.
 func TestMakeDir_RemovesDirsOfEndedProcesses(t *testing.T) {
 	disk := t.TempDir()
 	t.Setenv("TMPDIR", disk)

@@ -62,7 +62,7 @@ func (c proxyClient) receive(limit time.Duration) error {
 	return err
 }
 
-// TestProxy_CutDelaysBytes fails if bytes pass while the proxy is cut, or are lost.
+// TestProxy_CutDelaysBytes checks that no bytes pass while the proxy is cut, and that none are lost.
 func TestProxy_CutDelaysBytes(t *testing.T) {
 	p, c := connectProxy(t, testenv.ProxyConfig{Target: startEchoServer(t)})
 	c.send()
@@ -78,7 +78,7 @@ func TestProxy_CutDelaysBytes(t *testing.T) {
 	require.ErrorIs(t, c.receive(10*time.Second), io.EOF)
 }
 
-// TestProxy_CloseWhileCut fails if Close waits until Heal is called.
+// TestProxy_CloseWhileCut checks that Close does not wait for a call of Heal.
 func TestProxy_CloseWhileCut(t *testing.T) {
 	p, c := connectProxy(t, testenv.ProxyConfig{Target: startEchoServer(t)})
 	c.send()
@@ -91,8 +91,8 @@ func TestProxy_CloseWhileCut(t *testing.T) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestProxy_CopyHead fails if the proxy does not use CopyHead for the first bytes, or does not
-// close the connection if it returns an error.
+// TestProxy_CopyHead checks that the proxy uses CopyHead for the first bytes, and closes the connection when
+// CopyHead returns an error.
 func TestProxy_CopyHead(t *testing.T) {
 	_, c := connectProxy(t, testenv.ProxyConfig{
 		Target: startEchoServer(t),
@@ -119,7 +119,7 @@ func TestProxy_CopyHead(t *testing.T) {
 	require.ErrorIs(t, c.receive(10*time.Second), io.EOF)
 }
 
-// TestProxy_IdleLimit fails if the proxy does not close an idle connection.
+// TestProxy_IdleLimit checks that the proxy closes an idle connection.
 func TestProxy_IdleLimit(t *testing.T) {
 	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: startEchoServer(t)})
 	require.NoError(t, err)

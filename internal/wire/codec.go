@@ -129,7 +129,7 @@ func (e *Encoder) Int(v int32) { e.B = binary.BigEndian.AppendUint32(e.B, uint32
 // Long appends an 8-byte integer.
 func (e *Encoder) Long(v int64) { e.B = binary.BigEndian.AppendUint64(e.B, uint64(v)) }
 
-// Bool appends one byte.
+// Bool appends a boolean as one byte.
 func (e *Encoder) Bool(v bool) {
 	if v {
 		e.B = append(e.B, 1)

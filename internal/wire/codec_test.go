@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCodec_RoundTrip fails if a decoded value differs from the encoded value.
+// TestCodec_RoundTrip checks that a decoded value equals the encoded value.
 func TestCodec_RoundTrip(t *testing.T) {
 	var e Encoder
 	start := e.Begin()
@@ -41,7 +41,7 @@ func TestCodec_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestRecords_RoundTrip fails if a decoded record differs from the encoded record.
+// TestRecords_RoundTrip checks that a decoded record equals the encoded record.
 func TestRecords_RoundTrip(t *testing.T) {
 	var e Encoder
 	request := ConnectRequest{1, 2, 3, 4, []byte("password"), true, true}
@@ -68,7 +68,7 @@ func TestRecords_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestDecoder_InvalidLengths fails if the decoder allocates memory for a length that is greater
+// TestDecoder_InvalidLengths checks that the decoder does not allocate memory for a length that is greater
 // than the packet.
 func TestDecoder_InvalidLengths(t *testing.T) {
 	for _, b := range []string{"\x7f\xff\xff\xff", "\xff\xff\xff\xfe", "\x00\x00\x00\x09abc"} {
@@ -88,8 +88,8 @@ func TestDecoder_InvalidLengths(t *testing.T) {
 	}
 }
 
-// FuzzRequest fails if the decoder panics, changes its input, or returns more data than the input
-// contains.
+// FuzzRequest checks that the decoder does not panic, does not change its input, and returns no more data
+// than the input contains.
 func FuzzRequest(f *testing.F) {
 	for op := range opNames {
 		f.Add(int32(op), []byte("\x00\x00\x00\x02/a\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00"))

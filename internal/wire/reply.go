@@ -3,8 +3,8 @@ package wire
 // ConnectReply is the reply to the handshake.
 type ConnectReply struct {
 	Protocol    int32
-	Timeout     int32 // in milliseconds
-	Session     int64 // 0 if the server does not know the session that the client wants to continue
+	Timeout     int32 // the session timeout in milliseconds
+	Session     int64 // the session ID; 0 if the server does not know the session that the client wants to continue
 	Password    []byte
 	HasReadOnly bool // the reply contains the flag
 	ReadOnly    bool
@@ -34,7 +34,7 @@ func (e *Encoder) ConnectReply(r *ConnectReply) {
 type ReplyHeader struct {
 	Xid  int32 // the Xid of the request, or EventXid
 	Zxid int64
-	Code int32 // 0 for success
+	Code int32 // the error code; 0 for success
 }
 
 // EventXid is the Xid of watch events.
@@ -54,7 +54,7 @@ func (e *Encoder) ReplyHeader(xid int32, zxid int64, code int32) {
 
 // WatchEvent is the body of a watch event.
 type WatchEvent struct {
-	Type  int32 // 1 created, 2 deleted, 3 data changed, 4 children changed
+	Type  int32 // the type of the event: 1 created, 2 deleted, 3 data changed, 4 children changed
 	State int32
 	Path  string
 }

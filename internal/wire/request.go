@@ -21,11 +21,11 @@ func (e *Encoder) Header(h Header) {
 	e.Int(int32(h.Op))
 }
 
-// ConnectRequest is the handshake.
+// ConnectRequest is the handshake with which a client requests a session.
 type ConnectRequest struct {
 	Protocol     int32
 	LastZxidSeen int64
-	Timeout      int32 // in milliseconds
+	Timeout      int32 // the session timeout in milliseconds
 	Session      int64
 	Password     []byte
 	HasReadOnly  bool // the client has sent the flag, and expects one in the reply
@@ -63,7 +63,7 @@ type Request struct {
 	Data       []byte
 	ACL        []ACL
 	Flags      int32 // the mode of create or addWatch, or the type of removeWatches or checkWatches
-	TTL        int64 // in milliseconds; -1 if the znode has no TTL
+	TTL        int64 // the TTL in milliseconds; -1 if the znode has no TTL
 	Version    int32
 	Watch      bool
 	Scheme     string

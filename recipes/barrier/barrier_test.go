@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestBarrier_BlocksWhileItIsSet fails if Wait returns while the barrier is set, or blocks after it
-// was removed.
+// TestBarrier_BlocksWhileItIsSet checks that Wait does not return while the barrier is set, and returns after
+// it was removed.
 func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		b := newBarrier(w, w.Connect())
@@ -40,8 +40,8 @@ func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
 	})
 }
 
-// TestTrap25_WatchesDoNotAddUp fails if each Wait whose context is done leaves another watch behind (kazoo
-// #175, CURATOR-14).
+// TestTrap25_WatchesDoNotAddUp checks that the watches of Wait do not add up with each call whose context is
+// done (kazoo #175, CURATOR-14).
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -61,7 +61,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap24_NoWatchIfTheBarrierDoesNotExist fails if Wait leaves a watch behind although the barrier does
+// TestTrap24_NoWatchIfTheBarrierDoesNotExist checks that Wait leaves no watch behind when the barrier does
 // not exist (CURATOR-107).
 func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -73,8 +73,8 @@ func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
 	})
 }
 
-// TestTrap27_RemovedWhileDisconnected fails if Wait misses that the barrier was removed while the client was
-// disconnected, as kazoo's Barrier does.
+// TestTrap27_RemovedWhileDisconnected checks that Wait notices that the barrier was removed while the client
+// was disconnected, unlike kazoo's Barrier.
 func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
 	for name, disconnect := range map[string]func(w *bubble.Test, id int64){
 		"same session":  func(w *bubble.Test, id int64) { w.Server.DropConnections(id) },
@@ -161,7 +161,7 @@ func TestBarrier_RemovedOnce(t *testing.T) {
 	}
 }
 
-// TestBarrier_ConnectionClosed fails if Wait does not return when the connection is closed.
+// TestBarrier_ConnectionClosed checks that Wait returns when the connection is closed.
 func TestBarrier_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -175,7 +175,7 @@ func TestBarrier_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestNew_InvalidParameters fails if a constructor accepts invalid parameters.
+// TestNew_InvalidParameters checks that a constructor rejects invalid parameters.
 func TestNew_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		_, err := New(nil, node)

@@ -54,7 +54,7 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...Option) (*Double, erro
 func mostParticipants(path string) int {
 	const (
 		maxRequest   = 1<<20 - 1 // the default limit of a server, jute.maxbuffer
-		rest         = 4 << 10   // for the other operations of the transaction
+		rest         = 4 << 10   // the bytes for the other operations of the transaction
 		longestName  = 19 + 1 + 26
 		checkRequest = 9 + 4 + 4 // the header, the length of the path and the version of one check
 	)
@@ -95,9 +95,9 @@ func (r *Round) Deadline() time.Time { return r.node.Grant().Deadline() }
 func (r *Round) Context() context.Context { return r.node.Grant().Context() }
 
 // Enter joins the barrier, and blocks until n participants have joined and a round with them begins.
-// Participants enter in the order in which they have joined; one that is not needed for a round keeps its
-// place for the next. If the participant's znode is lost before a round begins, for example with its
-// session, Enter joins again behind the others. If the context is done first, Enter returns its cause and
+// Participants enter in the order in which they have joined; a participant that is not needed for a round
+// keeps its place for the next. If the participant's znode is lost before a round begins, for example with
+// its session, Enter joins again behind the others. If the context is done first, Enter returns its cause and
 // removes the participant's znode. Other errors: [recipes.ErrConnClosed], [recipes.ErrPermission].
 func (d *Double) Enter(ctx context.Context) (*Round, error) {
 	passed := observe(d.setup)

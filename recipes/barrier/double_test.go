@@ -21,18 +21,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// attendance counts, for each round, the participants that have entered and left.
-type attendance struct {
+// roundAttendance counts, for each round, the participants that have entered and left.
+type roundAttendance struct {
 	mu      sync.Mutex
 	entered map[int64]int // number of participants whose Enter has returned
 	left    map[int64]int // number of participants whose Leave has returned
 }
 
-func newAttendance() *attendance {
-	return &attendance{entered: map[int64]int{}, left: map[int64]int{}}
+func newAttendance() *roundAttendance {
+	return &roundAttendance{entered: map[int64]int{}, left: map[int64]int{}}
 }
 
-// TestDouble_AllEnterBeforeAnyLeaves fails if a participant leaves a round before all have entered.
+// TestDouble_AllEnterBeforeAnyLeaves checks that a participant does not leave a round before all have entered.
 func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 3, 4
@@ -67,8 +67,8 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 	})
 }
 
-// TestDouble_MoreParticipantsThanInOneRound fails if a participant that is not needed for a round does not
-// enter a later one.
+// TestDouble_MoreParticipantsThanInOneRound checks that a participant that is not needed for a round enters a
+// later round.
 func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 2, 5
@@ -98,9 +98,9 @@ func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 	})
 }
 
-// TestTrap50_ParticipantsCrash fails if a participant counts that has crashed before the round, if the others
-// wait for a participant that has crashed during the round, or if a participant whose session has ended does
-// not join again (GH-1290, CURATOR-536).
+// TestTrap50_ParticipantsCrash checks that a participant does not count that has crashed before the round,
+// that the others do not wait for a participant that has crashed during the round, and that a participant
+// whose session has ended joins again (GH-1290, CURATOR-536).
 func TestTrap50_ParticipantsCrash(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		crashing, alive := w.Connect(), w.Connect()
@@ -141,8 +141,7 @@ func TestTrap50_ParticipantsCrash(t *testing.T) {
 	})
 }
 
-// TestTrap50_AllParticipantsCrash fails if a round does not end although all of its participants have
-// crashed.
+// TestTrap50_AllParticipantsCrash checks that a round ends even when all of its participants have crashed.
 func TestTrap50_AllParticipantsCrash(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -158,8 +157,7 @@ func TestTrap50_AllParticipantsCrash(t *testing.T) {
 	})
 }
 
-// TestTrap46_ContextIsDone fails if Enter does not return when its context is done, or leaves its
-// znode.
+// TestTrap46_ContextIsDone checks that Enter returns when its context is done, and does not leave its znode.
 func TestTrap46_ContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := newDouble(w, w.Connect(), 2)
@@ -193,8 +191,8 @@ func TestDouble_RoundBeginsOnce(t *testing.T) {
 	})
 }
 
-// A participant gives up after another participant has listed it, and before that one begins the round.
-// TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp fails if the round begins with fewer than n
+// A participant gives up after another participant has listed it, and before the other participant begins the
+// round. TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp fails if the round begins with fewer than n
 // participants.
 func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -233,8 +231,8 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	})
 }
 
-// TestDouble_OrderOfArrival fails if participants do not enter in the order in which they have joined, or one
-// that is not needed for a round loses its place.
+// TestDouble_OrderOfArrival checks that participants enter in the order in which they have joined, and that a
+// participant that is not needed for a round keeps its place.
 func TestDouble_OrderOfArrival(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, participants = 2, 6
@@ -259,9 +257,8 @@ func TestDouble_OrderOfArrival(t *testing.T) {
 	})
 }
 
-// A participant is cut off for so long that its lease expires, but not its session.
-// TestDouble_LeaseExpiresBeforeTheRound fails if it joins again while its earlier znode exists, so that a
-// round begins with fewer than n participants.
+// A participant is cut off for so long that its lease expires, but not its session. The participant must not
+// join again while its earlier znode exists, because a round would begin with fewer than n participants.
 func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -288,8 +285,8 @@ func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 	})
 }
 
-// TestDouble_MostParticipantsFitIntoOneRequest fails if the largest number of participants that NewDouble
-// accepts does not fit into one request.
+// TestDouble_MostParticipantsFitIntoOneRequest checks that the largest number of participants that NewDouble
+// accepts fits into one request.
 func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, _, err := w.Server.Connect(timeout) // the connection has the default receive buffer
@@ -311,8 +308,7 @@ func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	})
 }
 
-// TestDouble_BeginLost fails if a round does not begin, or begins twice, because the request that begins it
-// or its reply is lost.
+// TestDouble_BeginLost checks that a round begins once when the request that begins it or its reply is lost.
 func TestDouble_BeginLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
@@ -332,9 +328,9 @@ func TestDouble_BeginLost(t *testing.T) {
 	})
 }
 
-// TestDouble_RandomFaults loses requests and replies, breaks connections and expires sessions at random. It
-// fails if a round has more than n participants, if a participant leaves before all have entered, or if the
-// rounds do not continue.
+// TestDouble_RandomFaults loses requests and replies, breaks connections and expires sessions at random. A
+// round must not have more than n participants, no participant may leave before all have entered, and the
+// rounds must continue.
 func TestDouble_RandomFaults(t *testing.T) {
 	for seed := range uint64(bubble.Runs(40)) {
 		runRandomFaults(t, seed)
@@ -395,7 +391,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.Server.Heal(session) })
 			}
 		}
-		time.Sleep(30 * time.Second) // until then, hooks can still cause faults
+		time.Sleep(30 * time.Second) // hooks can still cause faults during this time
 		counts.mu.Lock()
 		before := len(counts.entered)
 		counts.mu.Unlock()
@@ -411,7 +407,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 	})
 }
 
-// TestTrap25_WatchesOfADoubleDoNotAddUp fails if each call whose context is done leaves another watch behind.
+// TestTrap25_WatchesOfADoubleDoNotAddUp checks that the watches do not add up with each call whose context is done.
 func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
@@ -444,8 +440,8 @@ func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap27_PooledWatchOfADoubleIsLost fails if Enter relies on a watch that an earlier call has left in the
-// pool, and that the client library has not set again after a reconnect.
+// TestTrap27_PooledWatchOfADoubleIsLost checks that Enter does not rely on a watch that an earlier call has
+// left in the pool, and that the client library has not set again after a reconnect.
 func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -472,8 +468,8 @@ func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
 	})
 }
 
-// TestDouble_ForeignParticipant fails if children that another program has created prevent the participants
-// from entering or leaving.
+// TestDouble_ForeignParticipant checks that children that another program has created do not prevent the
+// participants from entering or leaving.
 func TestDouble_ForeignParticipant(t *testing.T) {
 	for name, write := range map[string]func(conn *zk.Conn) error{
 		"children with other names": func(conn *zk.Conn) error {
@@ -516,9 +512,9 @@ func TestDouble_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestDouble_ContextOfLostHold fails if the znode of a participant remains after Enter has returned with its
-// context. That context is the context of a lock, and has ended because the znode of the lock was deleted.
-// The barrier would count a participant that does not wait.
+// TestDouble_ContextOfLostHold checks that the znode of a participant does not remain after Enter has
+// returned with its context. That context is the context of a lock, and has ended because the znode of the
+// lock was deleted. The barrier would count a participant that does not wait.
 func TestDouble_ContextOfLostHold(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
@@ -548,8 +544,9 @@ func TestDouble_ContextOfLostHold(t *testing.T) {
 	})
 }
 
-// TestDouble_NodeIsDeleted fails if Enter ends because the znode of the barrier was deleted together with that of the
-// participant, as by the loss of the servers' data, also while the participant is disconnected.
+// TestDouble_NodeIsDeleted checks that Enter continues when the znode of the barrier was deleted together
+// with that of the participant, as by the loss of the servers' data, even while the participant is
+// disconnected.
 func TestDouble_NodeIsDeleted(t *testing.T) {
 	t.Run("connected", func(t *testing.T) { testNodeIsDeleted(t, false) })
 	t.Run("disconnected", func(t *testing.T) { testNodeIsDeleted(t, true) })

@@ -114,7 +114,7 @@ func (u *updater) applyData(n *node, f *fetch) {
 	if wasUnreadable && u.hasList(n) {
 		n.list.dirty = true // the children can be read now too
 		if wasPending {
-			u.markPending(&n.list, u.tick())
+			u.markPending(&n.list, u.nextTick())
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (u *updater) applyValue(n *node, f *fetch, z Znode) {
 	switch {
 	case old == nil || z.Stat.Czxid > old.Stat.Czxid || first && z.Stat.Czxid != old.Stat.Czxid:
 		if !u.isParentConfirmed(n) {
-			u.deferReply(n, &deferredReply{z, f, u.tick()})
+			u.deferReply(n, &deferredReply{z, f, u.nextTick()})
 			return
 		}
 		u.clearNode(n)
@@ -295,7 +295,7 @@ func (u *updater) setNewValue(n *node, z Znode) {
 	if u.hasList(n) {
 		n.list.dirty = true
 		if n.data.pendingSince != 0 {
-			u.markPending(&n.list, u.tick())
+			u.markPending(&n.list, u.nextTick())
 		}
 	}
 }
@@ -308,7 +308,7 @@ func (u *updater) replaceValue(n *node, z Znode) {
 	n.value = &z
 	if n.data.pendingSince != 0 && n.listErr == recipes.ErrTooLarge && z.Stat.Pzxid != n.tooLargePzxid {
 		n.list.dirty = true
-		u.markPending(&n.list, u.tick())
+		u.markPending(&n.list, u.nextTick())
 	}
 	if z.Stat.Mzxid != old.Stat.Mzxid || !isSameError(z.Err, old.Err) {
 		u.events.addChanged(old, n.value)
@@ -353,7 +353,7 @@ func (u *updater) applyList(n *node, f *fetch) {
 		u.replaceValue(n, z)
 	}
 	p.epoch, p.known = max(p.epoch, f.epoch), true
-	now := u.tick()
+	now := u.nextTick()
 	for _, name := range f.children {
 		if c := n.children[name]; c != nil {
 			// If the deletion of a child was received before the list, the deletion concerns an earlier znode

@@ -17,18 +17,18 @@ import (
 func TestApply_DeletionNeedsNoRequest(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
-		c, r := fill(h, "/a", Children)
-		r.take()
+		c, r := openFilled(h, "/a", Children)
+		r.takeEvents()
 		h.Server.Blackhole(zktest.ToServer, cacheSession(h))
 		remove(h, "/a/b")
-		require.Equal(h, []string{"deleted /a/b"}, r.take())
+		require.Equal(h, []string{"deleted /a/b"}, r.takeEvents())
 		require.Equal(h, 1, c.Len())
 	})
 }
 
-// manual is an updater of /a without a goroutine. The test applies replies and events in any order. In a
+// manualUpdater is an updater of /a without a goroutine. The test applies replies and events in any order. In a
 // cache, the connection delivers them in order, but each to a separate goroutine.
-type manual struct {
+type manualUpdater struct {
 	*testing.T
 	u *updater
 	// watches and fire contain the watches that were set and have not fired, and the functions that fire
@@ -38,12 +38,12 @@ type manual struct {
 }
 
 // runManual runs f with a tree that contains /a with zxid 1, and /a/b with zxid 2.
-func runManual(t *testing.T, f func(m *manual)) {
+func runManual(t *testing.T, f func(m *manualUpdater)) {
 	run(t, func(h *bubble.Test) {
 		u, err := newCache(h.Conn, "/a", Subtree, []Option{recipes.WithSessionTimeout(bubble.SessionTimeout)})
 		require.NoError(h, err)
 		defer u.stop()
-		m := &manual{h.T, u, map[string]*watch.Watch{}, map[string]func(zk.EventType){}}
+		m := &manualUpdater{h.T, u, map[string]*watch.Watch{}, map[string]func(zk.EventType){}}
 		m.read("/a", fetchData, 1, 1, 2)
 		m.read("/a", fetchList, 1, 1, 2, "b")
 		m.read("/a/b", fetchData, 2, 2, 2)
@@ -54,7 +54,7 @@ func runManual(t *testing.T, f func(m *manual)) {
 	})
 }
 
-func (m *manual) node(path string) *node {
+func (m *manualUpdater) findNode(path string) *node {
 	m.Helper()
 	n := m.u.tree.find(path)
 	require.NotNil(m, n, path)
@@ -62,9 +62,9 @@ func (m *manual) node(path string) *node {
 }
 
 // start returns a request that is sent at the present logical time.
-func (m *manual) start(path string, op fetchOp) *fetch {
+func (m *manualUpdater) start(path string, op fetchOp) *fetch {
 	m.Helper()
-	f := &fetch{node: m.node(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.tick()}
+	f := &fetch{node: m.findNode(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.nextTick()}
 	if op == fetchList {
 		f.kind = listPart
 	}
@@ -75,7 +75,7 @@ func (m *manual) start(path string, op fetchOp) *fetch {
 }
 
 // complete sets the reply of a request. The request has set a watch, or has found one in the pool.
-func (m *manual) complete(f *fetch, czxid, mzxid, pzxid int64, children ...string) *fetch {
+func (m *manualUpdater) complete(f *fetch, czxid, mzxid, pzxid int64, children ...string) *fetch {
 	f.stat, f.children, f.exists = &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
 	key := map[partKind]string{dataPart: "data ", listPart: "list "}[f.kind] + f.node.path
 	if m.watches[key] == nil {
@@ -92,47 +92,47 @@ func (m *manual) complete(f *fetch, czxid, mzxid, pzxid int64, children ...strin
 }
 
 // completeAbsent sets the reply of a request for a znode that does not exist.
-func (m *manual) completeAbsent(f *fetch) *fetch {
+func (m *manualUpdater) completeAbsent(f *fetch) *fetch {
 	f.err = zk.ErrNoNode
 	return f
 }
 
 // read sends a request and applies its reply immediately.
-func (m *manual) read(path string, op fetchOp, czxid, mzxid, pzxid int64, children ...string) {
+func (m *manualUpdater) read(path string, op fetchOp, czxid, mzxid, pzxid int64, children ...string) {
 	m.Helper()
 	m.u.handleReply(m.complete(m.start(path, op), czxid, mzxid, pzxid, children...))
 }
 
 // changeParent fires the watches on /a with events other than a deletion, and handles the events.
-func (m *manual) changeParent() {
+func (m *manualUpdater) changeParent() {
 	m.fire["data /a"](zk.EventNodeDataChanged)
 	m.fire["list /a"](zk.EventNodeChildrenChanged)
-	root := m.node("/a")
+	root := m.findNode("/a")
 	m.u.pollPart(&root.data)
 	m.u.pollPart(&root.list)
 }
 
 // requireEvents requires that the queue contains these events, and removes them.
-func (m *manual) requireEvents(want ...string) {
+func (m *manualUpdater) requireEvents(want ...string) {
 	m.Helper()
 	var events []string
 	for !m.u.events.isEmpty() {
-		events = append(events, eventText(m.u.events.first()))
+		events = append(events, eventText(m.u.events.firstEvent()))
 		m.u.events.removeFirst()
 	}
 	require.Equal(m, want, events)
 }
 
 // requireQueued requires that the data of a znode will be read.
-func (m *manual) requireQueued(path string) {
+func (m *manualUpdater) requireQueued(path string) {
 	m.Helper()
-	require.True(m, m.node(path).data.queued, "the data of %s is not read again", path)
+	require.True(m, m.findNode(path).data.queued, "the data of %s is not read again", path)
 }
 
 // A part that waits to be read is read only once, even if its watch fires in the meantime.
 func TestApply_ReadIsQueuedOnce(t *testing.T) {
-	runManual(t, func(m *manual) {
-		n := m.node("/a/b")
+	runManual(t, func(m *manualUpdater) {
+		n := m.findNode("/a/b")
 		m.u.readAgain(n)
 		m.fire["data /a/b"](zk.EventNodeDataChanged)
 		m.u.startFetch(nodePart{n, dataPart})
@@ -145,7 +145,7 @@ func TestApply_ReadIsQueuedOnce(t *testing.T) {
 // The fields of a Stat that describe the children come from the newest reply, whether it contains the data or
 // the list.
 func TestApply_NewestStatOfChildren(t *testing.T) {
-	runManual(t, func(m *manual) {
+	runManual(t, func(m *manualUpdater) {
 		data := m.start("/a", fetchData)
 		m.read("/a", fetchList, 1, 1, 9, "b")
 		m.u.handleReply(m.complete(data, 1, 3, 8))
@@ -158,7 +158,7 @@ func TestApply_NewestStatOfChildren(t *testing.T) {
 
 // A reply from a server that lags behind is older than the tree, and is dropped.
 func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
-	runManual(t, func(m *manual) {
+	runManual(t, func(m *manualUpdater) {
 		m.read("/a/b", fetchData, 4, 5, 4)
 		m.requireEvents("deleted /a/b", "created /a/b=")
 		m.read("/a/b", fetchData, 4, 4, 4)
@@ -169,10 +169,10 @@ func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListBeforeOlderReply fails if an older reply, which says that a child does not exist, removes
-// the child after a newer list contains it.
+// TestTrap29_ListBeforeOlderReply checks that an older reply, which says that a child does not exist, does
+// not remove the child after a newer list contains it.
 func TestTrap29_ListBeforeOlderReply(t *testing.T) {
-	runManual(t, func(m *manual) {
+	runManual(t, func(m *manualUpdater) {
 		older := m.completeAbsent(m.start("/a/b", fetchData))
 		m.read("/a", fetchList, 1, 1, 4, "b")
 		m.u.handleReply(older)
@@ -183,10 +183,10 @@ func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListAfterNewerReply fails if an older list without a child removes the child, which was created
-// again after the list.
+// TestTrap29_ListAfterNewerReply checks that an older list without a child does not remove the child, which
+// was created again after the list.
 func TestTrap29_ListAfterNewerReply(t *testing.T) {
-	runManual(t, func(m *manual) {
+	runManual(t, func(m *manualUpdater) {
 		older := m.start("/a", fetchList)
 		m.read("/a/b", fetchData, 4, 4, 4)
 		m.requireEvents("deleted /a/b", "created /a/b=")
@@ -202,10 +202,10 @@ func TestTrap29_ListAfterNewerReply(t *testing.T) {
 // would restore it.
 func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 	t.Run("no reply in flight", func(t *testing.T) {
-		runManual(t, func(m *manual) {
-			old := m.node("/a/b").data.watch
+		runManual(t, func(m *manualUpdater) {
+			old := m.findNode("/a/b").data.watch
 			m.fire["list /a"](zk.EventNodeChildrenChanged)
-			m.u.pollPart(&m.node("/a").list)
+			m.u.pollPart(&m.findNode("/a").list)
 			m.fire["data /a/b"](zk.EventNodeDeleted)
 			m.read("/a", fetchList, 1, 1, 4, "b")
 			m.u.pollWatch(old)
@@ -216,14 +216,14 @@ func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 		})
 	})
 	t.Run("reply for the old child", func(t *testing.T) {
-		runManual(t, func(m *manual) {
+		runManual(t, func(m *manualUpdater) {
 			m.fire["data /a/b"](zk.EventNodeDataChanged)
-			m.u.pollPart(&m.node("/a/b").data)
+			m.u.pollPart(&m.findNode("/a/b").data)
 			old := m.complete(m.start("/a/b", fetchData), 2, 3, 2)
 			m.fire["data /a/b"](zk.EventNodeDeleted)
 			m.read("/a", fetchList, 1, 1, 4, "b")
 			m.u.handleReply(old)
-			m.u.pollPart(&m.node("/a/b").data)
+			m.u.pollPart(&m.findNode("/a/b").data)
 			m.requireQueued("/a/b")
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents("deleted /a/b", "created /a/b=")
@@ -235,7 +235,7 @@ func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 // reported as a child of the previous parent, and then as deleted with it.
 func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	t.Run("the deletion of the parent was delivered", func(t *testing.T) {
-		runManual(t, func(m *manual) {
+		runManual(t, func(m *manualUpdater) {
 			child := m.complete(m.start("/a/b", fetchData), 4, 4, 4)
 			m.fire["data /a"](zk.EventNodeDeleted)
 			m.fire["list /a"](zk.EventNodeDeleted)
@@ -244,12 +244,12 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 		})
 	})
 	t.Run("the parent was replaced", func(t *testing.T) {
-		runManual(t, func(m *manual) {
+		runManual(t, func(m *manualUpdater) {
 			m.changeParent()
 			data, list := m.start("/a", fetchData), m.start("/a", fetchList)
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents()
-			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
+			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
 			m.u.handleReply(m.complete(list, 3, 3, 4, "b")) // the list belongs to another znode, so it does not confirm the child
 			m.requireEvents()
 			m.u.handleReply(m.complete(data, 3, 3, 4))
@@ -257,11 +257,11 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 		})
 	})
 	t.Run("the parent was changed", func(t *testing.T) {
-		runManual(t, func(m *manual) {
+		runManual(t, func(m *manualUpdater) {
 			m.changeParent()
 			data := m.start("/a", fetchData)
 			m.read("/a/b", fetchData, 4, 4, 4)
-			require.False(m, m.node("/a/b").data.queued, "the reply is deferred")
+			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
 			m.u.handleReply(m.complete(data, 1, 3, 4)) // the request was sent before, so it does not confirm the child
 			m.requireEvents("changed /a=")
 			m.requireQueued("/a")
@@ -270,7 +270,7 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 		})
 	})
 	t.Run("the parent changes all the time", func(t *testing.T) {
-		runManual(t, func(m *manual) {
+		runManual(t, func(m *manualUpdater) {
 			m.changeParent()
 			m.read("/a/b", fetchData, 4, 4, 4)
 			parent := m.complete(m.start("/a", fetchData), 1, 5, 4)
@@ -281,10 +281,10 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	})
 }
 
-// TestTrap29_DeferredParentConfirmsNoChild fails if a parent confirms its children although its own reply is deferred, until
-// the parent above it was read again.
+// TestTrap29_DeferredParentConfirmsNoChild checks that a parent does not confirm its children while its own
+// reply is deferred, until the parent above it was read again.
 func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
-	runManual(t, func(m *manual) {
+	runManual(t, func(m *manualUpdater) {
 		m.read("/a/b", fetchList, 2, 2, 3, "c")
 		m.read("/a/b/c", fetchData, 3, 3, 3)
 		m.requireEvents("created /a/b/c=")
@@ -304,8 +304,8 @@ func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
 
 // A late event of a previous watch does not concern a znode that was read since.
 func TestTrap29_LateEventOfPreviousWatch(t *testing.T) {
-	runManual(t, func(m *manual) {
-		old, fire := m.node("/a/b").data.watch, m.fire["data /a/b"]
+	runManual(t, func(m *manualUpdater) {
+		old, fire := m.findNode("/a/b").data.watch, m.fire["data /a/b"]
 		f := m.start("/a/b", fetchData)
 		fire(zk.EventNodeDeleted)
 		m.u.handleReply(m.complete(f, 4, 4, 4)) // the znode was read after it was created again

@@ -12,9 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// TestCache_Batches fails if a batch ends before a quiet period, or lasts longer than ten of them, if events
-// are missing, or if the iteration does not end with the context and with the cache.
-func TestCache_Batches(t *testing.T) {
+// TestCache_BatchesEndAfterQuietPeriod checks that a batch does not end before a quiet period, and lasts no
+// longer than ten of them, that no events are missing, and that the iteration ends with the context and with
+// the cache.
+func TestCache_BatchesEndAfterQuietPeriod(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c := openCache(h, "/a", Children)

@@ -18,7 +18,7 @@ type Cache struct {
 	events    chan Event
 	filled    chan struct{} // closed when all znodes were read for the first time
 	done      chan struct{} // closed when the updater has ended
-	closing   chan struct{} // closed by Close
+	closing   chan struct{} // Close closes this channel
 	closeOnce sync.Once
 	syncCalls *mailbox[*syncCall]
 }
@@ -84,7 +84,7 @@ func (c *Cache) Sync(ctx context.Context) error {
 	err := context.Cause(ctx)
 	if err == nil {
 		call := &syncCall{done: make(chan struct{})}
-		c.syncCalls.put(call)
+		c.syncCalls.addItems(call)
 		select {
 		case <-call.done:
 		case <-ctx.Done():

@@ -36,11 +36,11 @@ func TestCache_EventsAboveLock(t *testing.T) {
 				synctest.Wait()
 			}
 			acquire() // before the first acquisition, it is unknown whether the znode has data
-			_, r := fill(h, "/locks", Subtree)
-			r.take()
+			_, r := openFilled(h, "/locks", Subtree)
+			r.takeEvents()
 			acquire()
 			var got []string
-			for _, e := range r.take() {
+			for _, e := range r.takeEvents() {
 				kind, rest, _ := strings.Cut(e, " ")
 				target := "znode"
 				if strings.HasPrefix(rest, "/locks/one=") {
@@ -53,7 +53,7 @@ func TestCache_EventsAboveLock(t *testing.T) {
 	}
 }
 
-// New rejects invalid arguments.
+// New must reject invalid arguments.
 func TestNew_InvalidArguments(t *testing.T) {
 	conn := new(zk.Conn)
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestNew_InvalidArguments(t *testing.T) {
 }
 
 // The cache and its events contain exactly the levels of the scope.
-func TestCache_Scopes(t *testing.T) {
+func TestCache_ScopeLimitsZnodes(t *testing.T) {
 	for scope, want := range map[Scope][]string{
 		Node:     {"created /a=1", "fresh"},
 		Children: {"created /a=1", "created /a/b=2", "fresh"},
@@ -87,20 +87,20 @@ func TestCache_Scopes(t *testing.T) {
 			for _, z := range []string{"/a=1", "/a/b=2", "/a/b/c=3", "/a/b/c/d=4", "/other=5"} {
 				createWith(h, z[:len(z)-2], z[len(z)-1:])
 			}
-			c, r := fill(h, "/a", scope)
-			require.Equal(h, want, r.take())
+			c, r := openFilled(h, "/a", scope)
+			require.Equal(h, want, r.takeEvents())
 			requireEqual(h, c, r, scope)
 			require.True(h, c.Fresh())
 			// Changes outside of the scope cause no events.
 			createWith(h, "/a/b/c/d/e", "6")
 			set(h, "/a/b/c/d", "7")
 			if scope < Subtree {
-				require.Empty(h, r.take())
+				require.Empty(h, r.takeEvents())
 			} else {
-				require.ElementsMatch(h, []string{"created /a/b/c/d/e=6", "changed /a/b/c/d=7"}, r.take())
+				require.ElementsMatch(h, []string{"created /a/b/c/d/e=6", "changed /a/b/c/d=7"}, r.takeEvents())
 			}
 			set(h, "/a", "8")
-			require.Equal(h, []string{"changed /a=8"}, r.take())
+			require.Equal(h, []string{"changed /a=8"}, r.takeEvents())
 			requireEqual(h, c, r, scope)
 		})
 	}
@@ -110,12 +110,12 @@ func TestCache_Scopes(t *testing.T) {
 func TestCache_WithoutData(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "data")
-		c, r := fill(h, "/a", Node, WithoutData())
+		c, r := openFilled(h, "/a", Node, WithoutData())
 		z, _ := c.Get("/a")
 		require.Nil(h, z.Data)
 		require.Equal(h, int32(4), z.Stat.DataLength)
 		set(h, "/a", "other")
-		require.Equal(h, []string{"created /a=", "fresh", "changed /a="}, r.take())
+		require.Equal(h, []string{"created /a=", "fresh", "changed /a="}, r.takeEvents())
 	})
 }
 
@@ -123,25 +123,25 @@ func TestCache_WithoutData(t *testing.T) {
 func TestCache_PathDoesNotExist(t *testing.T) {
 	for _, scope := range []Scope{Node, Subtree} {
 		run(t, func(h *bubble.Test) {
-			c, r := fill(h, "/a/b", scope)
-			require.Equal(h, []string{"fresh"}, r.take())
+			c, r := openFilled(h, "/a/b", scope)
+			require.Equal(h, []string{"fresh"}, r.takeEvents())
 			require.Zero(h, c.Len())
 			_, ok := c.Get("/a/b")
 			require.False(h, ok)
 			for range 3 {
 				create(h, "/a")
 				createWith(h, "/a/b", "1")
-				require.Equal(h, []string{"created /a/b=1"}, r.take())
+				require.Equal(h, []string{"created /a/b=1"}, r.takeEvents())
 				if scope == Subtree {
 					createWith(h, "/a/b/c", "2")
-					require.Equal(h, []string{"created /a/b/c=2"}, r.take())
+					require.Equal(h, []string{"created /a/b/c=2"}, r.takeEvents())
 					remove(h, "/a/b/c")
-					require.Equal(h, []string{"deleted /a/b/c"}, r.take())
+					require.Equal(h, []string{"deleted /a/b/c"}, r.takeEvents())
 				}
 				remove(h, "/a/b", "/a")
-				require.Equal(h, []string{"deleted /a/b"}, r.take())
+				require.Equal(h, []string{"deleted /a/b"}, r.takeEvents())
 			}
-			require.Equal(h, 1, channels(h), "a watch for the creation of the path")
+			require.Equal(h, 1, countChannels(h), "a watch for the creation of the path")
 		})
 	}
 }
@@ -155,8 +155,8 @@ func TestCache_NoPermission(t *testing.T) {
 		_, err := h.Operator.Create("/a/secret", []byte("2"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
 		createWith(h, "/a/secret/below", "3")
-		c, r := fill(h, "/a", Subtree)
-		require.ElementsMatch(h, []string{"created /a=", "created /a/open=1", "created /a/secret= !", "fresh"}, r.take())
+		c, r := openFilled(h, "/a", Subtree)
+		require.ElementsMatch(h, []string{"created /a=", "created /a/open=1", "created /a/secret= !", "fresh"}, r.takeEvents())
 		z, ok := c.Get("/a/secret")
 		require.True(h, ok)
 		require.ErrorIs(h, z.Err, recipes.ErrPermission)
@@ -165,23 +165,23 @@ func TestCache_NoPermission(t *testing.T) {
 		// The unreadable znode is replaced by a readable one.
 		remove(h, "/a/secret/below", "/a/secret")
 		createWith(h, "/a/secret", "4")
-		require.Equal(h, []string{"deleted /a/secret", "created /a/secret=4"}, r.take())
+		require.Equal(h, []string{"deleted /a/secret", "created /a/secret=4"}, r.takeEvents())
 
 		// A change of an ACL causes no event. Sync reads a znode again that was unreadable.
 		_, err = h.Operator.Create("/a/late", []byte("5"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
 		createWith(h, "/a/late/below", "6")
-		require.Equal(h, []string{"created /a/late= !"}, r.take())
+		require.Equal(h, []string{"created /a/late= !"}, r.takeEvents())
 		_, err = h.Operator.SetACL("/a/late", openACL, -1)
 		require.NoError(h, err)
-		require.Empty(h, r.take())
+		require.Empty(h, r.takeEvents())
 		require.NoError(h, c.Sync(h.Context()))
-		require.Equal(h, []string{"changed /a/late=5", "created /a/late/below=6"}, r.take())
+		require.Equal(h, []string{"changed /a/late=5", "created /a/late/below=6"}, r.takeEvents())
 		requireEqual(h, c, r, Subtree)
 	})
 }
 
-// TestCache_ChildrenOfContainers fails if the children of a container are not cached because its Stat
+// TestCache_ChildrenOfContainers checks that the children of a container are cached although its Stat
 // contains an owner: 0 on Apache's servers, and the smallest int64 on ClickHouse Keeper.
 func TestCache_ChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
@@ -191,14 +191,14 @@ func TestCache_ChildrenOfContainers(t *testing.T) {
 			require.NoError(h, err)
 			_, err = h.Operator.Create("/services/shop/instance", nil, zk.FlagEphemeral, openACL)
 			require.NoError(h, err)
-			c, _ := fill(h, "/services", Subtree)
+			c, _ := openFilled(h, "/services", Subtree)
 			require.Equal(h, 3, c.Len())
 		}, zktest.WithContainerOwner(owner))
 	}
 }
 
 // Close can be called at any time, repeatedly and concurrently.
-func TestClose(t *testing.T) {
+func TestClose_KeepsLastState(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
 			create(h, "/a")
@@ -216,7 +216,7 @@ func TestClose(t *testing.T) {
 			}
 			require.False(h, c.Fresh())
 			require.ErrorIs(h, c.Sync(h.Context()), recipes.ErrClosed)
-			require.Empty(h, c.syncCalls.take(), "calls of Sync are kept although nothing answers them")
+			require.Empty(h, c.syncCalls.takeItems(), "calls of Sync are kept although nothing answers them")
 		})
 	}
 }
@@ -226,7 +226,7 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
 			createWith(h, "/a", "1")
-			c, r := fill(h, "/a", Subtree)
+			c, r := openFilled(h, "/a", Subtree)
 			if down {
 				h.Server.Refuse(true)
 				h.Server.DropConnections()
@@ -245,12 +245,13 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCache_Root fails if a cache of the root does not contain the znodes below it, or misses their changes.
-func TestCache_Root(t *testing.T) {
+// TestCache_RootContainsAllZnodes checks that a cache of the root contains the znodes below it, and does not
+// miss their changes.
+func TestCache_RootContainsAllZnodes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
 		create(h, "/a/b")
-		c, r := fill(h, "/", Subtree)
+		c, r := openFilled(h, "/", Subtree)
 		for _, path := range []string{"/", "/a", "/a/b"} {
 			z, found := c.Get(path)
 			require.True(h, found, path)
@@ -278,14 +279,14 @@ func TestCache_Root(t *testing.T) {
 	})
 }
 
-// TestWithFilter fails if a cache keeps, reads or watches an excluded znode or its descendants, or omits a znode that is
-// not excluded.
-func TestWithFilter(t *testing.T) {
+// TestWithFilter_OmitsExcludedZnodes checks that a cache does not keep, read or watch an excluded znode or
+// its descendants, and omits no other znode.
+func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
 		h.Server.ResetLog()
 		var c *Cache
-		c, _ = fill(h, "/a", Subtree, WithFilter(func(path string) bool {
+		c, _ = openFilled(h, "/a", Subtree, WithFilter(func(path string) bool {
 			if c != nil {
 				c.Get("/a") // the filter can read the cache, because the cache is not locked
 			}
@@ -309,8 +310,8 @@ func TestWithFilter(t *testing.T) {
 	})
 }
 
-// TestWithFilter_SharedList fails if a filter removes znodes from other caches on the connection, which receive the same
-// list.
+// TestWithFilter_SharedList checks that a filter does not remove znodes from other caches on the connection,
+// which receive the same list.
 func TestWithFilter_SharedList(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/data-0", "/a/locks-0")
@@ -319,7 +320,7 @@ func TestWithFilter_SharedList(t *testing.T) {
 		var replicas []*replica
 		for range 4 {
 			openCache(h, "/a", Children, WithFilter(func(path string) bool { return path > "/a/e" }))
-			c, r := fill(h, "/a", Children)
+			c, r := openFilled(h, "/a", Children)
 			caches, replicas = append(caches, c), append(replicas, r)
 		}
 		for i := range 10 {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKind_String fails if the text of a Kind changes.
-func TestKind_String(t *testing.T) {
+// TestKind_Text checks that the text of a Kind does not change.
+func TestKind_Text(t *testing.T) {
 	names := []string{}
 	for k := range Fresh + 2 {
 		names = append(names, k.String())

@@ -20,8 +20,8 @@ type queuedEvent struct {
 
 // pathEvents are the pending events of one path, at most one of each kind.
 type pathEvents struct {
-	deletion *queuedEvent // of kind Deleted, or nil
-	state    *queuedEvent // of kind Created or Changed, or nil
+	deletion *queuedEvent // an event of kind Deleted, or nil
+	state    *queuedEvent // an event of kind Created or Changed, or nil
 }
 
 func newEventQueue() eventQueue { return eventQueue{paths: map[string]pathEvents{}} }
@@ -112,8 +112,8 @@ func (q *eventQueue) setPath(path string, p pathEvents) {
 	}
 }
 
-// first returns the first pending event. The queue must not be empty.
-func (q *eventQueue) first() Event {
+// firstEvent returns the first pending event. The queue must not be empty.
+func (q *eventQueue) firstEvent() Event {
 	e := Event{Kind: q.head.kind}
 	if z := q.head.old; z != nil {
 		e.Path, e.Old = z.Path, *z
@@ -124,7 +124,7 @@ func (q *eventQueue) first() Event {
 	return e
 }
 
-// removeFirst removes the event that first returns.
+// removeFirst removes the event that firstEvent returns.
 func (q *eventQueue) removeFirst() {
 	e := q.head
 	q.remove(e)

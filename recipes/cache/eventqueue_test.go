@@ -36,7 +36,7 @@ func TestEventQueue_RandomChanges(t *testing.T) {
 			}
 		}
 		receive := func() {
-			r.apply(c, q.first())
+			r.apply(c, q.firstEvent())
 			q.removeFirst()
 		}
 		for range 300 {

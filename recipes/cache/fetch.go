@@ -23,7 +23,7 @@ func (q *fetchQueue) push(p nodePart) { q.items = append(q.items, p) }
 
 func (q *fetchQueue) isEmpty() bool { return q.head == len(q.items) }
 
-func (q *fetchQueue) pop() nodePart {
+func (q *fetchQueue) popPart() nodePart {
 	p := q.items[q.head]
 	q.items[q.head] = nodePart{}
 	if q.head++; q.head == len(q.items) {
@@ -58,7 +58,7 @@ func (u *updater) enqueue(n *node, kind partKind) {
 // repeatRejected reads all parts again that the servers have refused to read. No event reports when the
 // reason for the refusal has passed.
 func (u *updater) repeatRejected() {
-	u.tree.root.walk(func(n *node) {
+	u.tree.root.walkTree(func(n *node) {
 		for kind, err := range [...]error{dataPart: n.dataErr, listPart: n.listErr} {
 			if err != nil && err != recipes.ErrTooLarge {
 				n.part(partKind(kind)).dirty = true
@@ -77,7 +77,7 @@ func (u *updater) sendRequests() {
 		u.startSync()
 	}
 	for u.up && !u.paused && !u.needsSync && !u.connClosed && u.inFlight < u.concurrency && !u.queue.isEmpty() {
-		u.startFetch(u.queue.pop())
+		u.startFetch(u.queue.popPart())
 	}
 }
 
@@ -91,7 +91,7 @@ func (u *updater) startFetch(np nodePart) {
 	}
 	f := &fetch{
 		node: n, kind: np.kind, op: fetchData, watching: true,
-		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.tick(),
+		epoch: u.epoch, connEpoch: u.connEpoch, sent: u.nextTick(),
 	}
 	switch {
 	case np.kind == listPart:
@@ -114,7 +114,7 @@ func (u *updater) send(f *fetch) {
 	conn, replies, root := u.conn, u.replies, u.cache.path
 	go func() {
 		f.run(conn, root)
-		replies.put(f)
+		replies.addItems(f)
 	}()
 }
 

@@ -21,7 +21,7 @@ import (
 func TestFetch_RequestsPerChange(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
-		log := requestsDuring(h, func() { fill(h, "/a", Subtree) })
+		log := requestsDuring(h, func() { openFilled(h, "/a", Subtree) })
 		require.Len(h, log, 2, "%v", log)
 		log = requestsDuring(h, func() { create(h, "/a/b") })
 		require.Len(h, log, 3, "list of the parent, data, list\n%v", log)
@@ -34,7 +34,7 @@ func TestFetch_RequestsPerChange(t *testing.T) {
 			require.NoError(h, err)
 		})
 		require.Len(h, log, 2, "list of the parent, data\n%v", log)
-		require.Equal(h, []string{"data /a", "children /a", "data /a/e"}, watches(h))
+		require.Equal(h, []string{"data /a", "children /a", "data /a/e"}, watchedPaths(h))
 	})
 }
 
@@ -65,8 +65,8 @@ func TestFetch_ConcurrencyIsLimited(t *testing.T) {
 func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
-		c, r := fill(h, "/a", Subtree)
-		r.take()
+		c, r := openFilled(h, "/a", Subtree)
+		r.takeEvents()
 		hook := h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
 			remove(h, q.Path)
 			return zktest.Verdict{}
@@ -76,10 +76,10 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 			synctest.Wait()
 		}
 		hook.Remove()
-		require.Empty(h, r.take())
+		require.Empty(h, r.takeEvents())
 		require.Equal(h, 1, c.Len())
-		require.Equal(h, []string{"data /a", "children /a"}, watches(h))
-		require.Equal(h, 2, channels(h))
+		require.Equal(h, []string{"data /a", "children /a"}, watchedPaths(h))
+		require.Equal(h, 2, countChannels(h))
 
 		// A znode that the client may not read leaves no watch either. The cache reads only its Stat.
 		h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
@@ -88,8 +88,8 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 			return zktest.Verdict{}
 		})
 		create(h, "/a/b")
-		require.Empty(h, r.take())
-		require.Equal(h, 2, channels(h))
+		require.Empty(h, r.takeEvents())
+		require.Equal(h, 2, countChannels(h))
 	})
 }
 
@@ -103,8 +103,8 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 		for i := range 700 {
 			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
-		c, r := fill(h, "/a", Subtree)
-		require.Subset(h, r.take(), []string{"created /a/few/x=", "fresh"})
+		c, r := openFilled(h, "/a", Subtree)
+		require.Subset(h, r.takeEvents(), []string{"created /a/few/x=", "fresh"})
 		z, ok := c.Get("/a/many")
 		require.True(h, ok)
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
@@ -115,7 +115,7 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 
 		// The cache still updates the other znodes.
 		create(h, "/a/few/y")
-		require.Equal(h, []string{"created /a/few/y="}, r.take())
+		require.Equal(h, []string{"created /a/few/y="}, r.takeEvents())
 		reconnect(h, c, func() {})
 		require.NoError(h, c.Sync(h.Context()))
 		time.Sleep(time.Minute)
@@ -140,7 +140,7 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 		for i := range 700 {
 			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
-		c, r := fill(h, "/a", Subtree)
+		c, r := openFilled(h, "/a", Subtree)
 		z, _ := c.Get("/a/many")
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
 		for i := range 400 {
@@ -166,15 +166,15 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 	})
 }
 
-// TestTrap37_TooMuchData fails if the cache does not report data that is larger than the receive buffer, or
-// requests it again and again, which breaks the connection each time.
+// TestTrap37_TooMuchData checks that the cache reports data that is larger than the receive buffer, and does
+// not request it again and again, which breaks the connection each time.
 func TestTrap37_TooMuchData(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/b", strings.Repeat("x", 100<<10))
 		createWith(h, "/a/b/c", "1")
-		c, r := fill(h, "/a", Subtree)
-		require.ElementsMatch(h, []string{"created /a=", "created /a/b= !", "created /a/b/c=1", "stale", "fresh", "fresh"}, append(r.take(), "stale", "fresh"))
+		c, r := openFilled(h, "/a", Subtree)
+		require.ElementsMatch(h, []string{"created /a=", "created /a/b= !", "created /a/b/c=1", "stale", "fresh", "fresh"}, append(r.takeEvents(), "stale", "fresh"))
 		z, _ := c.Get("/a/b")
 		require.ErrorIs(h, z.Err, recipes.ErrTooLarge)
 		require.Equal(h, int32(100<<10), z.Stat.DataLength)
@@ -182,9 +182,9 @@ func TestTrap37_TooMuchData(t *testing.T) {
 		require.NoError(h, c.Sync(h.Context()))
 		log := requestsDuring(h, func() { time.Sleep(time.Minute) })
 		require.Empty(h, log)
-		r.take()
+		r.takeEvents()
 		set(h, "/a/b", "small")
-		require.Equal(h, []string{"changed /a/b=small"}, r.take())
+		require.Equal(h, []string{"changed /a/b=small"}, r.takeEvents())
 
 		// A new session causes at most one break of the connection.
 		set(h, "/a/b", strings.Repeat("x", 100<<10))
@@ -214,7 +214,7 @@ func TestTrap37_OtherRequestsAreNotTooLarge(t *testing.T) {
 		}
 		createWith(h, "/a/large", strings.Repeat("x", 100<<10))
 		h.Server.Delay(zktest.BothWays, time.Millisecond)
-		c, _ := fill(h, "/a", Children)
+		c, _ := openFilled(h, "/a", Children)
 		require.Equal(h, 32, c.Len())
 		for z := range c.All() {
 			if z.Path == "/a/large" {
@@ -230,7 +230,7 @@ func TestTrap37_OtherRequestsAreNotTooLarge(t *testing.T) {
 func TestTrap37_UnresponsiveServerIsNotTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
-		c, r := fill(h, "/a", Node)
+		c, r := openFilled(h, "/a", Node)
 		for range 10 {
 			h.Server.Blackhole(zktest.ToServer, cacheSession(h))
 			set(h, "/a", "")
@@ -298,7 +298,7 @@ func TestFetch_UnreadableZnodes(t *testing.T) {
 					if early {
 						end = c.begin(h)
 					}
-					cache, r := fill(h, "/a", Subtree)
+					cache, r := openFilled(h, "/a", Subtree)
 					if !early {
 						end = c.begin(h)
 						reconnect(h, cache, func() {})
@@ -313,11 +313,11 @@ func TestFetch_UnreadableZnodes(t *testing.T) {
 					} else {
 						require.ErrorContains(h, z.Err, c.want)
 					}
-					r.take()
+					r.takeEvents()
 					set(h, "/a/y", "2")
 					create(h, "/a/y/2", "/a/z")
 					remove(h, "/a/y/1")
-					require.ElementsMatch(h, []string{"changed /a/y=2", "created /a/y/2=", "created /a/z=", "deleted /a/y/1"}, r.take())
+					require.ElementsMatch(h, []string{"changed /a/y=2", "created /a/y/2=", "created /a/z=", "deleted /a/y/1"}, r.takeEvents())
 					begin := len(h.Server.Log())
 					time.Sleep(15 * time.Minute)
 					repeated := h.Server.Log()[begin:].Session(cacheSession(h)).Requests()

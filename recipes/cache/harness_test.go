@@ -44,9 +44,9 @@ func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache 
 	return c
 }
 
-// fill opens a cache and waits until it is filled. It returns the cache, and a replica that applies the
+// openFilled opens a cache and waits until it is filled. It returns the cache, and a replica that applies the
 // events of the cache.
-func fill(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
+func openFilled(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
 	c := openCache(h, path, scope, opts...)
 	r := newReplica()
 	go func() {
@@ -119,8 +119,8 @@ func countRequests(h *bubble.Test, op zktest.Op, path string) int {
 	return h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == op && e.Path == path }).Count()
 }
 
-// watches returns the watches that the server stores for the session of the cache.
-func watches(h *bubble.Test) []string {
+// watchedPaths returns the watches that the server stores for the session of the cache.
+func watchedPaths(h *bubble.Test) []string {
 	var list []string
 	for _, w := range h.Server.Watches() {
 		if w.Session == cacheSession(h) {
@@ -130,13 +130,13 @@ func watches(h *bubble.Test) []string {
 	return list
 }
 
-// channels returns how many channels the client library stores for the watches of the cache.
-func channels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
+// countChannels returns how many channels the client library stores for the watches of the cache.
+func countChannels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
 
 // replica is a copy of a cache: it applies the events of the cache to a map, and verifies their order.
 type replica struct {
 	mu     sync.Mutex
-	events []string // the events since the last call of take
+	events []string // the events since the last call of takeEvents
 	nodes  map[string]Znode
 	czxids map[string]int64 // the greatest czxid of each path
 	stale  bool
@@ -166,7 +166,7 @@ func (r *replica) apply(c *Cache, e Event) {
 			r.addFault("%s created, but it exists", e.Path)
 		case e.Path != c.path && !hasParent:
 			r.addFault("%s created before its parent", e.Path)
-		// The Stat is unknown if no read was answered. All znodes of a new server have the czxid 0.
+		// The Stat of the event is unknown if no read was answered. All znodes of a new server have the czxid 0.
 		case e.Node.Stat.Czxid <= r.czxids[e.Path] && e.Node.Stat.Czxid != 0:
 			r.addFault("%s created with a czxid that was reported before", e.Path)
 		}
@@ -217,8 +217,8 @@ func eventText(e Event) string {
 	return e.Kind.String()
 }
 
-// take returns the events since its last call.
-func (r *replica) take() []string {
+// takeEvents returns the events since its last call.
+func (r *replica) takeEvents() []string {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,8 +13,8 @@ type mailbox[T any] struct {
 
 func newMailbox[T any]() *mailbox[T] { return &mailbox[T]{ready: make(chan struct{}, 1)} }
 
-// put adds items. After close it does nothing.
-func (m *mailbox[T]) put(items ...T) {
+// addItems adds items. After close it does nothing.
+func (m *mailbox[T]) addItems(items ...T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -27,8 +27,8 @@ func (m *mailbox[T]) put(items ...T) {
 	}
 }
 
-// take returns the items that were added since the last call.
-func (m *mailbox[T]) take() []T {
+// takeItems returns the items that were added since the last call.
+func (m *mailbox[T]) takeItems() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	items := m.items

@@ -201,7 +201,7 @@ func (x *scheduleRun) Advance(d time.Duration) {
 		synctest.Wait()
 		c := x.cache
 		c.mu.RLock()
-		c.root.walk(func(n *node) {
+		c.root.walkTree(func(n *node) {
 			if defect := n.defect(x.scope); defect != "" {
 				x.Violate("after %v: %s %s", x.Now(), n.path, defect)
 			}

@@ -17,14 +17,14 @@ var seedsOfDefects = []uint64{1035, 2424}
 // replies are lost, sessions expire, servers are stopped and cut off, and caches are closed and opened. After
 // all faults the cache must be equal to the server, the events must describe the same state, and later
 // changes must be reported. Package faultschedule describes the flags that select schedules.
-func TestSchedules(t *testing.T) {
+func TestSchedules_RandomFaults(t *testing.T) {
 	faultschedule.Run(t, 150, seedsOfDefects, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, runSchedule(t, s, verbose)
 	})
 }
 
-// reopen is a step that closes the cache and opens another one.
+// reopen is a step that closes the cache and opens another cache.
 const reopen faultschedule.Kind = "reopen"
 
 // kinds are the kinds of steps. Their order, and the order in which the code draws random numbers, must not

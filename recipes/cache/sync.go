@@ -38,9 +38,9 @@ func (u *updater) handleSyncReply(f *fetch) {
 
 // markOutdated marks all parts as pending that may be outdated.
 func (u *updater) markOutdated() {
-	now := u.tick()
+	now := u.nextTick()
 	var all []*node // a copy, because pollPart can remove nodes
-	u.tree.root.walk(func(n *node) { all = append(all, n) })
+	u.tree.root.walkTree(func(n *node) { all = append(all, n) })
 	for _, n := range all {
 		for _, kind := range []partKind{dataPart, listPart} {
 			p := n.part(kind)

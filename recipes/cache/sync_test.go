@@ -45,7 +45,7 @@ func TestSync_LaggingServer(t *testing.T) {
 		h.Conn = bubble.ConnectFrom(h, cluster, 1, bubble.SessionTimeout)
 		h.Operator = bubble.ConnectFrom(h, cluster, 0, bubble.SessionTimeout)
 		createWith(h, "/a", "1")
-		c, _ := fill(h, "/a", Node)
+		c, _ := openFilled(h, "/a", Node)
 		h.Server.Partition()
 		set(h, "/a", "2")
 		synctest.Wait()
@@ -63,7 +63,7 @@ func TestSync_LaggingServer(t *testing.T) {
 // Sync returns when its context is done, and later calls succeed.
 func TestSync_ReturnsWhenContextIsDone(t *testing.T) {
 	run(t, func(h *bubble.Test) {
-		c, _ := fill(h, "/a", Node)
+		c, _ := openFilled(h, "/a", Node)
 		h.Server.Blackhole(zktest.BothWays)
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
 		defer cancel()

@@ -120,11 +120,11 @@ func (n *node) err() error {
 
 func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '/')+1:] }
 
-// walk calls f for n and all of its descendants, parents first.
-func (n *node) walk(f func(*node)) {
+// walkTree calls f for n and all of its descendants, parents first.
+func (n *node) walkTree(f func(*node)) {
 	f(n)
 	for _, c := range n.children {
-		c.walk(f)
+		c.walkTree(f)
 	}
 }
 

@@ -15,7 +15,7 @@ func TestTree_ReadsHoldNoLock(t *testing.T) {
 		for _, p := range []string{"/a", "/a/y", "/a/x", "/a/x/1", "/ab"} {
 			createWith(h, p, p)
 		}
-		c, _ := fill(h, "/a", Subtree)
+		c, _ := openFilled(h, "/a", Subtree)
 		z, ok := c.Get("/a/x/1")
 		require.True(h, ok)
 		require.Equal(h, "/a/x/1", string(z.Data))

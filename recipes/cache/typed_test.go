@@ -9,8 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestTyped fails if a znode or an event does not have the value of its data, or if one in another format is lost.
-func TestTyped(t *testing.T) {
+// TestTyped_DecodesValues checks that znodes and events have the value of their data, and that those in
+// another format are not lost.
+func TestTyped_DecodesValues(t *testing.T) {
 	type limit struct{ Max int }
 	run(t, func(h *bubble.Test) {
 		create(h, "/limits")

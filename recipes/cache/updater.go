@@ -59,8 +59,8 @@ type updater struct {
 	// repeat fires when the reads that the servers have rejected must be repeated.
 	repeat *time.Timer
 
-	setup *recipe.Setup // receives the events
-	since time.Time     // since when the tree is not fresh
+	setup *recipe.Setup // its observer receives the events
+	since time.Time     // the time since which the tree is not fresh
 
 	syncInFlight bool        // a request that synchronizes the server is in flight
 	waitingSyncs []*syncCall // the calls of Sync that wait for the next round
@@ -76,7 +76,7 @@ func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *u
 		repeat: time.NewTimer(watch.Round()), setup: s, since: time.Now(),
 	}
 	u.connEpoch = u.sub.State().Epoch
-	u.markPending(&u.tree.root.data, u.tick())
+	u.markPending(&u.tree.root.data, u.nextTick())
 	u.enqueue(u.tree.root, dataPart)
 	return u
 }
@@ -95,13 +95,13 @@ func (u *updater) run() {
 		var events chan<- Event
 		var next Event
 		if !u.events.isEmpty() {
-			events, next = u.cache.events, u.events.first()
+			events, next = u.cache.events, u.events.firstEvent()
 		}
 		select {
 		case events <- next:
 			u.events.removeFirst()
 		case <-u.replies.ready:
-			replies := u.replies.take()
+			replies := u.replies.takeItems()
 			for _, f := range replies {
 				u.filterChildren(f)
 			}
@@ -112,13 +112,13 @@ func (u *updater) run() {
 			u.tree.mu.Unlock()
 		case <-u.watches.fired.ready:
 			u.tree.mu.Lock()
-			for _, f := range u.watches.fired.take() {
+			for _, f := range u.watches.fired.takeItems() {
 				u.watches.release(f.watch)
 				u.handleEvent(f.watch, f.event)
 			}
 			u.tree.mu.Unlock()
 		case <-u.cache.syncCalls.ready:
-			u.waitingSyncs = append(u.waitingSyncs, u.cache.syncCalls.take()...)
+			u.waitingSyncs = append(u.waitingSyncs, u.cache.syncCalls.takeItems()...)
 		case <-u.sub.Changed():
 			u.checkConn = true
 			u.watches.poll()
@@ -174,7 +174,7 @@ func (u *updater) checkConnection() {
 		if u.session != 0 {
 			broken, u.needsSync, u.sessionEpoch = true, true, u.epoch+1
 			u.tree.mu.Lock()
-			u.tree.root.walk((*node).retryTooLarge)
+			u.tree.root.walkTree((*node).retryTooLarge)
 			u.tree.mu.Unlock()
 		}
 		u.session = s.Session
@@ -196,7 +196,7 @@ func (u *updater) checkConnection() {
 func (u *updater) restartReads() {
 	u.log.Debug("connection lost: reading everything again")
 	u.epoch++
-	now := u.tick()
+	now := u.nextTick()
 	u.queue, u.pending = fetchQueue{}, 0
 	restart := func(p *part, wanted bool) {
 		p.queued, p.dirty, p.pendingSince = false, wanted, 0
@@ -204,7 +204,7 @@ func (u *updater) restartReads() {
 			u.markPending(p, now)
 		}
 	}
-	u.tree.root.walk(func(n *node) {
+	u.tree.root.walkTree(func(n *node) {
 		n.deferred, n.deferredChildren = nil, nil
 		restart(&n.data, true)
 		restart(&n.list, u.hasList(n))
@@ -239,8 +239,8 @@ func (u *updater) finishPending() bool {
 	return u.finishSyncRound()
 }
 
-// tick advances the clock.
-func (u *updater) tick() uint64 {
+// nextTick advances the clock.
+func (u *updater) nextTick() uint64 {
 	u.clock++
 	return u.clock
 }

@@ -60,8 +60,8 @@ func TestTrap18_NewSession(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/b", "1")
-		c, r := fill(h, "/a", Subtree)
-		r.take()
+		c, r := openFilled(h, "/a", Subtree)
+		r.takeEvents()
 		for i := range 5 {
 			old := cacheSession(h)
 			reconnect(h, c, func() {
@@ -69,13 +69,13 @@ func TestTrap18_NewSession(t *testing.T) {
 				set(h, "/a/b", fmt.Sprint(i))
 			})
 			require.NotEqual(h, old, cacheSession(h))
-			events := r.take()
+			events := r.takeEvents()
 			require.Contains(h, events, fmt.Sprintf("changed /a/b=%d", i))
 			require.Subset(h, []string{"stale", "fresh", events[1]}, events)
 			requireEqual(h, c, r, Subtree)
 			log := h.Server.Log().Session(cacheSession(h)).Requests()
 			require.Equal(h, zktest.OpSync, log.Filter(func(e zktest.Entry) bool { return e.Path != "/" })[0].Op, "the server may lag behind\n%v", log)
-			require.Equal(h, 4, channels(h), "a watch of the previous session remains")
+			require.Equal(h, 4, countChannels(h), "a watch of the previous session remains")
 		}
 	})
 }
@@ -85,8 +85,8 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	for _, expire := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
 			create(h, "/a", "/a/unchanged", "/a/changed", "/a/deleted", "/a/deleted/child")
-			c, r := fill(h, "/a", Subtree)
-			r.take()
+			c, r := openFilled(h, "/a", Subtree)
+			r.takeEvents()
 			reconnect(h, c, func() {
 				if expire {
 					require.NoError(h, h.Server.ExpireSession(cacheSession(h)))
@@ -96,7 +96,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				createWith(h, "/a/created", "2")
 				createWith(h, "/a/created/child", "3")
 			})
-			events := r.take()
+			events := r.takeEvents()
 			require.Equal(h, "stale", events[0])
 			require.Equal(h, "fresh", events[len(events)-1])
 			require.ElementsMatch(h, []string{
@@ -112,28 +112,28 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 func TestTrap27_WatchesAreNotRestored(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
-		c, r := fill(h, "/a", Subtree)
-		r.take()
+		c, r := openFilled(h, "/a", Subtree)
+		r.takeEvents()
 		throttled := h.Server.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zktest.Code(-127)))
 		reconnect(h, c, func() {})
 		<-throttled.Ran()
-		r.take()
+		r.takeEvents()
 		set(h, "/a/b", "1")
-		require.Equal(h, []string{"changed /a/b=1"}, r.take())
+		require.Equal(h, []string{"changed /a/b=1"}, r.takeEvents())
 		createWith(h, "/a/c", "2")
-		require.Equal(h, []string{"created /a/c=2"}, r.take())
+		require.Equal(h, []string{"created /a/c=2"}, r.takeEvents())
 	})
 }
 
-// TestTrap28_RecreatedWithSameVersion fails if a znode that is deleted and created again, with the
-// same versions as before, is not reported as deleted and created.
+// TestTrap28_RecreatedWithSameVersion checks that a znode that is deleted and created again, with the same
+// versions as before, is reported as deleted and created.
 func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "same")
 		createWith(h, "/a/b", "same")
 		createWith(h, "/a/b/c", "same")
-		c, r := fill(h, "/a", Subtree)
-		r.take()
+		c, r := openFilled(h, "/a", Subtree)
+		r.takeEvents()
 		reconnect(h, c, func() {
 			remove(h, "/a/b/c", "/a/b")
 			createWith(h, "/a/b", "same")
@@ -141,7 +141,7 @@ func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
 		})
 		require.Equal(h, []string{
 			"stale", "deleted /a/b/c", "deleted /a/b", "created /a/b=same", "created /a/b/c=same", "fresh",
-		}, r.take())
+		}, r.takeEvents())
 		requireEqual(h, c, r, Subtree)
 
 		// Only the child is deleted and created again.
@@ -149,7 +149,7 @@ func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
 			remove(h, "/a/b/c")
 			createWith(h, "/a/b/c", "same")
 		})
-		require.Equal(h, []string{"stale", "deleted /a/b/c", "created /a/b/c=same", "fresh"}, r.take())
+		require.Equal(h, []string{"stale", "deleted /a/b/c", "created /a/b/c=same", "fresh"}, r.takeEvents())
 		requireEqual(h, c, r, Subtree)
 	})
 }

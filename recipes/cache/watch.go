@@ -17,7 +17,7 @@ type nodeWatch struct {
 	kind     partKind
 	shared   *watch.Watch
 	hasFired bool // the updater has handled the event
-	waiter   *waiter
+	waiter   *watchWaiter
 }
 
 // firedWatch is a watch that has fired, and its event.
@@ -43,9 +43,9 @@ type watchSet struct {
 	fired      *mailbox[firedWatch]
 	stopping   chan struct{}
 	running    sync.WaitGroup
-	waiters    []*waiter
-	notFull    []*waiter
-	unassigned []*nodeWatch // watches that no goroutine waits for yet
+	waiters    []*watchWaiter
+	notFull    []*watchWaiter
+	unassigned []*nodeWatch // the watches that no goroutine waits for yet
 }
 
 func newWatchSet() *watchSet {
@@ -76,19 +76,19 @@ func (s *watchSet) assign(more bool) {
 	s.unassigned = nil
 }
 
-func (s *watchSet) newWaiter() *waiter {
-	x := &waiter{added: newMailbox[*nodeWatch](), retired: make(chan struct{})}
+func (s *watchSet) newWaiter() *watchWaiter {
+	x := &watchWaiter{added: newMailbox[*nodeWatch](), retired: make(chan struct{})}
 	s.waiters = append(s.waiters, x)
 	s.running.Go(func() { x.run(s.stopping, s.fired) })
 	return x
 }
 
 // assignTo assigns the first n unassigned watches to the waiter x.
-func (s *watchSet) assignTo(x *waiter, n int) {
+func (s *watchSet) assignTo(x *watchWaiter, n int) {
 	for _, w := range s.unassigned[:n] {
 		w.waiter = x
 	}
-	x.added.put(s.unassigned[:n]...)
+	x.added.addItems(s.unassigned[:n]...)
 	x.size += n
 	s.unassigned = s.unassigned[n:]
 }
@@ -97,7 +97,7 @@ func (s *watchSet) assignTo(x *waiter, n int) {
 // channels receive nothing.
 func (s *watchSet) poll() {
 	for _, x := range s.waiters {
-		x.added.put(nil)
+		x.added.addItems(nil)
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *watchSet) release(w *nodeWatch) {
 	}
 	if x.size--; x.size == 0 && len(s.notFull) > 1 {
 		close(x.retired)
-		isX := func(y *waiter) bool { return y == x }
+		isX := func(y *watchWaiter) bool { return y == x }
 		s.notFull, s.waiters = slices.DeleteFunc(s.notFull, isX), slices.DeleteFunc(s.waiters, isX)
 	}
 }
@@ -121,8 +121,8 @@ func (s *watchSet) stop() {
 	s.running.Wait()
 }
 
-// waiter is a goroutine that waits for up to maxWatches watches.
-type waiter struct {
+// watchWaiter is a goroutine that waits for up to maxWatches watches.
+type watchWaiter struct {
 	added   *mailbox[*nodeWatch] // receives the watches that are assigned to the waiter; nil requests a poll
 	retired chan struct{}
 	size    int // number of watches that are assigned; only the updater uses it
@@ -131,7 +131,7 @@ type waiter struct {
 }
 
 // run reports each watch that fires to fired, until stopping or x.retired is closed.
-func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
+func (x *watchWaiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 	receive := func(c any) reflect.SelectCase {
 		return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
 	}
@@ -145,7 +145,7 @@ func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 			return
 		case chosen == 2:
 			poll := false
-			for _, w := range x.added.take() {
+			for _, w := range x.added.takeItems() {
 				if poll = poll || w == nil; w != nil {
 					x.watches, cases = append(x.watches, w), append(cases, receive(w.shared.C()))
 				}
@@ -174,6 +174,6 @@ func (x *waiter) run(stopping <-chan struct{}, fired *mailbox[firedWatch]) {
 		clear(x.watches[kept:])
 		clear(cases[first+kept:])
 		x.watches, cases = x.watches[:kept], cases[:first+kept]
-		fired.put(found...)
+		fired.addItems(found...)
 	}
 }

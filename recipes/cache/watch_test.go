@@ -38,7 +38,7 @@ func TestWatchSet_ReportsEachWatchOnce(t *testing.T) {
 		}
 		handleFired := func() (n int) {
 			synctest.Wait()
-			for _, f := range s.fired.take() {
+			for _, f := range s.fired.takeItems() {
 				require.False(t, f.watch.hasFired, "reported twice")
 				require.Equal(t, zk.EventNodeDeleted, f.event.Type)
 				f.watch.hasFired = true
@@ -76,7 +76,7 @@ func TestWatchSet_ManyZnodes(t *testing.T) {
 		for i := range many {
 			create(h, fmt.Sprintf("/a/%d", i))
 		}
-		c, r := fill(h, "/a", Subtree)
+		c, r := openFilled(h, "/a", Subtree)
 		require.Equal(h, many+1, c.Len())
 		goroutines := bubble.Goroutines()
 		for i := range many {
@@ -92,7 +92,7 @@ func TestWatchSet_ManyZnodes(t *testing.T) {
 		synctest.Wait()
 		require.Equal(h, 1, c.Len())
 		require.NoError(h, r.compareWithCache(c))
-		require.Equal(h, 2, channels(h))
+		require.Equal(h, 2, countChannels(h))
 	})
 }
 
@@ -104,33 +104,33 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				create(h, "/a", "/a/b")
 				f(h)
-				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, watches(h))
+				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, watchedPaths(h))
 			})
 		})
 	}
 	runTwoNodes("breaks", func(h *bubble.Test) {
-		c, r := fill(h, "/a", Subtree)
+		c, r := openFilled(h, "/a", Subtree)
 		for range 20 {
 			reconnect(h, c, func() {})
-			require.LessOrEqual(h, channels(h), 4*perWatch)
+			require.LessOrEqual(h, countChannels(h), 4*perWatch)
 		}
 		set(h, "/a/b", "1")
 		create(h, "/a/b/c")
-		require.Contains(h, r.take(), "changed /a/b=1", "the previous watch fires")
-		require.LessOrEqual(h, channels(h), 2*perWatch+4)
+		require.Contains(h, r.takeEvents(), "changed /a/b=1", "the previous watch fires")
+		require.LessOrEqual(h, countChannels(h), 2*perWatch+4)
 		remove(h, "/a/b/c")
 		synctest.Wait()
 	})
 	runTwoNodes("caches", func(h *bubble.Test) {
 		for i := range 50 {
-			c, r := fill(h, "/a", Subtree)
-			require.Equal(h, []string{"created /a=", "created /a/b=", "fresh"}, r.take())
+			c, r := openFilled(h, "/a", Subtree)
+			require.Equal(h, []string{"created /a=", "created /a/b=", "fresh"}, r.takeEvents())
 			set(h, "/a/b", "1")
-			require.Equal(h, []string{"changed /a/b=1"}, r.take(), "cache %d", i)
+			require.Equal(h, []string{"changed /a/b=1"}, r.takeEvents(), "cache %d", i)
 			set(h, "/a/b", "")
 			synctest.Wait()
 			c.Close()
-			require.LessOrEqual(h, channels(h), 3*perWatch+1)
+			require.LessOrEqual(h, countChannels(h), 3*perWatch+1)
 		}
 	})
 	runTwoNodes("caches that are closed while requests are in flight", func(h *bubble.Test) {
@@ -140,10 +140,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 			c.Close()
 			time.Sleep(5 * time.Millisecond)
-			require.LessOrEqual(h, channels(h), 4*perWatch)
+			require.LessOrEqual(h, countChannels(h), 4*perWatch)
 		}
 		h.Server.Heal()
-		c, _ := fill(h, "/a", Subtree)
+		c, _ := openFilled(h, "/a", Subtree)
 		c.Close()
 	})
 }
@@ -152,16 +152,16 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 func TestTrap25_WatchOfMissingPath(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		for range 20 {
-			c, _ := fill(h, "/a", Node)
+			c, _ := openFilled(h, "/a", Node)
 			reconnect(h, c, func() {})
 			c.Close()
 		}
-		require.LessOrEqual(h, channels(h), watch.MaxChannels)
-		require.Len(h, watches(h), 1)
-		_, r := fill(h, "/a", Node)
+		require.LessOrEqual(h, countChannels(h), watch.MaxChannels)
+		require.Len(h, watchedPaths(h), 1)
+		_, r := openFilled(h, "/a", Node)
 		createWith(h, "/a", "1")
-		require.Equal(h, []string{"fresh", "created /a=1"}, r.take())
-		require.Equal(h, 1, channels(h))
+		require.Equal(h, []string{"fresh", "created /a=1"}, r.takeEvents())
+		require.Equal(h, 1, countChannels(h))
 	})
 }
 
@@ -169,8 +169,8 @@ func TestTrap25_WatchOfMissingPath(t *testing.T) {
 func TestTrap26_WatchesAreSetAgain(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
-		c, r := fill(h, "/a", Subtree)
-		r.take()
+		c, r := openFilled(h, "/a", Subtree)
+		r.takeEvents()
 		for range 10 {
 			for _, step := range []struct {
 				do    func()
@@ -188,10 +188,10 @@ func TestTrap26_WatchesAreSetAgain(t *testing.T) {
 				{func() { remove(h, "/a/b") }, "deleted /a/b"},
 			} {
 				step.do()
-				require.Equal(h, []string{step.event}, r.take())
+				require.Equal(h, []string{step.event}, r.takeEvents())
 			}
 		}
-		require.Equal(h, 2, channels(h))
+		require.Equal(h, 2, countChannels(h))
 		require.Equal(h, 1, c.Len())
 	})
 }

@@ -54,7 +54,7 @@ func (d *Discovery) Instances(ctx context.Context, name string) ([]Instance, err
 	}
 	var instances []Instance
 	var unreadable []error
-	for _, e := range sorted(entries) {
+	for _, e := range sortedEntries(entries) {
 		if e.unreadable != nil {
 			unreadable = append(unreadable, e.unreadable)
 		} else {
@@ -87,8 +87,8 @@ func (d *Discovery) service(name string) recipe.ChildConfig[entry] {
 	}}
 }
 
-// sorted returns the entries, sorted by the names of their znodes.
-func sorted(entries map[string]entry) []entry {
+// sortedEntries returns the entries, sorted by the names of their znodes.
+func sortedEntries(entries map[string]entry) []entry {
 	all := make([]entry, 0, len(entries))
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		all = append(all, entries[name])

@@ -18,9 +18,9 @@ import (
 )
 
 // TestDiscovery_RandomFaults registers, updates and closes instances at random, while the server loses
-// connections, sessions, requests and replies. It fails if, at the end, an open registration has no znode of
-// its session with its newest content, a closed registration has a znode, or a provider differs from the
-// tree.
+// connections, sessions, requests and replies. In the end, an open registration must have a znode of its
+// session with its newest content, a closed registration must have no znode, and each provider must agree
+// with the tree.
 func TestDiscovery_RandomFaults(t *testing.T) {
 	for seed := range uint64(bubble.Runs(100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

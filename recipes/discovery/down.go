@@ -38,9 +38,9 @@ func (d *downReports) add(id identity) {
 	d.reports[id] = r
 }
 
-// available returns the instances in all that are not down. If nothing was reported, it returns the slice all
+// availableInstances returns the instances in all that are not down. If nothing was reported, it returns the slice all
 // itself.
-func (d *downReports) available(all []Instance) []Instance {
+func (d *downReports) availableInstances(all []Instance) []Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.reports) == 0 {

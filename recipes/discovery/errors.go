@@ -25,5 +25,5 @@ type UnreadableError struct {
 // Error returns the path and the reason.
 func (e *UnreadableError) Error() string { return fmt.Sprintf("read %s: %v", e.Path, e.Err) }
 
-// Unwrap returns Err.
+// Unwrap returns the wrapped error.
 func (e *UnreadableError) Unwrap() error { return e.Err }

@@ -112,8 +112,8 @@ func closeRepeatedly(w *bubble.Test, c io.Closer) {
 	}
 }
 
-// ids returns the IDs of the instances of a provider, separated by spaces.
-func ids(w *bubble.Test, p *Provider) (ids string) {
+// instanceIDs returns the IDs of the instances of a provider, separated by spaces.
+func instanceIDs(w *bubble.Test, p *Provider) (ids string) {
 	instances, err := p.Instances()
 	require.NoError(w, err)
 	for _, i := range instances {
@@ -122,8 +122,8 @@ func ids(w *bubble.Test, p *Provider) (ids string) {
 	return strings.TrimSpace(ids)
 }
 
-// put creates a persistent child of the service.
-func put(w *bubble.Test, d *Discovery, id, data string) {
+// putChild creates a persistent child of the service.
+func putChild(w *bubble.Test, d *Discovery, id, data string) {
 	_, err := d.setup.Conn.Create(path.Join(shop, id), []byte(data), 0, d.setup.ACL)
 	require.NoError(w, err)
 }

@@ -29,7 +29,7 @@ var formats = map[string]Instance{
 	},
 }
 
-// TestInstance_CuratorFormat fails if an instance is not read or written as Curator reads or writes it.
+// TestInstance_CuratorFormat checks that an instance is read and written as Curator reads and writes it.
 func TestInstance_CuratorFormat(t *testing.T) {
 	for text, want := range formats {
 		got, err := decode([]byte(text))
@@ -52,7 +52,7 @@ func TestInstance_CuratorFormat(t *testing.T) {
 
 var invalid = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
 
-// TestInstance_InvalidFormat fails if invalid data is decoded without ErrFormat.
+// TestInstance_InvalidFormat checks that invalid data is rejected with ErrFormat.
 func TestInstance_InvalidFormat(t *testing.T) {
 	for _, text := range invalid {
 		_, err := decode([]byte(text))
@@ -87,8 +87,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestBuildURI fails if a variable of a URI template is not replaced as in Curator.
-func TestBuildURI(t *testing.T) {
+// TestBuildURI_ReplacesVariables checks that a variable of a URI template is replaced as in Curator.
+func TestBuildURI_ReplacesVariables(t *testing.T) {
 	i := Instance{Name: "shop", ID: "one", Address: "h", Port: 80, Registered: 5, Type: Dynamic}
 	for template, want := range map[string]string{
 		"":                                   "",

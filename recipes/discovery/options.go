@@ -12,14 +12,14 @@ import (
 type Option interface{ ApplyDiscovery(*recipe.Setup) }
 
 // ProviderOption is an option of a [Provider]. The defaults are those of Curator.
-type ProviderOption interface{ applyProvider(*choice) }
+type ProviderOption interface{ applyProvider(*providerSettings) }
 
-type providerOption func(*choice)
+type providerOption func(*providerSettings)
 
-func (f providerOption) applyProvider(c *choice) { f(c) }
+func (f providerOption) applyProvider(c *providerSettings) { f(c) }
 
-// choice contains what the ProviderOptions of a provider have set.
-type choice struct {
+// providerSettings contains what the ProviderOptions of a provider have set.
+type providerSettings struct {
 	strategy    Strategy
 	downReports int
 	downTimeout time.Duration
@@ -28,7 +28,7 @@ type choice struct {
 
 // WithStrategy sets how the provider chooses an instance. The default is [RoundRobin].
 func WithStrategy(s Strategy) ProviderOption {
-	return providerOption(func(c *choice) {
+	return providerOption(func(c *providerSettings) {
 		if c.strategy = s; s == nil {
 			c.err = fmt.Errorf("%w: WithStrategy(nil)", connection.ErrInvalid)
 		}
@@ -39,7 +39,7 @@ func WithStrategy(s Strategy) ProviderOption {
 // down and skipped, and the time after the first of them at which the reports are discarded. Both
 // must be positive. The default is 2 reports and 30 s.
 func WithDownAfter(reports int, timeout time.Duration) ProviderOption {
-	return providerOption(func(c *choice) {
+	return providerOption(func(c *providerSettings) {
 		if c.downReports, c.downTimeout = reports, timeout; reports < 1 || timeout <= 0 {
 			c.err = fmt.Errorf("%w: WithDownAfter(%d, %v): must be positive", connection.ErrInvalid, reports, timeout)
 		}
@@ -47,7 +47,7 @@ func WithDownAfter(reports int, timeout time.Duration) ProviderOption {
 }
 
 // complete sets the fields that no option has set, and returns the error of an invalid option.
-func (c *choice) complete() error {
+func (c *providerSettings) complete() error {
 	if c.strategy == nil {
 		c.strategy = RoundRobin()
 	}

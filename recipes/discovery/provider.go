@@ -55,7 +55,7 @@ func (d *Discovery) Provider(ctx context.Context, name string, opts ...ProviderO
 	if err := checkName("name", name); err != nil {
 		return nil, err
 	}
-	var c choice
+	var c providerSettings
 	err := recipe.EachOption(opts, func(o ProviderOption) error { o.applyProvider(&c); return nil })
 	if err == nil {
 		err = c.complete()
@@ -107,7 +107,7 @@ func (p *Provider) Instances() ([]Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Clip(p.down.available(instances)), nil
+	return slices.Clip(p.down.availableInstances(instances)), nil
 }
 
 // Report records that an instance did not respond. An instance with several reports is
@@ -217,7 +217,7 @@ func (p *Provider) read(ctx context.Context) (l List, err error) {
 	if err != nil {
 		return l, err
 	}
-	for _, e := range sorted(entries) {
+	for _, e := range sortedEntries(entries) {
 		switch {
 		case e.unreadable != nil:
 			l.Unreadable = append(l.Unreadable, e.unreadable)

@@ -19,9 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestStrategy_Pick fails if a strategy does not choose the instances in its order, or as often as
-// it should.
-func TestStrategy_Pick(t *testing.T) {
+// TestStrategy_PicksInOrder checks that a strategy chooses the instances in its order, and as often as it should.
+func TestStrategy_PicksInOrder(t *testing.T) {
 	three := []Instance{instance("a"), instance("b"), instance("c")}
 	pick := func(s Strategy, from []Instance) string { return from[s.Pick(from)].ID }
 	robin := RoundRobin()
@@ -50,8 +49,8 @@ func TestStrategy_Pick(t *testing.T) {
 	require.NotPanics(t, func() { pick(stick, three) })
 }
 
-// TestChoose_SendsNoRequest fails if Choose sends a request, or if a list is not read once with a watch for
-// each znode.
+// TestChoose_SendsNoRequest checks that Choose does not send a request, and that a list is read once with a
+// watch for each znode.
 func TestChoose_SendsNoRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -77,12 +76,12 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 		require.NoError(w, p.Close())
 		_, err := p.Choose()
 		require.ErrorIs(w, err, recipes.ErrClosed)
-		for range lists { // until the channel is closed
+		for range lists { // read until the channel is closed
 		}
 	})
 }
 
-// TestChanges_DeliversTheNewestList fails if a change of the instances is not delivered.
+// TestChanges_DeliversTheNewestList checks that a change of the instances is delivered.
 func TestChanges_DeliversTheNewestList(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p := newProvider(w, connect(w))
@@ -98,7 +97,7 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 		i.Disabled = true
 		require.NoError(w, a.Update(w.Context(), i))
 		bubble.Advance(time.Second)
-		require.Equal(w, "b", ids(w, p))
+		require.Equal(w, "b", instanceIDs(w, p))
 		require.Len(w, (<-lists).Instances, 1)
 		i.Disabled, i.Payload = false, json.RawMessage("5")
 		require.NoError(w, a.Update(w.Context(), i))
@@ -112,45 +111,45 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 	})
 }
 
-// TestReport_InstancesAreSkipped fails if an instance is not skipped after two reports, or is skipped for
-// longer than DownTimeout.
+// TestReport_InstancesAreSkipped checks that an instance is skipped after two reports, and for no longer than
+// DownTimeout.
 func TestReport_InstancesAreSkipped(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		a, _ := register(w, d, "a"), register(w, d, "b")
 		p := newProvider(w, d)
 		p.Report(a.Instance())
-		require.Equal(w, "a b", ids(w, p), "after one report")
+		require.Equal(w, "a b", instanceIDs(w, p), "after one report")
 		bubble.Advance(20 * time.Second)
 		p.Report(a.Instance())
-		require.Equal(w, "b", ids(w, p))
+		require.Equal(w, "b", instanceIDs(w, p))
 		i := a.Instance()
 		i.Payload = json.RawMessage("5")
 		require.NoError(w, a.Update(w.Context(), i))
 		bubble.Advance(time.Second)
-		require.Equal(w, "b", ids(w, p), "an update does not discard the reports")
+		require.Equal(w, "b", instanceIDs(w, p), "an update does not discard the reports")
 		bubble.Advance(10 * time.Second)
-		require.Equal(w, "a b", ids(w, p), "30 s after the first report")
+		require.Equal(w, "a b", instanceIDs(w, p), "30 s after the first report")
 		p.Report(a.Instance())
-		require.Equal(w, "a b", ids(w, p), "after the first report of a new count")
+		require.Equal(w, "a b", instanceIDs(w, p), "after the first report of a new count")
 		require.NoError(w, p.Close())
 	})
 }
 
-// TestTrap34_UnrecognizedChildren fails if a child that is not an instance is not reported, or affects the
-// instances.
+// TestTrap34_UnrecognizedChildren checks that a child that is not an instance is reported, and does not
+// affect the instances.
 func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		p := newProvider(w, d)
 		lists := p.Watch(w.Context())
 		register(w, d, "a")
-		put(w, d, "foreign", "10.0.0.1:80")
-		put(w, d, "lock-x", "")
+		putChild(w, d, "foreign", "10.0.0.1:80")
+		putChild(w, d, "lock-x", "")
 		_, err := d.setup.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
 		require.NoError(w, err)
 		bubble.Advance(time.Second)
-		require.Equal(w, "a", ids(w, p))
+		require.Equal(w, "a", instanceIDs(w, p))
 		list := <-lists
 		require.Len(w, list.Unreadable, 3)
 		require.Equal(w, shop+"/foreign", list.Unreadable[0].Path)
@@ -161,13 +160,13 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		_, err = d.setup.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)
 		bubble.Advance(time.Second)
-		require.Equal(w, "a f", ids(w, p))
+		require.Equal(w, "a f", instanceIDs(w, p))
 		require.NoError(w, p.Close())
 	})
 }
 
-// TestTrap25_WatchesDoNotAddUp fails if breaks of the connection and expired sessions leave more watches
-// behind, or lose one.
+// TestTrap25_WatchesDoNotAddUp checks that breaks of the connection and expired sessions neither leave more
+// watches behind nor lose a watch.
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -192,15 +191,15 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap28_CreatedAgainWithTheSameVersion fails if an instance that was deleted and created again while the
-// client was disconnected, with the same version, is not read again.
+// TestTrap28_CreatedAgainWithTheSameVersion checks that an instance that was deleted and created again while
+// the client was disconnected, with the same version, is read again.
 func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 	for _, withService := range []bool{false, true} {
 		t.Run(fmt.Sprint("with its service ", withService), func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) {
 				d, other := connect(w), connect(w)
 				require.NoError(w, connection.MakeZnode(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
-				put(w, other, "a", `{"name":"shop","id":"before"}`)
+				putChild(w, other, "a", `{"name":"shop","id":"before"}`)
 				p := newProvider(w, d)
 				w.Server.Refuse(true)
 				w.Server.DropConnections(d.setup.Conn.SessionID())
@@ -209,21 +208,21 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 					require.NoError(w, other.setup.Conn.Delete(shop, -1))
 					require.NoError(w, create(other, shop))
 				}
-				put(w, other, "a", `{"name":"shop","id":"after"}`)
-				require.Equal(w, "before", ids(w, p))
+				putChild(w, other, "a", `{"name":"shop","id":"after"}`)
+				require.Equal(w, "before", instanceIDs(w, p))
 				w.Server.Refuse(false)
 				bubble.Advance(10 * time.Second)
-				require.Equal(w, "after", ids(w, p))
+				require.Equal(w, "after", instanceIDs(w, p))
 				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
 				bubble.Advance(time.Second)
-				require.Equal(w, "", ids(w, p), "watched again")
+				require.Equal(w, "", instanceIDs(w, p), "watched again")
 				require.NoError(w, p.Close())
 			})
 		})
 	}
 }
 
-// TestTrap30_SlowReader fails if a user that does not read the channel blocks the provider.
+// TestTrap30_SlowReader checks that a user that does not read the channel does not block the provider.
 func TestTrap30_SlowReader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -247,7 +246,7 @@ func (s *reentrant) Pick(from []Instance) int {
 	return 0
 }
 
-// TestTrap30_StrategyIsCalledWithoutALock fails if a strategy is called while a mutex is held.
+// TestTrap30_StrategyIsCalledWithoutALock checks that a strategy is not called while a mutex is held.
 func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -287,8 +286,8 @@ func TestProvider_WatchTwice(t *testing.T) {
 	})
 }
 
-// TestTrap37_ListTooLong fails if a list that is larger than the receive buffer of the connection ends the
-// provider.
+// TestTrap37_ListTooLong checks that a list that is larger than the receive buffer of the connection does not
+// end the provider.
 func TestTrap37_ListTooLong(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		small := connect(w, zk.WithMaxBufferSize(8<<10))
@@ -297,13 +296,13 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		lists := p.Watch(w.Context())
 		first := register(w, d, "first")
 		bubble.Advance(time.Second)
-		require.Equal(w, "first", ids(w, p))
+		require.Equal(w, "first", instanceIDs(w, p))
 		for n := range 400 {
-			put(w, d, fmt.Sprintf("%030d", n), "{}")
+			putChild(w, d, fmt.Sprintf("%030d", n), "{}")
 		}
 		bubble.Advance(time.Minute)
 		require.ErrorIs(w, (<-lists).Cause, recipes.ErrTooLarge)
-		require.Contains(w, ids(w, p), "first", "the last list")
+		require.Contains(w, instanceIDs(w, p), "first", "the last list")
 		_, err := small.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 		_, err = small.Provider(w.Context(), "shop")
@@ -320,8 +319,8 @@ func TestTrap37_ListTooLong(t *testing.T) {
 	})
 }
 
-// TestProvider_ContextIsDoneFirst fails if a read of a server that does not answer does not return
-// when its context is done.
+// TestProvider_ContextIsDoneFirst checks that a read of a server that does not answer returns when its
+// context is done.
 func TestProvider_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -339,8 +338,8 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 	})
 }
 
-// TestProvider_InstanceTooLarge fails if an instance whose data the connection cannot receive is not
-// reported, or is not used when it has become smaller.
+// TestProvider_InstanceTooLarge checks that an instance whose data the connection cannot receive is reported,
+// and is used when it has become smaller.
 func TestProvider_InstanceTooLarge(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big := connect(w, zk.WithMaxBufferSize(0))
@@ -348,11 +347,11 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 		d := connect(w)
 		p := newProvider(w, d)
 		lists := p.Watch(w.Context())
-		require.Equal(w, "one", ids(w, p))
-		put(w, big, "large", strings.Repeat("x", 100<<10))
+		require.Equal(w, "one", instanceIDs(w, p))
+		putChild(w, big, "large", strings.Repeat("x", 100<<10))
 		register(w, big, "two")
 		bubble.Advance(time.Minute)
-		require.Equal(w, "one two", ids(w, p))
+		require.Equal(w, "one two", instanceIDs(w, p))
 		list := <-lists
 		require.NoError(w, list.Cause)
 		require.Len(w, list.Unreadable, 1)
@@ -360,19 +359,19 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 		require.Equal(w, shop+"/large", list.Unreadable[0].Path)
 
 		late := newProvider(w, d)
-		require.Equal(w, "one two", ids(w, late))
+		require.Equal(w, "one two", instanceIDs(w, late))
 		_, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 
 		_, err = big.setup.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
 		require.NoError(w, err)
 		bubble.Advance(time.Minute)
-		require.Equal(w, "large one two", ids(w, p))
+		require.Equal(w, "large one two", instanceIDs(w, p))
 	})
 }
 
-// TestTrap27_PooledWatchesAreLost fails if providers that were closed leave more than one watch for each
-// znode behind, or if a provider misses changes because these watches were lost at a reconnect.
+// TestTrap27_PooledWatchesAreLost checks that providers that were closed leave only one watch for each znode
+// behind, and that a provider misses no changes when these watches were lost at a reconnect.
 func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -401,7 +400,7 @@ func TestTrap27_PooledWatchesAreLost(t *testing.T) {
 			require.Equal(w, i.Port, got.Port)
 			b := register(w, other, "b")
 			bubble.Advance(0)
-			require.Equal(w, "a b", ids(w, p))
+			require.Equal(w, "a b", instanceIDs(w, p))
 			require.NoError(w, b.Close())
 			bubble.Advance(0)
 			loseWatches() // the watches are lost while the provider uses them

@@ -19,8 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRegister_UpdateAndClose fails if the znode does not exist, with its newest content, from Register until
-// Close.
+// TestRegister_UpdateAndClose checks that the znode exists, with its newest content, from Register until Close.
 func TestRegister_UpdateAndClose(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static, Permanent} {
@@ -49,7 +48,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			require.NoError(w, r.Close())
 			i.Name = "shop"
 			require.ErrorIs(w, r.Update(w.Context(), i), recipes.ErrClosed)
-			for range r.Status() { // until the channel is closed
+			for range r.Status() { // read until the channel is closed
 			}
 			require.Equal(w, "/\n  services container\n    shop container\n", w.Server.Tree())
 			require.Empty(w, w.Server.Watches())
@@ -60,9 +59,9 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 	})
 }
 
-// TestRegister_Defaults fails if the ID, the time or the type of an instance is not set if the
-// caller omits it.
-func TestRegister_Defaults(t *testing.T) {
+// TestRegister_SetsDefaults checks that the ID, the time and the type of an instance are set when the caller
+// omits them.
+func TestRegister_SetsDefaults(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r, err := connect(w).Register(w.Context(), Instance{Name: "shop"})
 		require.NoError(w, err)
@@ -74,8 +73,8 @@ func TestRegister_Defaults(t *testing.T) {
 	})
 }
 
-// TestRegister_InvalidParameters fails if an instance is registered that this package or Curator
-// could not read.
+// TestRegister_InvalidParameters checks that an instance is not registered that this package or Curator could
+// not read.
 func TestRegister_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -122,8 +121,8 @@ func TestTrap37_TooLarge(t *testing.T) {
 	})
 }
 
-// TestTrap21_KeptWhenTheConnectionBreaks fails if a break of the connection makes the znode disappear, or
-// costs a write.
+// TestTrap21_KeptWhenTheConnectionBreaks checks that a break of the connection neither makes the znode
+// disappear nor costs a write.
 func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -149,8 +148,8 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// TestTrap01_CreateReplyOrRequestLost fails if a lost request or reply makes Register fail, or leaves a znode
-// behind.
+// TestTrap01_CreateReplyOrRequestLost checks that a lost request or reply does not make Register fail, and
+// does not leave a znode behind.
 func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
@@ -195,8 +194,8 @@ func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 	})
 }
 
-// TestTrap05_DeleteReplyOrRequestLost fails if a lost request or reply makes Close fail, or leaves the znode
-// behind.
+// TestTrap05_DeleteReplyOrRequestLost checks that a lost request or reply does not make Close fail, and does
+// not leave the znode behind.
 func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
@@ -208,8 +207,8 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// TestTrap19_ClosedWhileTheSessionExpires fails if a delete that is lost when the session expires is sent
-// again, and deletes the znode that another client has registered in the meantime.
+// TestTrap19_ClosedWhileTheSessionExpires checks that a delete that is lost when the session expires is not
+// sent again, which would delete the znode that another client has registered in the meantime.
 func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -231,7 +230,7 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	})
 }
 
-// TestTrap06_ContextIsDoneFirst fails if a znode remains that is created after the context is done.
+// TestTrap06_ContextIsDoneFirst checks that no znode remains that is created after the context is done.
 func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
@@ -268,7 +267,7 @@ func firstErrorExcept(ignored error, errs ...error) error {
 	return nil
 }
 
-// TestTrap18_NewSessionWithoutNotification fails if the znode is not created in a new session whose
+// TestTrap18_NewSessionWithoutNotification checks that the znode is created in a new session whose
 // predecessor has expired without a notification.
 func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -293,8 +292,8 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	})
 }
 
-// TestStatus_WaitingRegistrationStaysPending fails if a break of the connection makes a registration Unsure that waits for
-// the znode of another client.
+// TestStatus_WaitingRegistrationStaysPending checks that a registration that waits for the znode of another
+// client is not Unsure after a break of the connection.
 func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -323,8 +322,8 @@ func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	})
 }
 
-// TestTrap19_ZnodeOfAnotherSession fails if the znode of a process that has crashed is adopted or deleted, or
-// if the instance is not registered after its expiry (KAFKA-1387).
+// TestTrap19_ZnodeOfAnotherSession checks that the znode of a process that has crashed is neither adopted nor
+// deleted, and that the instance is registered after its expiry (KAFKA-1387).
 func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former := connect(w)
@@ -352,10 +351,9 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	})
 }
 
-// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet.
-// TestTrap19_WaitsForTheExpiryOfAnEarlierSession fails if the znode of that session is taken for the
-// registration, or deleted: a delayed request could delete a znode that another process has created in the
-// meantime.
+// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet. The znode of that
+// session must not be taken for the registration, and must not be deleted: a delayed request could delete a
+// znode that another process has created in the meantime.
 func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
@@ -379,8 +377,8 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession fails if Close deletes the znode of a session that the
-// connection has lost, or returns before the servers have deleted it.
+// TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession checks that Close does not delete the znode of a
+// session that the connection has lost, and returns after the servers have deleted it.
 func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
@@ -395,8 +393,8 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// TestRegister_TwiceOnOneConnection fails if a second registration with the same ID on the same connection
-// does not wait until the first is closed.
+// TestRegister_TwiceOnOneConnection checks that a second registration with the same ID on the same connection
+// waits until the first is closed.
 func TestRegister_TwiceOnOneConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -415,8 +413,8 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 	})
 }
 
-// TestTrap39_DeletedRepeatedly fails if a znode that another client deletes is not created again, or is
-// always created without a pause.
+// TestTrap39_DeletedRepeatedly checks that a znode that another client deletes is created again, with a pause
+// after the first time.
 func TestTrap39_DeletedRepeatedly(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -439,8 +437,7 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 	})
 }
 
-// TestRegister_WithoutPermission fails if Register retries without an end, or returns another error
-// than ErrPermission.
+// TestRegister_WithoutPermission checks that Register does not retry without an end, and returns ErrPermission.
 func TestRegister_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -451,8 +448,7 @@ func TestRegister_WithoutPermission(t *testing.T) {
 	})
 }
 
-// TestRegistration_ConnectionClosed fails if registrations and providers do not end when the connection is
-// closed.
+// TestRegistration_ConnectionClosed checks that registrations and providers end when the connection is closed.
 func TestRegistration_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)

@@ -36,15 +36,15 @@ func Sticky(over Strategy) Strategy {
 	if over == nil {
 		over = RoundRobin()
 	}
-	return &sticky{over: over}
+	return &stickyStrategy{over: over}
 }
 
-type sticky struct {
+type stickyStrategy struct {
 	over    Strategy
 	current atomic.Pointer[identity]
 }
 
-func (s *sticky) Pick(from []Instance) int {
+func (s *stickyStrategy) Pick(from []Instance) int {
 	for {
 		was := s.current.Load()
 		if was != nil {

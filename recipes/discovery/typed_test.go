@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestTyped fails if an instance does not have the payload with which it was registered or updated, or if an instance
-// whose payload is in another format is lost.
-func TestTyped(t *testing.T) {
+// TestTyped_DecodesValues checks that an instance has the payload with which it was registered or updated,
+// and that an instance whose payload is in another format is not lost.
+func TestTyped_DecodesValues(t *testing.T) {
 	type location struct {
 		Zone string `json:"zone"`
 	}

@@ -57,7 +57,7 @@ func (i Instance) BuildURI(variables map[string]string) string {
 		if part.Variable {
 			var ok bool
 			if value, ok = variables[part.Value]; !ok {
-				value = i.variable(part.Value)
+				value = i.variableValue(part.Value)
 			}
 		}
 		b.WriteString(value)
@@ -65,8 +65,8 @@ func (i Instance) BuildURI(variables map[string]string) string {
 	return b.String()
 }
 
-// variable returns the value of one of Curator's variables, or "" if Curator does not define it.
-func (i Instance) variable(name string) string {
+// variableValue returns the value of one of Curator's variables, or "" if Curator does not define it.
+func (i Instance) variableValue(name string) string {
 	number := func(n int) string {
 		if n == 0 {
 			return ""

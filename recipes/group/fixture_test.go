@@ -34,16 +34,16 @@ func join(w *bubble.Test, conn *zk.Conn, id, data string) *Membership {
 	return m
 }
 
-func keep(w *bubble.Test, conn *zk.Conn) *Persistent {
+func openPersistent(w *bubble.Test, conn *zk.Conn) *Persistent {
 	p, err := NewPersistent(conn, dir+"/one", []byte("data"), sessionTimeoutOption)
 	require.NoError(w, err)
 	return p
 }
 
-// keepPresent calls keep, and waits until the znode exists.
-func keepPresent(w *bubble.Test, conn *zk.Conn) *Persistent {
+// openPresentPersistent calls openPersistent, and waits until the znode exists.
+func openPresentPersistent(w *bubble.Test, conn *zk.Conn) *Persistent {
 	w.Helper()
-	p := keep(w, conn)
+	p := openPersistent(w, conn)
 	require.NoError(w, p.Await(w.Context()))
 	return p
 }

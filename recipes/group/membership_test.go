@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestJoin_KazooLayout fails if the znode of a member is not that of kazoo's Party, or if Join accepts data,
-// for which Party has no place.
+// TestJoin_KazooLayout checks that the znode of a member is that of kazoo's Party, and that Join rejects
+// data, for which Party has no place.
 func TestJoin_KazooLayout(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -33,7 +33,7 @@ func TestJoin_KazooLayout(t *testing.T) {
 	})
 }
 
-// TestNew_InvalidParameters fails if New or Join accepts invalid parameters, or creates a znode.
+// TestNew_InvalidParameters checks that New and Join reject invalid parameters, and create no znode.
 func TestNew_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()

@@ -20,12 +20,11 @@ const one = dir + "/one"
 
 const empty = "/\n  app container\n    workers container\n"
 
-// TestPersistent_ExistsUntilItIsClosed fails if the znode does not exist, with its newest data, from Await
-// until Close.
+// TestPersistent_ExistsUntilItIsClosed checks that the znode exists, with its newest data, from Await until Close.
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		is := <-p.Status()
 		require.True(w, is.Present)
 		require.NoError(w, is.Cause)
@@ -72,7 +71,7 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 		c := zktest.StartEnsemble(t, 3)
 		w := &bubble.Test{T: t, Server: c.Leader()}
 		conn := bubble.ConnectFrom(w, c, 1, timeout)
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		other, err := NewPersistent(w.Connect(), one, []byte("theirs"), sessionTimeoutOption)
 		require.NoError(w, err)
 		time.Sleep(time.Second)
@@ -100,29 +99,29 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		first := keepPresent(w, conn)
+		first := openPresentPersistent(w, conn)
 		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
-		second := keep(w, conn)
+		second := openPersistent(w, conn)
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, second.Current().Cause, recipes.ErrTaken)
 		hook.Remove()
 		require.NoError(w, second.Close())
 		require.True(w, first.Current().Present)
 
-		second = keep(w, conn)
+		second = openPersistent(w, conn)
 		require.NoError(w, first.Close())
 		require.NoError(w, second.Await(w.Context()), "after the first is closed")
 		require.NoError(w, second.Close())
 	})
 }
 
-// TestTrap24_25_OneWatchOnTheZnodeOfAnother fails if waiting for the deletion of another znode sets more than
-// one watch, even if the connection breaks repeatedly (CURATOR-107, kazoo #175).
+// TestTrap24_25_OneWatchOnTheZnodeOfAnother checks that waiting for the deletion of another znode sets only
+// one watch, even when the connection breaks repeatedly (CURATOR-107, kazoo #175).
 func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
-		other := keepPresent(w, w.Connect())
+		other := openPresentPersistent(w, w.Connect())
 		conn := w.Connect()
-		p := keep(w, conn)
+		p := openPersistent(w, conn)
 		for range 5 {
 			time.Sleep(10 * time.Second)
 			w.Server.DropConnections(conn.SessionID())
@@ -136,12 +135,13 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	})
 }
 
-// TestTrap28_ReplacedWhileDisconnected fails if a Persistent takes the znode of another client for its own,
-// which has replaced its znode while it was disconnected and has the same version (CURATOR-391).
+// TestTrap28_ReplacedWhileDisconnected checks that a Persistent does not take the znode of another client for
+// its own, when that client has replaced the znode while the Persistent was disconnected, with the same
+// version (CURATOR-391).
 func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.Server.DropConnections(conn.SessionID())
 		require.NoError(w, operator.Delete(one, -1))
@@ -156,12 +156,12 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestTrap36_ParentIsDeleted fails if the parent, which was deleted before the create, is not created again
+// TestTrap36_ParentIsDeleted checks that the parent, which was deleted before the create, is created again
 // (CURATOR-724).
 func TestTrap36_ParentIsDeleted(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, operator.Delete(dir, -1))
 			return zktest.Pass(q)
@@ -174,12 +174,12 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 	})
 }
 
-// TestTrap30_StatusIsNotRead fails if a user that does not read the status blocks the Persistent, or does not
-// receive the newest state later.
+// TestTrap30_StatusIsNotRead checks that a user that does not read the status does not block the Persistent,
+// and receives the newest state later.
 func TestTrap30_StatusIsNotRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		for range 10 {
 			require.NoError(w, operator.Delete(one, -1))
 			time.Sleep(3 * time.Second)
@@ -190,12 +190,12 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 	})
 }
 
-// TestSet_RequestOrReplyLost fails if Set does not write the data because its request or reply is lost, or
-// because another client has written the znode.
+// TestSet_RequestOrReplyLost checks that Set writes the data when its request or reply is lost, and when
+// another client has written the znode.
 func TestSet_RequestOrReplyLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		token := p.Current().Token
 		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			hook(zktest.Match{Op: zktest.OpSetData, Path: one, Nth: 1}, zktest.Cut)
@@ -212,12 +212,12 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 	})
 }
 
-// TestPersistent_ConnectionClosedOrNoPermission fails if the Persistent continues after the connection was
-// closed, or without permission.
+// TestPersistent_ConnectionClosedOrNoPermission checks that the Persistent ends after the connection was
+// closed, and without permission.
 func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		conn.Close()
 		<-p.Done()
 		require.ErrorIs(w, p.Err(), recipes.ErrConnClosed)
@@ -235,12 +235,12 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	})
 }
 
-// TestPersistent_QuotaExceeded fails if the Persistent ends because of a quota that is exceeded only for some
-// time, although it has created the znode before, or continues if it has not.
+// TestPersistent_QuotaExceeded checks that the Persistent does not end because of a quota that is exceeded
+// only for some time after it has created the znode, and that it ends before that.
 func TestPersistent_QuotaExceeded(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
-		p := keepPresent(w, conn)
+		p := openPresentPersistent(w, conn)
 		quota := w.Server.Before(zktest.Match{Op: zktest.OpCreate}, zktest.Fail(zktest.Code(-125)))
 		require.NoError(w, w.Server.ExpireSession(conn.SessionID()))
 		time.Sleep(time.Minute)

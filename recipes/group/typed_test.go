@@ -12,9 +12,9 @@ import (
 
 type worker struct{ State string }
 
-// TestTyped fails if a member does not have the value with which it has joined, or which it has set, or if a member
-// whose data is in another format is lost.
-func TestTyped(t *testing.T) {
+// TestTyped_DecodesValues checks that a member has the value with which it has joined, or which it has set,
+// and that a member whose data is in another format is not lost.
+func TestTyped_DecodesValues(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		g := newGroup(w, w.Connect())
 		workers := Of(g, recipes.JSONCodec[worker]())

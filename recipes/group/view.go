@@ -51,7 +51,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	if err != nil {
 		return nil, g.setup.Fail("read members of", g.setup.Path, err)
 	}
-	return sorted(members), nil
+	return sortedMembers(members), nil
 }
 
 // Watch returns a channel that delivers the current members, and again after each change of the
@@ -92,7 +92,7 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
 		}) {
 			last = members
-			limit.SendNewest(views, View{Members: sorted(members)}) // the view has its own slice, which the receiver may change
+			limit.SendNewest(views, View{Members: sortedMembers(members)}) // the view has its own slice, which the receiver may change
 			g.setup.Report("group", event.Event{Kind: event.Listed, Count: len(members)})
 		}
 		if err := reader.Wait(ctx, nil); err != nil {
@@ -122,8 +122,8 @@ func (g *Group) children() recipe.ChildConfig[Member] {
 	return c
 }
 
-// sorted returns the members, sorted by ID, then by Token.
-func sorted(members map[string]Member) []Member {
+// sortedMembers returns the members, sorted by ID, then by Token.
+func sortedMembers(members map[string]Member) []Member {
 	all := make([]Member, 0, len(members))
 	for _, m := range members {
 		all = append(all, m)

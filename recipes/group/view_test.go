@@ -26,8 +26,8 @@ func describe(members []Member) (all []string) {
 	return all
 }
 
-// TestChanges_MembersJoinAndLeave fails if a view does not contain the current members, or Since returns
-// wrong differences.
+// TestChanges_MembersJoinAndLeave checks that a view contains the current members, and that Since returns the
+// right differences.
 func TestChanges_MembersJoinAndLeave(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		observer := newGroup(w, w.Connect())
@@ -85,8 +85,8 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 	})
 }
 
-// TestTrap27_ChangesWhileDisconnected fails if a change is missed that was made while the client was
-// disconnected, and the client library has not set its watches again, in the same session or a new one
+// TestTrap27_ChangesWhileDisconnected checks that a change is not missed that was made while the client was
+// disconnected, and the client library has not set its watches again, in the same session or a new session
 // (CURATOR-623).
 func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	for name, endSession := range map[string]func(w *bubble.Test, id int64){
@@ -124,8 +124,8 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	}
 }
 
-// TestTrap28_RejoinedWhileDisconnected fails if a member that has left and rejoined while the reader was
-// disconnected, with the same data and version, counts as unchanged (CURATOR-391).
+// TestTrap28_RejoinedWhileDisconnected checks that a member that has left and rejoined while the reader was
+// disconnected, with the same data and version, does not count as unchanged (CURATOR-391).
 func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
@@ -147,8 +147,8 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestTrap29_30_ViewsInOrderAndNewestForSlowReaders fails if views are delivered out of order, or if a slow
-// reader does not receive the newest view (CURATOR-324, CURATOR-344).
+// TestTrap29_30_ViewsInOrderAndNewestForSlowReaders checks that views are delivered in order, and that a slow
+// reader receives the newest view (CURATOR-324, CURATOR-344).
 func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "")
@@ -213,8 +213,8 @@ func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 	})
 }
 
-// TestChanges_ReceiverMayModifyViews fails if a view is repeated, or the race detector reports a race, because
-// the receiver changes the order of the views that it has received.
+// TestChanges_ReceiverMayModifyViews checks that a receiver may change the order of the views that it has
+// received: no view is repeated, and the race detector reports no race.
 func TestChanges_ReceiverMayModifyViews(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
@@ -251,8 +251,8 @@ func TestChanges_ReceiverMayModifyViews(t *testing.T) {
 	})
 }
 
-// TestTrap24_MemberLeavesWhileItIsRead fails if a member that leaves while it is read leaves a watch behind
-// (CURATOR-107).
+// TestTrap24_MemberLeavesWhileItIsRead checks that a member that leaves while it is read does not leave a
+// watch behind (CURATOR-107).
 func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m, reader := join(w, w.Connect(), "a", ""), w.Connect()
@@ -268,8 +268,8 @@ func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
 	})
 }
 
-// TestTrap25_WatchesDoNotAddUp fails if each call whose context is done leaves more watches behind, or if a
-// call that uses such a watch misses a change (kazoo #175, CURATOR-14).
+// TestTrap25_WatchesDoNotAddUp checks that watches do not add up with each call whose context is done, and
+// that a call that uses such a watch misses no change (kazoo #175, CURATOR-14).
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "1")
@@ -294,8 +294,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap36_GroupIsRemovedAndCreatedAgain fails if views end when the servers remove the znode of the empty
-// group, or if joining does not create it again.
+// TestTrap36_GroupIsRemovedAndCreatedAgain checks that views do not end when the servers remove the znode of
+// the empty group, and that joining creates it again.
 func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -315,8 +315,8 @@ func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 	})
 }
 
-// TestChanges_ConnectionClosed fails if the channel of views is not closed, after an error, when
-// the connection is closed.
+// TestChanges_ConnectionClosed checks that the channel of views is closed, after an error, when the
+// connection is closed.
 func TestChanges_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -329,8 +329,8 @@ func TestChanges_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestTrap27_PooledWatchIsLost fails if a call misses changes because the watch of an earlier call was lost
-// at a reconnect, before the call or during it.
+// TestTrap27_PooledWatchIsLost checks that a call misses no changes when the watch of an earlier call was
+// lost at a reconnect, before the call or during it.
 func TestTrap27_PooledWatchIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "1")
@@ -367,8 +367,8 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 	})
 }
 
-// TestChanges_MemberTooLarge fails if a member whose data the connection cannot receive is missing from
-// views, or if its data is missing when it has become smaller.
+// TestChanges_MemberTooLarge checks that a member whose data the connection cannot receive is in the views,
+// and that its data is there when it has become smaller.
 func TestChanges_MemberTooLarge(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big, _, err := w.Server.Connect(timeout)
@@ -402,8 +402,8 @@ func TestChanges_MemberTooLarge(t *testing.T) {
 	})
 }
 
-// TestChanges_ForeignParticipant fails if a member whose znode was written in an unusual way ends the views
-// of the others, is missing in them, or prevents others from joining.
+// TestChanges_ForeignParticipant checks that a member whose znode was written in an unusual way does not end
+// the views of the others, is in them, and does not prevent others from joining.
 func TestChanges_ForeignParticipant(t *testing.T) {
 	for name, c := range map[string]struct {
 		node   string
@@ -454,8 +454,7 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestMembers_TooManyMembers fails if a group with more members than the connection can receive is not an
-// error.
+// TestMembers_TooManyMembers checks that a group with more members than the connection can receive is an error.
 func TestMembers_TooManyMembers(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big, _, err := w.Server.Connect(timeout)

@@ -27,7 +27,7 @@ func (c capacity) admit(l contender.Listing) contender.Admission {
 		switch {
 		case !ok, name == l.Own, !l.Counts(name):
 		case contender.IsBefore(sequence, own):
-			ahead += int64(leases(name))
+			ahead += int64(leasesInName(name))
 		default:
 			followed = true
 		}
@@ -84,8 +84,8 @@ func leasePrefix(n int) func(guid string) string {
 	}
 }
 
-// leases returns the number of leases that a contender requests: the number in its name, or 1.
-func leases(name string) int {
+// leasesInName returns the number of leases that a contender requests: the number in its name, or 1.
+func leasesInName(name string) int {
 	i := strings.LastIndex(name, contender.CuratorLease.Base())
 	if i < 0 {
 		return 1
@@ -104,7 +104,7 @@ func leases(name string) int {
 func leasesOf(names []string) (n int64) {
 	for _, name := range names {
 		if _, ok := contender.Sequence(name); ok {
-			n += int64(leases(name))
+			n += int64(leasesInName(name))
 		}
 	}
 	return n

@@ -30,9 +30,9 @@ func listingOf(own, predecessor string, names ...string) contender.Listing {
 	return contender.Listing{Own: own, Predecessor: predecessor, Names: append(names, own), Counts: func(string) bool { return true }}
 }
 
-// TestCapacity_Admit fails if a contender is admitted beyond the limit, or waits although the limit
-// permits its leases.
-func TestCapacity_Admit(t *testing.T) {
+// TestCapacity_AdmitsUpToLimit checks that a contender is not admitted beyond the limit, and does not wait when the
+// limit permits its leases.
+func TestCapacity_AdmitsUpToLimit(t *testing.T) {
 	one, two, three := contenderOf(1, 1), contenderOf(2, 2), contenderOf(3, 3)
 	own, ownTwo := contenderOf(1, 5), contenderOf(2, 5)
 	turn, next := contender.Admission{Place: contender.First}, contender.Admission{Place: contender.BehindHolders}
@@ -71,17 +71,17 @@ func TestCapacity_Admit(t *testing.T) {
 	}
 }
 
-// TestCapacity_Admit_IgnoresOrphans fails if orphaned znodes of the contender itself count as leases.
-func TestCapacity_Admit_IgnoresOrphans(t *testing.T) {
+// TestCapacity_IgnoresOrphans checks that orphaned znodes of the contender itself do not count as leases.
+func TestCapacity_IgnoresOrphans(t *testing.T) {
 	orphan, own := contenderOf(1, 1), contenderOf(1, 5)
 	l := listingOf(own, "", orphan)
 	l.Counts = func(name string) bool { return name != orphan }
 	require.Equal(t, contender.First, capacity{1, 1}.admit(l).Place)
 }
 
-// TestCapacity_Admit_SumDoesNotOverflow fails if the sum of many large requests overflows, so that they seem
-// to be within the limit.
-func TestCapacity_Admit_SumDoesNotOverflow(t *testing.T) {
+// TestCapacity_SumDoesNotOverflow checks that the sum of many large requests does not overflow, because
+// they would then seem to be within the limit.
+func TestCapacity_SumDoesNotOverflow(t *testing.T) {
 	var names []string
 	for i := range int32(10) {
 		names = append(names, contenderOf(contender.MaxCount, i))
@@ -90,8 +90,8 @@ func TestCapacity_Admit_SumDoesNotOverflow(t *testing.T) {
 	require.NotEqual(t, contender.First, capacity{1, contender.MaxCount}.admit(listingOf(own, names[9], names...)).Place)
 }
 
-// TestAllChildren_Admit fails if a child does not count because of its name, or if an orphan counts.
-func TestAllChildren_Admit(t *testing.T) {
+// TestAllChildren_CountWhateverTheirName checks that children count whatever their name is, and orphans do not count.
+func TestAllChildren_CountWhateverTheirName(t *testing.T) {
 	own := curatorContender(2)
 	admit := allChildren(2)
 	turn, wait := contender.Admission{Place: contender.First}, contender.Admission{Place: contender.BehindHolders}
@@ -104,12 +104,12 @@ func TestAllChildren_Admit(t *testing.T) {
 	require.Equal(t, turn, admit(l), "an orphan does not count")
 }
 
-// TestLeases fails if leases does not return the number in a contender's name, or another number than 1 for a
-// name without one.
-func TestLeases(t *testing.T) {
+// TestLeases_NumberInName checks that leasesInName returns the number in a contender's name, and 1 for a name
+// without a number.
+func TestLeases_NumberInName(t *testing.T) {
 	for _, n := range []int{1, 2, 10, contender.MaxCount} {
 		name := contenderOf(n, 7)
-		require.Equal(t, n, leases(name), name)
+		require.Equal(t, n, leasesInName(name), name)
 		require.True(t, contender.IsOurs(name), name)
 		require.True(t, contender.Recognized(name), name)
 	}
@@ -117,18 +117,19 @@ func TestLeases(t *testing.T) {
 		curatorContender(1), "config", "x2-lease-0000000001", "_c_x-x-lease-0000000001", "_c_x-x0-lease-0000000001", "_c_x-x02-lease-0000000001",
 		"_c_x-x1000000000-lease-0000000001", "_c_x-x2y-lease-0000000001", "_c_x-x2-lock-0000000001",
 	} {
-		require.Equal(t, 1, leases(name), name)
+		require.Equal(t, 1, leasesInName(name), name)
 	}
 }
 
-// TestLeasesOf fails if leasesOf counts a child that is not a contender, or omits a contender.
-func TestLeasesOf(t *testing.T) {
+// TestLeasesOf_CountsContenders checks that leasesOf counts exactly the children that are contenders.
+func TestLeasesOf_CountsContenders(t *testing.T) {
 	require.EqualValues(t, 6, leasesOf([]string{contenderOf(2, 1), "config", curatorContender(2), contenderOf(3, 3), limitOf(9, 4)}))
 	require.Zero(t, leasesOf(nil))
 }
 
-// TestStoredLimit fails if storedLimit does not return the newest limit, or takes another child for a limit.
-func TestStoredLimit(t *testing.T) {
+// TestStoredLimit_IsNewest checks that storedLimit returns the newest limit, and does not take another child
+// for a limit.
+func TestStoredLimit_IsNewest(t *testing.T) {
 	_, _, stored := storedLimit([]string{
 		contenderOf(1, 1), "limit", "limit-", "limit-3", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001",
 		"limit--9-0000000001", "limit-9-0000000001x",

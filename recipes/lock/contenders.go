@@ -35,7 +35,7 @@ type Contender struct {
 // queue. It sends one request to list them and one request for each contender. The result
 // is that of the server that the connection uses, and may be slightly out of date.
 func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
-	names, err := q.names(ctx)
+	names, err := q.contenderNames(ctx)
 	var all []Contender
 	for i, name := range names {
 		all = append(all, Contender{Path: path.Join(q.setup.Path, name), Holds: isHolder(names, i), Reads: contender.Reads(name)})
@@ -46,8 +46,8 @@ func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	return all, q.setup.Fail("list the contenders of", q.setup.Path, err)
 }
 
-// names returns the names of the contenders' znodes, starting with the head of the queue.
-func (q *lockQueue) names(ctx context.Context) ([]string, error) {
+// contenderNames returns the names of the contenders' znodes, starting with the head of the queue.
+func (q *lockQueue) contenderNames(ctx context.Context) ([]string, error) {
 	children, err := connection.ListExisting(ctx, q.setup.Conn, q.setup.Path)
 	if err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestContenders fails if Contenders omits a contender of the mutex, or describes one wrongly.
-func TestContenders(t *testing.T) {
+// TestContenders_OfMutex checks that Contenders returns all contenders of the mutex, with correct descriptions.
+func TestContenders_OfMutex(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
@@ -46,7 +46,7 @@ func TestContenders(t *testing.T) {
 	})
 }
 
-// TestContenders_RWMutex fails if Contenders does not show which readers and writers hold the lock.
+// TestContenders_RWMutex checks that Contenders shows which readers and writers hold the lock.
 func TestContenders_RWMutex(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		r1, r2 := w.read(w.connect()), w.read(w.connect())
@@ -65,13 +65,13 @@ func TestContenders_RWMutex(t *testing.T) {
 		r2.release()
 		require.Equal(w, []string{"reads false holds true", "reads true holds false"}, kinds())
 		x.downgrade()
-		w.pass(0)
+		w.passTime(0)
 		require.Equal(w, []string{"reads true holds true", "reads true holds true"}, kinds())
 		r3.requireHolds()
 	})
 }
 
-// TestContenders_Holds fails if the names of a queue do not show which contenders hold the lock.
+// TestContenders_Holds checks that the names of a queue show which contenders hold the lock.
 func TestContenders_Holds(t *testing.T) {
 	for _, c := range []struct {
 		names []string
@@ -90,7 +90,7 @@ func TestContenders_Holds(t *testing.T) {
 	}
 }
 
-// TestTrap43_ContenderIsDeleted fails if Contenders returns an error because a contender leaves
+// TestTrap43_ContenderIsDeleted checks that Contenders does not return an error when a contender leaves
 // between the listing and the read of its znode (CURATOR-358).
 func TestTrap43_ContenderIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -103,20 +103,20 @@ func TestTrap43_ContenderIsDeleted(t *testing.T) {
 		require.NoError(w, err)
 		require.Len(w, all, 1)
 		w.allowOverlap = true
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.Equal(w, second.requireHolds().Path(), all[0].Path)
 	})
 }
 
-// TestContenders_ContextAndPermission fails if Contenders continues after its context is done, or
-// hides a missing permission.
+// TestContenders_ContextAndPermission checks that Contenders ends when its context is done, and reports a
+// missing permission.
 func TestContenders_ContextAndPermission(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.lock(w.connect()).requireHolds()
 		ctx, cancel := context.WithTimeout(w.Context(), timeout)
 		defer cancel()
 		conn := w.connect()
-		w.cut(conn)
+		w.cutConnection(conn)
 		w.requireElapsed(timeout, func() {
 			_, err := w.mutex(conn).Contenders(ctx)
 			require.ErrorIs(w, err, context.DeadlineExceeded)
@@ -132,8 +132,8 @@ func TestContenders_ContextAndPermission(t *testing.T) {
 	})
 }
 
-// TestContenders_ContextCauseWrapsServerError fails if Contenders takes the cause of its context for an
-// answer of the servers, because the cause wraps a server error that another call has received.
+// TestContenders_ContextCauseWrapsServerError checks that Contenders does not take the cause of its context
+// for an answer of the servers, although the cause wraps a server error that another call has received.
 func TestContenders_ContextCauseWrapsServerError(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.lock(w.connect()).requireHolds()

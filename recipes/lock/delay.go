@@ -41,8 +41,8 @@ type delayFilter struct {
 	over   chan struct{} // closed when the goroutine has ended; nil before it starts
 }
 
-// changed receives the states of the contender.
-func (d *delayFilter) changed(s queue.State) {
+// receiveState receives the states of the contender.
+func (d *delayFilter) receiveState(s queue.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.latest = s

@@ -22,9 +22,9 @@ var withDelay = WithLockDelay(lockDelay)
 // holdAfterDelay asserts that the contenders acquire the lock exactly at the end of the lock-delay.
 func (w *harness) holdAfterDelay(all ...*call) {
 	w.Helper()
-	w.pass(lockDelay - 1)
+	w.passTime(lockDelay - 1)
 	w.requireWaiting(all...)
-	w.pass(1)
+	w.passTime(1)
 	w.requireHolding(all...)
 }
 
@@ -44,13 +44,13 @@ func TestLockDelay_AppliesAfterLoss(t *testing.T) {
 				first, second, third := w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay)
 				first.requireHolds()
 				require.Len(w, w.markers(), 1)
-				w.pass(timeout)
+				w.passTime(timeout)
 				end.do(w, first)
-				w.pass(lockDelay - 1)
+				w.passTime(lockDelay - 1)
 				second.requireWaits()
 				_, err := w.mutex(w.operator, withDelay).TryLock(w.Context())
 				require.ErrorIs(w, err, ErrHeld)
-				w.pass(1)
+				w.passTime(1)
 				second.requireHolds()
 				require.Len(w, w.markers(), 1, "the marker of the current holder")
 				second.release()
@@ -71,19 +71,19 @@ func TestLockDelay_LeaseExpires(t *testing.T) {
 		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: first.conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
 		lapsed := <-doneAt(h)
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
-		w.pass(0)
+		w.passTime(0)
 		w.requireContenders(w.contenders()[0]) // only the second contender is left
 		require.NoError(w, h.Release(), "Release after the lease has expired")
 		require.Len(w, w.markers(), 1)
-		w.pass(time.Until(lapsed.Add(lockDelay - 1)))
+		w.passTime(time.Until(lapsed.Add(lockDelay - 1)))
 		second.requireWaits()
-		w.pass(1)
+		w.passTime(1)
 		second.requireHolds()
 	})
 }
 
-// TestLockDelay_ReleaseAfterExpiryIsLoss fails if a Release after the lease has expired cancels the delay,
-// for example in a process that was paused.
+// TestLockDelay_ReleaseAfterExpiryIsLoss checks that a Release after the lease has expired does not cancel
+// the delay, for example in a process that was paused.
 func TestLockDelay_ReleaseAfterExpiryIsLoss(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
@@ -102,7 +102,7 @@ func TestLockDelay_ContenderJoinsLater(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
-		w.pass(5 * time.Minute)
+		w.passTime(5 * time.Minute)
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)
 		w.holdAfterDelay(next)
@@ -114,7 +114,7 @@ func TestLockDelay_TryLockWaits(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
-		w.pass(0)
+		w.passTime(0)
 		w.requireElapsed(lockDelay, func() {
 			h, err := w.mutex(w.operator, withDelay).TryLock(w.Context())
 			require.NoError(w, err)
@@ -130,7 +130,7 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 		second := w.lock(w.connect(), withDelay)
 		third := w.lock(w.connect(), withDelay)
 		second.cancel()
-		w.pass(0)
+		w.passTime(0)
 		first.release()
 		third.release()
 		require.Empty(w, w.markers())
@@ -138,11 +138,11 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 		// A waiter joins during the lock-delay, and gives up.
 		again := w.lock(w.connect(), withDelay)
 		w.expire(again.conn)
-		w.pass(0)
+		w.passTime(0)
 		waits := w.lock(w.connect(), withDelay)
-		w.pass(lockDelay / 2)
+		w.passTime(lockDelay / 2)
 		waits.cancel()
-		w.pass(0)
+		w.passTime(0)
 		w.requireContenders()
 		require.Len(w, w.markers(), 1)
 		last := w.lock(w.connect(), withDelay)
@@ -151,15 +151,15 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 	})
 }
 
-// TestLockDelay_RepliesLost fails if a marker remains, or the lock is not acquired, because the
-// reply to the transaction that creates the marker, or to the release, is lost.
+// TestLockDelay_RepliesLost checks that no marker remains, and the lock is acquired, when the reply to the
+// transaction that creates the marker, or to the release, is lost.
 func TestLockDelay_RepliesLost(t *testing.T) {
 	forEachLoss(t, briefLosses, 3, func(w *harness, l bubble.Fault) {
 		for k := 1; k <= 2; k++ { // the 1st transaction creates the marker, the 2nd one releases the lock
 			conn := w.connect()
 			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Path: node + "/held*", Nth: k})
 			a := w.lock(conn, withDelay)
-			w.pass(timeout / 2)
+			w.passTime(timeout / 2)
 			a.requireHolds()
 			require.Len(w, w.markers(), 1)
 			require.NoError(w, a.hold.Release())
@@ -177,7 +177,7 @@ func TestLockDelay_ZnodeOfWaiterIsDeleted(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		a := w.lock(w.connect(), withDelay)
-		w.pass(moment)
+		w.passTime(moment)
 		w.requireCalled(gone)
 		a.requireFails(recipes.ErrDeleted)
 		require.Empty(w, w.markers())
@@ -191,7 +191,7 @@ func TestLockDelay_NoPermissionToCreateMarker(t *testing.T) {
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*"}, zktest.Fail(zk.ErrNoAuth))
 		a.release()
 		b := w.lock(w.connect(), withDelay)
-		w.pass(lockDelay + moment)
+		w.passTime(lockDelay + moment)
 		b.requireFails(recipes.ErrPermission)
 		w.requireCalled(refused)
 		refused.Remove()
@@ -206,13 +206,13 @@ func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
-		w.pass(0)
+		w.passTime(0)
 		next := w.lock(w.connect(), withDelay)
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: next.conn.SessionID()}, zktest.Fail(zk.ErrSessionMoved))
-		w.pass(lockDelay - timeout)
+		w.passTime(lockDelay - timeout)
 		refused.Remove()
 		next.requireWaits()
-		w.pass(timeout)
+		w.passTime(timeout)
 		next.requireHolds()
 	})
 }
@@ -225,7 +225,7 @@ func TestLockDelay_ReadersAndWriters(t *testing.T) {
 		r2 := w.read(w.connect(), withDelay)
 		require.Len(w, w.markers(), 2)
 		w.expire(r1.conn)
-		w.pass(0)
+		w.passTime(0)
 		r3 := w.read(w.connect(), withDelay)
 		r3.requireHolds()
 		x := w.write(w.connect(), withDelay)
@@ -259,14 +259,14 @@ func TestLockDelay_MarkerRemainsAfterDowngrade(t *testing.T) {
 		x = w.write(w.connect(), withDelay)
 		x.downgrade()
 		w.expire(x.conn)
-		w.pass(0)
+		w.passTime(0)
 		next := w.write(w.connect(), withDelay)
 		w.holdAfterDelay(next.call)
 	})
 }
 
-// TestLockDelay_ManyStaleMarkers fails if stale markers remain when their deletion in one transaction would
-// be larger than a server accepts.
+// TestLockDelay_ManyStaleMarkers checks that no stale markers remain when their deletion in one transaction
+// would be larger than a server accepts.
 func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		dir := "/" + strings.Repeat("d", 4000)
@@ -288,9 +288,8 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	})
 }
 
-// TestStaleMarkers fails if staleMarkers returns a marker whose holder still exists, or omits one whose
-// holder does not.
-func TestStaleMarkers(t *testing.T) {
+// TestStaleMarkers_HaveNoHolder checks that staleMarkers returns exactly the markers whose holders do not exist.
+func TestStaleMarkers_HaveNoHolder(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}
 	require.Equal(t, []string{"held-w-" + a, "held-r-" + b}, staleMarkers(children, "held-w-x"))
@@ -313,7 +312,7 @@ func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 				w.srv.Before(match, moved)
 			}
 			down := bubble.Async(x.write.Downgrade)
-			w.pass(0)
+			w.passTime(0)
 			require.NoError(w, x.hold.Release())
 			require.ErrorIs(w, <-down, recipes.ErrNotHeld)
 			require.ErrorIs(w, x.hold.Err(), recipes.ErrReleased)
@@ -330,10 +329,10 @@ func TestLockDelay_WaiterGivesUpBecauseOtherHoldIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		ctx, cancel := context.WithCancelCause(w.Context())
 		waiter := w.mutex(w.connect(), withDelay).Join(ctx)
-		w.pass(0)
+		w.passTime(0)
 		require.Len(w, w.markers(), 1)
 		cancel(recipes.ErrLeaseExpired)
-		w.pass(0)
+		w.passTime(0)
 		_, err := waiter.Wait()
 		require.ErrorIs(w, err, recipes.ErrLeaseExpired)
 		_, err = waiter.Position(w.Context())

@@ -16,7 +16,7 @@ type DoOption interface{ applyDo(*doSettings) error }
 
 type doSettings struct {
 	noWait bool
-	limit  time.Duration // 0 means no limit
+	limit  time.Duration // the longest wait for the lock; 0 means no limit
 }
 
 type doOption func(*doSettings) error
@@ -48,8 +48,8 @@ type held interface {
 	Release() error
 }
 
-// do acquires a hold by lock or try, calls f with it, and releases it.
-func do[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try func(context.Context) (H, error), f func(context.Context, H) error) error {
+// doWhileHeld acquires a hold by lock or try, calls f with it, and releases it.
+func doWhileHeld[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try func(context.Context) (H, error), f func(context.Context, H) error) error {
 	var o doSettings
 	if err := recipe.EachOption(opts, func(opt DoOption) error { return opt.applyDo(&o) }); err != nil {
 		return s.Fail("lock", s.Path, err)
@@ -99,27 +99,27 @@ func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(contex
 // Do returns the error of f, joined with [recipes.ErrNotHeld] and the reason if the lock was lost before f
 // returned: another client may have held it then. f may release the hold itself.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
-	return do(ctx, m.setup, opts, m.Lock, m.TryLock, f)
+	return doWhileHeld(ctx, m.setup, opts, m.Lock, m.TryLock, f)
 }
 
 // Do calls f once, while it holds the lock for writing. Otherwise it is like [Mutex.Do].
 func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context, h *WriteHold) error, opts ...DoOption) error {
-	return do(ctx, m.setup, opts, m.Lock, m.TryLock, f)
+	return doWhileHeld(ctx, m.setup, opts, m.Lock, m.TryLock, f)
 }
 
 // RDo calls f once, while it holds the lock for reading. Otherwise it is like [Mutex.Do].
 func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
-	return do(ctx, m.setup, opts, m.RLock, m.TryRLock, f)
+	return doWhileHeld(ctx, m.setup, opts, m.RLock, m.TryRLock, f)
 }
 
 // Do calls f once, while it holds n leases. Otherwise it is like [Mutex.Do].
 func (s *Semaphore) Do(ctx context.Context, n int, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
-	return do(ctx, s.setup, opts,
+	return doWhileHeld(ctx, s.setup, opts,
 		func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) },
 		func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, n) }, f)
 }
 
 // Do calls f once, while it holds all locks. See [Mutex.Do].
 func (m *MultiLock) Do(ctx context.Context, f func(ctx context.Context, h *MultiHold) error, opts ...DoOption) error {
-	return do(ctx, m.parts[0].setup, opts, m.Lock, m.TryLock, f)
+	return doWhileHeld(ctx, m.parts[0].setup, opts, m.Lock, m.TryLock, f)
 }

@@ -16,18 +16,18 @@ import (
 
 type ctxKey struct{}
 
-// scope is a method that calls a function while a lock is held.
-type scope func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error
+// lockScope is a method that calls a function while a lock is held.
+type lockScope func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error
 
-// scopes returns the Do method of each kind of lock, on a new connection.
-func (w *harness) scopes() map[string]scope {
+// lockScopes returns the Do method of each kind of lock, on a new connection.
+func (w *harness) lockScopes() map[string]lockScope {
 	conn := w.connect()
 	all, err := NewMultiLock(w.mutex(conn), w.rwAt(conn, "/locks/two").Writing())
 	require.NoError(w, err)
 	s, err := NewSemaphore(conn, "/locks/three", 1, recipes.WithSessionTimeout(timeout))
 	require.NoError(w, err)
 	rw := w.rwAt(conn, "/locks/two")
-	return map[string]scope{
+	return map[string]lockScope{
 		"mutex": func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error {
 			return w.mutex(conn).Do(ctx, func(ctx context.Context, h *Hold) error { return f(ctx, h) }, opts...)
 		},
@@ -52,12 +52,12 @@ func (w *harness) scopes() map[string]scope {
 }
 
 // eachScope runs f once for each kind of lock.
-func eachScope(t *testing.T, f func(w *harness, do scope)) {
+func eachScope(t *testing.T, f func(w *harness, do lockScope)) {
 	for _, name := range []string{"mutex", "writer", "reader", "semaphore", "single", "several locks"} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()
-				f(w, w.scopes()[name])
+				f(w, w.lockScopes()[name])
 			})
 		})
 	}
@@ -68,7 +68,7 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 	failed := errors.New("failed")
 	for name, result := range map[string]error{"succeeds": nil, "fails": failed} {
 		t.Run(name, func(t *testing.T) {
-			eachScope(t, func(w *harness, do scope) {
+			eachScope(t, func(w *harness, do lockScope) {
 				var hold held
 				err := do(context.WithValue(w.Context(), ctxKey{}, "value"), func(ctx context.Context, h held) error {
 					require.Nil(w, hold, "it is called twice")
@@ -85,7 +85,7 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 		})
 	}
 	t.Run("panics", func(t *testing.T) {
-		eachScope(t, func(w *harness, do scope) {
+		eachScope(t, func(w *harness, do lockScope) {
 			require.PanicsWithValue(w, "failed", func() {
 				_ = do(w.Context(), func(context.Context, held) error { panic("failed") })
 			})
@@ -93,7 +93,7 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 		})
 	})
 	t.Run("releases", func(t *testing.T) {
-		eachScope(t, func(w *harness, do scope) {
+		eachScope(t, func(w *harness, do lockScope) {
 			require.NoError(w, do(w.Context(), func(ctx context.Context, h held) error {
 				require.NoError(w, h.Release())
 				require.ErrorIs(w, context.Cause(ctx), recipes.ErrReleased)
@@ -106,7 +106,7 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 // If the lock is lost, the context of the function ends, and Do returns the loss even if the function
 // succeeds.
 func TestDo_LockIsLost(t *testing.T) {
-	eachScope(t, func(w *harness, do scope) {
+	eachScope(t, func(w *harness, do lockScope) {
 		err := do(w.Context(), func(ctx context.Context, h held) error {
 			for _, path := range w.contenders() {
 				w.remove(path)
@@ -123,7 +123,7 @@ func TestDo_LockIsLost(t *testing.T) {
 // When the context of the caller is done, the context of the function is done too. The function still holds
 // the lock until it returns.
 func TestDo_ContextOfCallerEnds(t *testing.T) {
-	eachScope(t, func(w *harness, do scope) {
+	eachScope(t, func(w *harness, do lockScope) {
 		ctx, cancel := context.WithCancelCause(w.Context())
 		cause := errors.New("cancelled")
 		err := do(ctx, func(ctx context.Context, h held) error {
@@ -146,7 +146,7 @@ func TestDo_OptionsLimitWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()
-				first, second := w.scopes()[name], w.scopes()[name]
+				first, second := w.lockScopes()[name], w.lockScopes()[name]
 				uncalled := func(context.Context, held) error { require.Fail(w, "it is called"); return nil }
 				require.NoError(w, first(w.Context(), func(ctx context.Context, _ held) error {
 					w.requireElapsed(0, func() { require.ErrorIs(w, second(ctx, uncalled, WithoutWaiting()), ErrHeld) })
@@ -156,7 +156,7 @@ func TestDo_OptionsLimitWait(t *testing.T) {
 					return nil
 				}))
 				require.NoError(w, second(w.Context(), func(ctx context.Context, _ held) error {
-					w.pass(time.Hour)
+					w.passTime(time.Hour)
 					return ctx.Err()
 				}, WithWaitLimit(time.Minute)))
 				require.ErrorIs(w, first(w.Context(), uncalled, WithWaitLimit(0)), recipes.ErrInvalid)
@@ -166,7 +166,8 @@ func TestDo_OptionsLimitWait(t *testing.T) {
 	}
 }
 
-// TestDo_Reentrant fails if a function that Do calls waits forever when it acquires the lock that Do holds.
+// TestDo_Reentrant checks that a function that Do calls does not wait forever when it acquires the lock that
+// Do holds.
 func TestDo_Reentrant(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.connect())
@@ -189,17 +190,17 @@ func TestDo_WaitSurvivesSessionExpiry(t *testing.T) {
 				return nil
 			})
 		})
-		w.pass(0)
+		w.passTime(0)
 		for range 3 {
 			w.expire(conn)
-			w.pass(timeout)
+			w.passTime(timeout)
 		}
 		require.Len(w, w.contenders(), 2)
 		holder.release()
-		w.pass(0)
+		w.passTime(0)
 		require.Equal(w, 1, calls)
 		w.expire(conn)
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.ErrorIs(w, <-done, recipes.ErrNotHeld)
 		require.Equal(w, 1, calls)
 	})
@@ -220,6 +221,6 @@ func TestDo_ReleaseUnconfirmed(t *testing.T) {
 			}))
 		})
 		w.restore()
-		w.pass(timeout)
+		w.passTime(timeout)
 	})
 }

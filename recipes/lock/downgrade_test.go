@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDowngrade fails if a downgrade ends the hold, changes its position, or does not admit the
-// readers that follow.
-func TestDowngrade(t *testing.T) {
+// TestDowngrade_KeepsHold checks that a downgrade does not end the hold or change its position, and admits
+// the readers that follow.
+func TestDowngrade_KeepsHold(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		runTest(t, 1, func(w *harness) {
 			as := recipe.WithLayout(layout)
@@ -29,7 +29,7 @@ func TestDowngrade(t *testing.T) {
 
 			after := x.pathAsReader()
 			x.downgrade()
-			w.pass(0)
+			w.passTime(0)
 			require.NoError(w, h.Err())
 			require.Equal(w, after, h.Path())
 			require.Equal(w, before[len(before)-10:], after[len(after)-10:], "the position in the queue")
@@ -44,7 +44,7 @@ func TestDowngrade(t *testing.T) {
 
 			// After the downgrade, the lease is renewed by checks of the new znode, and the loss of the
 			// session is reported.
-			w.pass(3 * timeout)
+			w.passTime(3 * timeout)
 			require.NoError(w, h.Err())
 			require.Greater(w, time.Until(h.Deadline()), timeout/4)
 			r.release()
@@ -64,7 +64,7 @@ func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
 		x.requireHolds()
 		x.downgrade()
 		w.remove(x.hold.Path())
-		w.pass(moment)
+		w.passTime(moment)
 		require.ErrorIs(w, x.hold.Err(), recipes.ErrDeleted)
 	})
 }
@@ -78,40 +78,40 @@ func TestDowngrade_ByCurator(t *testing.T) {
 		r, x := w.read(w.connect()), w.write(w.connect())
 		read := node + "/_c_00000000-0000-4000-8000-000000000099-__READ__" + written[len(written)-10:]
 		w.create(read)
-		w.pass(0)
+		w.passTime(0)
 		r.requireWaits()
 		w.remove(written)
-		w.pass(timeout)
+		w.passTime(timeout)
 		r.requireHolds()
 		r.release()
-		w.pass(timeout)
+		w.passTime(timeout)
 		x.requireWaits()
 		w.remove(read)
-		w.pass(0)
+		w.passTime(0)
 		x.requireHolds()
 	})
 }
 
-// TestDowngrade_ReplyLost fails if a Downgrade is applied twice because its reply was lost, or if it succeeds
-// after the lease has ended.
+// TestDowngrade_ReplyLost checks that a Downgrade is applied once when its reply was lost, and does not
+// succeed after the lease has ended.
 func TestDowngrade_ReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, 1, func(w *harness, l bubble.Fault) {
 		x := w.write(w.connect())
 		h, session := x.requireHolds(), x.conn.SessionID()
 		next := w.write(w.connect())
-		w.pass(timeout + moment)
+		w.passTime(timeout + moment)
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1})
 		done := bubble.Async(func() error { return bubble.Repeated(x.write.Downgrade) })
 		if l.Silent {
-			w.pass(timeout)
+			w.passTime(timeout)
 			require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 			require.ErrorIs(w, <-done, recipes.ErrNotHeld)
 			w.srv.Heal(session)
-			w.pass(2 * timeout)
+			w.passTime(2 * timeout)
 			next.requireHolds()
 			return
 		}
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.requireCalled(lost)
 		require.NoError(w, <-done)
 		require.NoError(w, h.Err())
@@ -129,7 +129,7 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
-		w.pass(timeout + moment)
+		w.passTime(timeout + moment)
 		moved := zktest.Fail(zk.ErrSessionMoved)
 		first := w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, moved)
 		again := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, func(q *zktest.Request) zktest.Verdict {
@@ -139,11 +139,11 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		done := bubble.Async(func() error { return x.write.Downgrade() })
-		w.pass(timeout / 4) // two checks are sent in this time
+		w.passTime(timeout / 4) // two checks are sent in this time
 		w.requireCalled(first)
 		require.Empty(w, done)
 		again.Remove()
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.NoError(w, <-done)
 		require.NoError(w, h.Err())
 		x.release()
@@ -158,13 +158,13 @@ func TestDowngrade_TransactionMeanwhile(t *testing.T) {
 		hold, open := bubble.Hold(w)
 		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
 		down := bubble.Async(func() error { return x.write.Downgrade() })
-		w.pass(0)
+		w.passTime(0)
 		require.Contains(w, w.contenders()[0], "__READ__", "it was applied, and the holder does not know it")
 		wrote := bubble.Async(func() error {
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			return err
 		})
-		w.pass(0)
+		w.passTime(0)
 		open()
 		require.NoError(w, <-down)
 		require.NoError(w, <-wrote)
@@ -199,11 +199,11 @@ func TestDowngrade_HoldEndsMeanwhile(t *testing.T) {
 					}
 					set(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
 					down := bubble.Async(func() error { return x.write.Downgrade() })
-					w.pass(moment)
+					w.passTime(moment)
 					end.do(w, x)
-					w.pass(moment)
+					w.passTime(moment)
 					open()
-					w.pass(2 * timeout)
+					w.passTime(2 * timeout)
 					<-down
 					require.Error(w, x.hold.Err())
 					w.requireContenders()
@@ -222,7 +222,7 @@ func TestDowngrade_Rejected(t *testing.T) {
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(w, err)
 		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.NoError(w, h.Err())
 		x.requireOnlyZnode()
 		_, err = w.operator.SetACL(node, zk.WorldACL(zk.PermAll), -1)
@@ -239,17 +239,17 @@ func TestDowngrade_RejectedAndDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
-		w.pass(timeout + moment) // between two checks
+		w.passTime(timeout + moment) // an instant between two checks
 		_, err := w.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		require.NoError(w, err)
 		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
 		w.remove(h.Path())
-		w.pass(0)
+		w.passTime(0)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 	})
 }
 
-// TestDowngrade_LockIsLost fails if Downgrade of a lost hold waits, or does not return ErrNotHeld.
+// TestDowngrade_LockIsLost checks that Downgrade of a lost hold does not wait, and returns ErrNotHeld.
 func TestDowngrade_LockIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
@@ -260,10 +260,10 @@ func TestDowngrade_LockIsLost(t *testing.T) {
 		y := w.write(w.connect())
 		w.isolate(y.conn)
 		go y.hold.Release()
-		w.pass(0)
+		w.passTime(0)
 		w.requireElapsed(0, func() { require.ErrorIs(w, y.write.Downgrade(), recipes.ErrNotHeld) })
 		w.reconnect(y.conn)
-		w.pass(timeout)
+		w.passTime(timeout)
 	})
 }
 
@@ -274,7 +274,7 @@ func TestDowngrade_ConcurrentCalls(t *testing.T) {
 		x.requireHolds()
 		slow := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, zktest.Fail(zk.ErrSessionMoved)) // the client retries after this error
 		first := bubble.Async(x.write.Downgrade)
-		w.pass(limit.Confirm / 2)
+		w.passTime(limit.Confirm / 2)
 		second := bubble.Async(x.write.Downgrade)
 		require.ErrorIs(w, <-first, recipes.ErrUnconfirmed)
 		slow.Remove()
@@ -290,14 +290,14 @@ func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h, session := x.requireHolds(), x.conn.SessionID()
-		w.pass(timeout + moment)
+		w.passTime(timeout + moment)
 		match := zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}
 		lost := w.srv.After(match, zktest.Fail(zk.ErrSessionMoved))
 		match.Nth = 2
 		refused := w.srv.Before(match, zktest.Fail(zk.ErrNoAuth))
 		require.ErrorIs(w, x.write.Downgrade(), recipes.ErrPermission)
 		w.requireCalled(lost, refused)
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release())
 		w.requireContenders()
@@ -306,22 +306,21 @@ func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 	})
 }
 
-// TestTrap48_DowngradeKeepsPosition fails if a downgrade loses the position in the queue, so that a
-// waiting writer acquires the lock before the reader that the holder has become (CURATOR-621,
-// CURATOR-276).
+// TestTrap48_DowngradeKeepsPosition checks that a downgrade keeps the position in the queue, so that no
+// waiting writer acquires the lock before the reader that the holder has become (CURATOR-621, CURATOR-276).
 func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		x := w.write(w.connect())
 		between := w.write(w.connect())
 		behind := w.read(w.connect())
 		x.downgrade()
-		w.pass(timeout)
+		w.passTime(timeout)
 		between.requireWaits()
 		behind.requireWaits()
 		// The position is kept even if all connections break.
 		for _, c := range []*zk.Conn{between.conn, x.conn, behind.conn} {
 			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(c.SessionID()) })
-			w.pass(timeout / 4)
+			w.passTime(timeout / 4)
 		}
 		x.requireHolds()
 		between.requireWaits()

@@ -20,7 +20,7 @@ import (
 // contender are removed. Its goroutine runs the contender.
 type entry struct {
 	conn       *zk.Conn
-	dir        string                  // the lock's znode
+	dir        string                  // the path of the lock's znode
 	timeout    time.Duration           // the session timeout
 	ctx        context.Context         // done when the contender must leave
 	stop       context.CancelCauseFunc // makes the contender leave, for the given reason
@@ -35,7 +35,7 @@ type entry struct {
 
 	member  *queue.Member
 	delay   *delayFilter // nil without a lock-delay
-	tracker tracker
+	tracker grantTracker
 	// resume starts the goroutine of the contender when the hold has lasted for OwnDelay. It is nil if the
 	// goroutine was started before the grant. It does not change after the grant.
 	resume *time.Timer
@@ -48,11 +48,11 @@ type entry struct {
 
 	// The contender's goroutine writes err and removal before it closes left.
 	err     error
-	removal removal
+	removal runningRemoval
 }
 
-// removal is the running removal of everything that a contender has created.
-type removal interface {
+// runningRemoval is the running removal of everything that a contender has created.
+type runningRemoval interface {
 	// Done returns a channel that is closed when the removal is over. Err then returns why it is not
 	// confirmed, or nil if it is.
 	Done() <-chan struct{}
@@ -65,7 +65,7 @@ type acquisition struct {
 	noWait       bool          // return ErrHeld instead of waiting for other contenders
 	delay        time.Duration // the lock-delay after the loss of a holder
 	withPosition bool          // the user may call Position
-	setup        *recipe.Setup // receives the events
+	setup        *recipe.Setup // its observer receives the events
 }
 
 // errGivenUp is the reason with which a contender leaves if the caller of Lock does not wait any more. The
@@ -76,7 +76,7 @@ var errGivenUp = errors.New("the caller no longer waits")
 // contender fails first, it returns the reason. If the session ends while the contender waits, it joins the
 // queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
-	return observed(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
+	return acquireObserved(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
 }
 
 func (a acquisition) waitAcrossSessions(ctx context.Context) (*Hold, error) {
@@ -139,15 +139,15 @@ func (a acquisition) prepare() *entry {
 		granted: make(chan *Hold, 1), left: make(chan struct{}),
 	}
 	e.ctx, e.stop = context.WithCancelCause(context.Background())
-	e.tracker = tracker{entry: e, noWait: a.noWait}
+	e.tracker = grantTracker{entry: e, noWait: a.noWait}
 	a.cfg.Alone = true
 	if a.withPosition {
 		e.entered = make(chan struct{})
 	}
-	report := e.tracker.changed
+	report := e.tracker.receiveState
 	if a.delay > 0 {
-		e.delay = &delayFilter{ctx: e.ctx, cfg: a.cfg, delay: a.delay, next: e.tracker.changed, stop: e.stop}
-		a.cfg.Parting, report = e.delay.markerDeletion, e.delay.changed
+		e.delay = &delayFilter{ctx: e.ctx, cfg: a.cfg, delay: a.delay, next: e.tracker.receiveState, stop: e.stop}
+		a.cfg.Parting, report = e.delay.markerDeletion, e.delay.receiveState
 	}
 	e.member = queue.Join(a.cfg, report)
 	return e
@@ -215,15 +215,15 @@ func (e *entry) wasRenamed(path string) bool {
 	return e.znodePath() != path
 }
 
-// tracker creates and ends the grant as the states of the contender require. Only the goroutine that runs the
+// grantTracker creates and ends the grant as the states of the contender require. Only the goroutine that runs the
 // contender uses it.
-type tracker struct {
+type grantTracker struct {
 	*entry
 	noWait bool
 	grant  *connection.Grant // nil before it exists
 }
 
-func (t *tracker) changed(s queue.State) {
+func (t *grantTracker) receiveState(s queue.State) {
 	if s.Path != "" {
 		t.setPath(s.Path)
 	}
@@ -232,17 +232,17 @@ func (t *tracker) changed(s queue.State) {
 		t.grant = s.Lease.Grant(s.Token)
 		t.granted <- &Hold{t.entry, t.grant}
 	case t.grant != nil && s.First && !s.Proven:
-		// End the grant for good: other clients may acquire the lock now.
-		t.lose(connection.ErrLeaseExpired)
+		// End the grant permanently: other clients may acquire the lock now.
+		t.loseGrant(connection.ErrLeaseExpired)
 	case t.grant != nil && s.Path == "":
-		t.lose(s.Err)
+		t.loseGrant(s.Err)
 	case t.noWait && s.Predecessor != "":
 		t.stop(ErrHeld)
 	}
 }
 
 // setPath records the path of the contender's znode.
-func (t *tracker) setPath(path string) {
+func (t *grantTracker) setPath(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.path == "" && t.entered != nil {
@@ -251,8 +251,8 @@ func (t *tracker) setPath(path string) {
 	t.path = path
 }
 
-// lose ends the grant, and makes the contender leave.
-func (t *tracker) lose(err error) {
+// loseGrant ends the grant, and makes the contender leave.
+func (t *grantTracker) loseGrant(err error) {
 	if !errors.Is(err, recipes.ErrReleased) {
 		err = connection.Refine(t.conn, err)
 	}

@@ -34,7 +34,7 @@ func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		failed := bubble.Async(func() error { return s.SetLimit(w.Context(), 2) })
-		w.pass(timeout / 4)
+		w.passTime(timeout / 4)
 		w.requireCalled(set, back)
 		other.Close()
 		cause := <-failed
@@ -44,18 +44,17 @@ func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
 		conn := w.connect()
 		ctx, cancel := context.WithCancelCause(w.Context())
 		a := bubble.Async(func() error { _, err := w.mutex(conn).Lock(ctx); return err })
-		w.pass(0)
+		w.passTime(0)
 		cancel(cause)
 		require.True(w, errors.Is(<-a, cause))
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		w.requireContenders(holder.hold.Path())
 		holder.release()
 	})
 }
 
-// TestTrap36_QueueRemovedBeforeCreate fails if Lock returns an error because the lock's znode, a
-// container, was removed before the create of the contender's znode (CURATOR-724, CURATOR-180,
-// kazoo #563).
+// TestTrap36_QueueRemovedBeforeCreate checks that Lock does not return an error when the lock's znode, a
+// container, was removed before the create of the contender's znode (CURATOR-724, CURATOR-180, kazoo #563).
 func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -114,8 +113,8 @@ func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 	})
 }
 
-// TestTrap45_FailedAttemptLeavesNoZnode fails if the znode of an attempt that fails makes other
-// attempts fail for a moment (CURATOR-376).
+// TestTrap45_FailedAttemptLeavesNoZnode checks that the znode of an attempt that fails does not make other
+// attempts fail, even for a moment (CURATOR-376).
 func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 	for base, trier := range map[string]func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error){
 		"-lock-": func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error) { return w.mutex(conn).TryLock },
@@ -154,8 +153,8 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 	}
 }
 
-// TestTrap46_OneDeadlineForWholeCall fails if the deadline of the context does not apply to the
-// whole call. In kazoo and in Curator's MultiLock, a timeout applies to each wait separately.
+// TestTrap46_OneDeadlineForWholeCall checks that the deadline of the context applies to the whole call. In
+// kazoo and in Curator's MultiLock, a timeout applies to each wait separately.
 func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	const path = "/a/b/c/d"
@@ -210,15 +209,15 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 				defer cancel()
 				w.requireElapsed(limit, func() { require.ErrorIs(w, call(ctx, w, conn), context.DeadlineExceeded) })
 				w.srv.Heal()
-				w.pass(timeout)
+				w.passTime(timeout)
 				w.requireContenders(ahead)
 			})
 		})
 	}
 }
 
-// TestTrap32_SequenceNumbersOfRWMutexExhausted fails if a reader or a writer is not rejected after
-// the sequence numbers are exhausted, or if those that have joined before lose their order.
+// TestTrap32_SequenceNumbersOfRWMutexExhausted checks that readers and writers are rejected after the
+// sequence numbers are exhausted, and that those that have joined before keep their order.
 func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
@@ -228,7 +227,7 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 		last := w.write(w.connect())
 		w.read(w.connect()).requireFails(recipes.ErrNodeExhausted)
 		x.downgrade()
-		w.pass(0)
+		w.passTime(0)
 		require.Contains(w, x.hold.Path(), "__READ__2147483644")
 		r.release()
 		last.requireWaits()
@@ -237,9 +236,9 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap41_BreakAtEachRequest fails if a contender does not recover after its connection breaks at any one
-// of its requests (CURATOR-518, helix #2815). It covers the requests of locks; TestTrap41_AnyRequestFails
-// covers those of the shared queue.
+// TestTrap41_BreakAtEachRequest checks that a contender recovers after its connection breaks at any one of
+// its requests (CURATOR-518, helix #2815). It covers the requests of locks; TestTrap41_AnyRequestFails covers
+// those of the shared queue.
 func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"delay", "read", "write"} {
 		for _, l := range bubble.LostReplies {
@@ -275,10 +274,10 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 		x = w.write(conn)
 		a = x.call
 	}
-	w.pass(timeout + moment)
+	w.passTime(timeout + moment)
 	a.requireWaits()
 	w.remove(ahead)
-	w.pass(3 * timeout)
+	w.passTime(3 * timeout)
 	<-a.done
 	require.NoError(w, a.err)
 	if lost := a.hold.Err(); lost != nil {
@@ -287,13 +286,13 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 		require.ErrorIs(w, lost, recipes.ErrLeaseExpired)
 	} else if x != nil {
 		down := bubble.Async(func() error { return x.write.Downgrade() })
-		w.pass(timeout)
+		w.passTime(timeout)
 		if err := <-down; err != nil {
 			require.True(w, l.Silent, "request %d: %v", k, err)
 		}
 	}
 	released := bubble.Async(func() error { return bubble.Repeated(a.hold.Release) })
-	w.pass(2 * timeout)
+	w.passTime(2 * timeout)
 	require.Len(w, released, 1, "request %d", k)
 	require.NoError(w, <-released, "request %d", k)
 	w.requireContenders()
@@ -301,9 +300,8 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 	return bubble.HasRun(broken)
 }
 
-// TestTrap15_LostHoldLeavesNoState fails if a Mutex whose hold was lost by session expiry still
-// acts as its holder, as Curator's InterProcessMutex does, which stores in the process which thread
-// holds it.
+// TestTrap15_LostHoldLeavesNoState checks that a Mutex whose hold was lost by session expiry does not act as
+// its holder, unlike Curator's InterProcessMutex, which stores in the process which thread holds it.
 func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		conn := w.connect()
@@ -312,7 +310,7 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 		next := w.lock(w.connect())
 		h := a.requireHolds()
 		w.expire(conn)
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.allowOverlap = true
 		require.Error(w, h.Err())
 		next.requireHolds()
@@ -325,14 +323,14 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 	})
 }
 
-// TestTrap22_ClosedConnection fails if a call on a connection that was closed before does not
-// return ErrConnClosed (kazoo #482).
+// TestTrap22_ClosedConnection checks that a call on a connection that was closed before returns ErrConnClosed
+// (kazoo #482).
 func TestTrap22_ClosedConnection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m, rw, multi, s := w.mutex(conn), w.rw(conn), w.multi(conn, "a", "b"), w.semaphore(conn, 1)
 		conn.Close()
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		for name, call := range map[string]func() error{
 			"Lock":           func() error { _, err := m.Lock(w.Context()); return err },
 			"TryLock":        func() error { _, err := m.TryLock(w.Context()); return err },
@@ -349,7 +347,7 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 			"Position":       func() error { _, err := m.Join(w.Context()).Position(w.Context()); return err },
 		} {
 			returned := bubble.Async(call)
-			w.pass(time.Second)
+			w.passTime(time.Second)
 			require.Len(w, returned, 1, name)
 			require.ErrorIs(w, <-returned, recipes.ErrConnClosed, name)
 		}
@@ -374,7 +372,7 @@ func TestContenders_HandWritten(t *testing.T) {
 			require.True(w, all[0].Holds)
 			require.False(w, all[1].Holds)
 			w.remove(ahead)
-			w.pass(0)
+			w.passTime(0)
 			a.release()
 
 			ahead, err = w.operator.Create(w.rw(w.operator).setup.Path+name, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -383,7 +381,7 @@ func TestContenders_HandWritten(t *testing.T) {
 			r.requireWaits()
 			x.requireWaits()
 			w.remove(ahead)
-			w.pass(0)
+			w.passTime(0)
 			r.release()
 			x.release()
 		})

@@ -13,7 +13,7 @@ import (
 )
 
 func ExampleSemaphore() {
-	srv, err := zktest.NewServer() // in production an ensemble, and zk.Connect
+	srv, err := zktest.NewServer() // a program in production uses zk.Connect and an ensemble
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func ExampleSemaphore() {
 	_, err = compilers.TryAcquire(ctx, 2)
 	fmt.Println("two more:", errors.Is(err, lock.ErrHeld))
 
-	// More licences were bought.
+	// The company has bought more licences.
 	if err := compilers.SetLimit(ctx, 5); err != nil {
 		log.Fatal(err)
 	}

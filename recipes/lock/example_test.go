@@ -144,7 +144,7 @@ func ExampleSingle() {
 	s := must(lock.NewSingle(connect(), path, []byte(`{"hostname":"host-1"}`)))
 
 	err := s.Do(ctx, func(ctx context.Context, hold *lock.Hold) error {
-		other := connect() // of a program that does not use this library
+		other := connect() // the connection of a program that does not use this library
 		_, err := other.Create(path, []byte(`{"hostname":"host-2"}`), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		fmt.Println("held:", errors.Is(err, zk.ErrNodeExists))
 		owner, stat, err := other.Get(path)

@@ -71,7 +71,7 @@ func TestForeignParticipant(t *testing.T) {
 	const (
 		ignored = iota // the child is not a contender
 		waits          // the contenders wait until the child is deleted
-		unknown        // like waits, but like ignored if only the names of known libraries are contenders
+		unknown        // the child is like waits, but like ignored if only the names of known libraries are contenders
 		later          // the child is a contender behind the others
 	)
 	const id = "_c_00000000-0000-4000-8000-000000000001"
@@ -136,7 +136,7 @@ func TestForeignParticipant(t *testing.T) {
 					join := func() *call {
 						conn := w.connect()
 						a := w.startCall(conn, k.lock(conn, logged))
-						w.pass(3 * time.Second)
+						w.passTime(3 * time.Second)
 						return a
 					}
 					first := join()
@@ -155,11 +155,11 @@ func TestForeignParticipant(t *testing.T) {
 					if c.edit != nil {
 						_, err := foreign.Set(path, c.edit, -1)
 						require.NoError(w, err)
-						w.pass(timeout)
+						w.passTime(timeout)
 					}
 					second.requireWaits()
 					first.release()
-					w.pass(timeout)
+					w.passTime(timeout)
 					if k.dir == node && !k.known {
 						all, err := w.mutex(second.conn).Contenders(w.Context())
 						require.NoError(w, err)
@@ -170,18 +170,18 @@ func TestForeignParticipant(t *testing.T) {
 						second.requireWaits()
 						third.requireWaits()
 						if c.warning != "" {
-							w.pass(time.Minute) // the contender may not read the znode, so it reads it again and again until it is deleted
+							w.passTime(time.Minute) // the contender may not read the znode, so it reads it again and again until it is deleted
 						}
 						if c.below != "" {
 							w.remove(path + "/" + c.below)
 						}
 						require.NoError(w, foreign.Delete(path, -1))
-						w.pass(15 * time.Second) // if the server sends no event, the contender reads the znode again after a while
+						w.passTime(15 * time.Second) // if the server sends no event, the contender reads the znode again after a while
 					}
 					second.requireHolds()
 					third.requireWaits()
 					second.release()
-					w.pass(timeout)
+					w.passTime(timeout)
 					third.requireHolds()
 					third.release()
 					if k.known && strings.HasPrefix(c.child, "limit-1-") {

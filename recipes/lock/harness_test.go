@@ -87,15 +87,15 @@ func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Op
 func (w *harness) leave() {
 	for _, a := range w.calls {
 		a.cancel()
-		if a.returned() && a.hold != nil {
+		if a.hasReturned() && a.hold != nil {
 			go a.hold.Release()
 		}
 	}
-	w.pass(timeout)
+	w.passTime(timeout)
 	for _, path := range w.foreign {
 		_ = w.operator.Delete(path, -1)
 	}
-	w.pass(0)
+	w.passTime(0)
 }
 
 // checkGrants asserts that holds that exclude each other did not overlap, and that the later hold
@@ -145,8 +145,8 @@ func (w *harness) connectTo(server int) *zk.Conn {
 	return bubble.ConnectFrom(w, w.ensemble, server, timeout)
 }
 
-// pass sleeps for d, and waits until all other goroutines are blocked.
-func (w *harness) pass(d time.Duration) { bubble.Advance(d) }
+// passTime sleeps for d, and waits until all other goroutines are blocked.
+func (w *harness) passTime(d time.Duration) { bubble.Advance(d) }
 
 // withTimeout adds the session timeout of the tests, unless options contain another one.
 func withTimeout(options []Option) []Option {
@@ -194,7 +194,7 @@ func (w *harness) remove(path string) {
 func (w *harness) removeAndWait(path string) {
 	w.Helper()
 	w.remove(path)
-	w.pass(0)
+	w.passTime(0)
 }
 
 // create creates a persistent znode.
@@ -281,8 +281,8 @@ func (w *harness) requireCalled(hooks ...*zktest.Hook) {
 	bubble.RequireRun(w, hooks...)
 }
 
-// cut breaks a client's connection. No client can connect until restore is called.
-func (w *harness) cut(conn *zk.Conn) { bubble.Disconnect(w.ensemble, conn) }
+// cutConnection breaks a client's connection. No client can connect until restore is called.
+func (w *harness) cutConnection(conn *zk.Conn) { bubble.Disconnect(w.ensemble, conn) }
 
 // restore lets clients connect again, heals the network, and waits until all are connected.
 func (w *harness) restore() {
@@ -345,7 +345,7 @@ func (w *harness) startCall(conn *zk.Conn, f func(context.Context) (*Hold, error
 func (w *harness) lock(conn *zk.Conn, options ...Option) *call {
 	w.Helper()
 	a := w.startCall(conn, w.mutex(conn, options...).Lock)
-	w.pass(0)
+	w.passTime(0)
 	return a
 }
 
@@ -353,7 +353,7 @@ func (w *harness) lock(conn *zk.Conn, options ...Option) *call {
 func (w *harness) read(conn *zk.Conn, options ...Option) *call {
 	w.Helper()
 	a := w.startCall(conn, w.rw(conn, options...).RLock)
-	w.pass(0)
+	w.passTime(0)
 	return a
 }
 
@@ -369,7 +369,7 @@ func (w *harness) write(conn *zk.Conn, options ...Option) *writer {
 		x.write = h
 		return h.Hold, nil
 	})
-	w.pass(0)
+	w.passTime(0)
 	return x
 }
 
@@ -408,8 +408,8 @@ func (x *writer) pathAsReader() string {
 	return strings.NewReplacer("__WRIT__", "__READ__", "__lock__", "__rlock__").Replace(x.hold.Path())
 }
 
-// returned reports whether the call has returned, without waiting.
-func (a *call) returned() bool {
+// hasReturned reports whether the call has returned, without waiting.
+func (a *call) hasReturned() bool {
 	select {
 	case <-a.done:
 		return true
@@ -421,7 +421,7 @@ func (a *call) returned() bool {
 // requireHolds asserts that the lock was granted and is held.
 func (a *call) requireHolds() *Hold {
 	a.w.Helper()
-	require.True(a.w, a.returned(), "still waits")
+	require.True(a.w, a.hasReturned(), "still waits")
 	require.NoError(a.w, a.err)
 	require.NoError(a.w, a.hold.Err())
 	return a.hold
@@ -430,7 +430,7 @@ func (a *call) requireHolds() *Hold {
 // requireWaits asserts that the call still waits.
 func (a *call) requireWaits() {
 	a.w.Helper()
-	if a.returned() {
+	if a.hasReturned() {
 		require.Fail(a.w, "has returned", "%v", a.err)
 	}
 }
@@ -438,7 +438,7 @@ func (a *call) requireWaits() {
 // requireFails asserts that the call has returned an error.
 func (a *call) requireFails(want error) {
 	a.w.Helper()
-	require.True(a.w, a.returned(), "still waits")
+	require.True(a.w, a.hasReturned(), "still waits")
 	require.ErrorIs(a.w, a.err, want)
 }
 
@@ -446,7 +446,7 @@ func (a *call) requireFails(want error) {
 func (a *call) release() {
 	a.w.Helper()
 	require.NoError(a.w, a.requireHolds().Release())
-	a.w.pass(0)
+	a.w.passTime(0)
 }
 
 // requireWaiting asserts that all of these contenders wait.

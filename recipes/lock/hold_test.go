@@ -102,18 +102,18 @@ type grantHandle interface {
 	Err() error
 }
 
-// TestTrap54_HoldsAreValues fails if a hold belongs to a goroutine instead of being a value that
-// any goroutine can use. Users of kazoo misunderstand which thread holds a lock, and whether it can
-// be acquired again (kazoo #291, #134, #315).
+// TestTrap54_HoldsAreValues checks that a hold is a value that any goroutine can use, and does not belong to
+// a goroutine. Users of kazoo misunderstand which thread holds a lock, and whether it can be acquired again
+// (kazoo #291, #134, #315).
 func TestTrap54_HoldsAreValues(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.mutex(conn)
 		first := w.startCall(conn, m.Lock)
-		w.pass(0)
+		w.passTime(0)
 		h := first.requireHolds()
-		second := w.startCall(conn, m.Lock) // it uses the same Mutex and the same connection
-		w.pass(timeout)
+		second := w.startCall(conn, m.Lock) // the second call uses the same Mutex and the same connection
+		w.passTime(timeout)
 		second.requireWaits()
 		_, err := m.Lock(h.Context())
 		require.ErrorIs(w, err, ErrReentrant, "Lock would wait for the caller's hold")
@@ -126,10 +126,10 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 			all.Go(func() { require.NoError(w, h.Release()) })
 		}
 		all.Wait()
-		w.pass(0)
+		w.passTime(0)
 		g := second.requireHolds()
 		require.NoError(w, h.Release())
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		require.NoError(w, g.Err())
 		require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 		_, err = m.Lock(h.Context())

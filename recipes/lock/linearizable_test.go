@@ -168,9 +168,9 @@ func (c *client) acquire(lock func(context.Context) (*Hold, error), grant func(t
 	over()
 }
 
-func exclusive(token int64) any { return acquire{token} }
+func exclusiveInput(token int64) any { return acquire{token} }
 
-func shared(token int64) any { return share{token} }
+func sharedInput(token int64) any { return share{token} }
 
 // contendMutex repeatedly acquires the mutex, writes to the register, and releases the mutex. It writes at
 // once, and again at a time at which it may have lost the lock.
@@ -203,7 +203,7 @@ func contend(c *client, open func() (exclusiveLock, error)) {
 		if c.r.IntN(4) == 0 {
 			lock = m.TryLock
 		}
-		c.acquire(lock, exclusive, func(h *Hold) {
+		c.acquire(lock, exclusiveInput, func(h *Hold) {
 			c.writeRegister(h)
 			c.pauseRandomly(h.Context())
 			if c.r.IntN(2) == 0 {
@@ -231,7 +231,7 @@ func contendRWMutex(c *client) {
 			if try {
 				lock = m.TryRLock
 			}
-			c.acquire(lock, shared, func(h *Hold) {
+			c.acquire(lock, sharedInput, func(h *Hold) {
 				c.readRegister()
 				c.pauseRandomly(h.Context())
 			})
@@ -246,7 +246,7 @@ func contendRWMutex(c *client) {
 					h = x.Hold
 				}
 				return h, err
-			}, exclusive, func(h *Hold) {
+			}, exclusiveInput, func(h *Hold) {
 				c.writeRegister(h)
 				if c.r.IntN(2) == 0 {
 					c.downgradeHold(x)
@@ -273,9 +273,9 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
-// TestLinearizable fails if the calls of clients under random faults are not linearizable: for example, two
-// clients hold the lock, or a former holder writes.
-func TestLinearizable(t *testing.T) {
+// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable:
+// for example, two clients must not hold the lock, and a former holder must not write.
+func TestLinearizable_UnderRandomFaults(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
 			faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
@@ -306,30 +306,30 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	t.Logf("%d histories with two holders at a time", found)
 }
 
-// TestLinearizable_LockModel fails if the model of the lock accepts an impossible history, or
-// rejects a possible one.
+// TestLinearizable_LockModel checks that the model of the lock rejects an impossible history, and accepts a
+// possible history.
 func TestLinearizable_LockModel(t *testing.T) {
-	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, 4), op(acquire{2}, 2, 5))
-	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 3, never), op(acquire{2}, 2, 5))
-	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(yield{1}, 6, 7), op(acquire{2}, 2, 5))
-	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(acquire{2}, 2, 5))
-	requireIllegal(t, lockModel, op(acquire{2}, 1, 2), op(yield{2}, 3, 4), op(acquire{1}, 5, 6))
-	requireLegal(t, lockModel, op(share{1}, 1, 2), op(share{2}, 1, 2), op(yield{1}, 3, 4), op(yield{2}, 3, 4), op(acquire{3}, 1, 5))
-	requireIllegal(t, lockModel, op(share{1}, 1, 2), op(share{2}, 1, 2), op(yield{1}, 3, 4), op(yield{2}, 6, 7), op(acquire{3}, 1, 5))
-	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, false}, 3, 4), op(share{2}, 1, 5))
-	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, false}, 6, 7), op(share{2}, 1, 5))
-	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, true}, 3, never), op(share{2}, 1, 5))
-	requireLegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, true}, 3, never), op(yield{1}, 4, 5), op(acquire{2}, 1, 6))
-	requireIllegal(t, lockModel, op(acquire{1}, 1, 2), op(downgrade{1, false}, 3, 4), op(acquire{2}, 1, 5), op(yield{1}, 6, 7))
+	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 3, 4), newOperation(acquire{2}, 2, 5))
+	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 3, never), newOperation(acquire{2}, 2, 5))
+	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 6, 7), newOperation(acquire{2}, 2, 5))
+	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(acquire{2}, 2, 5))
+	requireIllegal(t, lockModel, newOperation(acquire{2}, 1, 2), newOperation(yield{2}, 3, 4), newOperation(acquire{1}, 5, 6))
+	requireLegal(t, lockModel, newOperation(share{1}, 1, 2), newOperation(share{2}, 1, 2), newOperation(yield{1}, 3, 4), newOperation(yield{2}, 3, 4), newOperation(acquire{3}, 1, 5))
+	requireIllegal(t, lockModel, newOperation(share{1}, 1, 2), newOperation(share{2}, 1, 2), newOperation(yield{1}, 3, 4), newOperation(yield{2}, 6, 7), newOperation(acquire{3}, 1, 5))
+	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(downgrade{1, false}, 3, 4), newOperation(share{2}, 1, 5))
+	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(downgrade{1, false}, 6, 7), newOperation(share{2}, 1, 5))
+	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(downgrade{1, true}, 3, never), newOperation(share{2}, 1, 5))
+	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(downgrade{1, true}, 3, never), newOperation(yield{1}, 4, 5), newOperation(acquire{2}, 1, 6))
+	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(downgrade{1, false}, 3, 4), newOperation(acquire{2}, 1, 5), newOperation(yield{1}, 6, 7))
 }
 
-// TestLinearizable_RegisterModel fails if the model of the register accepts an impossible history,
-// or rejects a possible one.
+// TestLinearizable_RegisterModel checks that the model of the register rejects an impossible history, and
+// accepts a possible history.
 func TestLinearizable_RegisterModel(t *testing.T) {
-	requireLegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{7}, 3, 4))
-	requireIllegal(t, registerModel, op(write{1, 7, false}, 1, 2), op(read{0}, 3, 4))
-	requireIllegal(t, registerModel, op(write{2, 7, false}, 1, 2), op(write{1, 8, false}, 3, 4))
-	requireLegal(t, registerModel, op(write{1, 7, true}, 1, never), op(write{2, 8, false}, 3, 4), op(read{8}, 5, 6))
-	requireLegal(t, registerModel, op(write{1, 7, true}, 1, never), op(read{0}, 3, 4), op(read{7}, 5, 6))
-	requireIllegal(t, registerModel, op(write{1, 7, true}, 1, never), op(write{2, 8, false}, 3, 4), op(read{7}, 5, 6))
+	requireLegal(t, registerModel, newOperation(write{1, 7, false}, 1, 2), newOperation(read{7}, 3, 4))
+	requireIllegal(t, registerModel, newOperation(write{1, 7, false}, 1, 2), newOperation(read{0}, 3, 4))
+	requireIllegal(t, registerModel, newOperation(write{2, 7, false}, 1, 2), newOperation(write{1, 8, false}, 3, 4))
+	requireLegal(t, registerModel, newOperation(write{1, 7, true}, 1, never), newOperation(write{2, 8, false}, 3, 4), newOperation(read{8}, 5, 6))
+	requireLegal(t, registerModel, newOperation(write{1, 7, true}, 1, never), newOperation(read{0}, 3, 4), newOperation(read{7}, 5, 6))
+	requireIllegal(t, registerModel, newOperation(write{1, 7, true}, 1, never), newOperation(write{2, 8, false}, 3, 4), newOperation(read{7}, 5, 6))
 }

@@ -20,16 +20,16 @@ import (
 // Part is a lock that a [MultiLock] can contain: a [Mutex], an [RWMutex] for reading or for
 // writing, or leases of a [Semaphore].
 type Part interface {
-	part() part
+	part() lockPart
 }
 
-type part struct {
+type lockPart struct {
 	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
 	err       error // why the part is invalid; nil if it is valid
 }
 
-func (m *Mutex) part() part { return part{m.setup, m.Lock, m.TryLock, nil} }
+func (m *Mutex) part() lockPart { return lockPart{m.setup, m.Lock, m.TryLock, nil} }
 
 // Reading returns the lock for reading, as a part of a [MultiLock].
 func (m *RWMutex) Reading() Part { return side{m, false} }
@@ -42,9 +42,9 @@ type side struct {
 	writes bool
 }
 
-func (s side) part() part {
+func (s side) part() lockPart {
 	if !s.writes {
-		return part{s.setup, s.RLock, s.TryRLock, nil}
+		return lockPart{s.setup, s.RLock, s.TryRLock, nil}
 	}
 	hold := func(h *WriteHold, err error) (*Hold, error) {
 		if err != nil {
@@ -52,7 +52,7 @@ func (s side) part() part {
 		}
 		return h.Hold, nil
 	}
-	return part{
+	return lockPart{
 		s.setup,
 		func(ctx context.Context) (*Hold, error) { return hold(s.Lock(ctx)) },
 		func(ctx context.Context) (*Hold, error) { return hold(s.TryLock(ctx)) },
@@ -68,8 +68,8 @@ type leasesPart struct {
 	n         int
 }
 
-func (l leasesPart) part() part {
-	return part{
+func (l leasesPart) part() lockPart {
+	return lockPart{
 		l.semaphore.setup,
 		func(ctx context.Context) (*Hold, error) { return l.semaphore.Acquire(ctx, l.n) },
 		func(ctx context.Context) (*Hold, error) { return l.semaphore.TryAcquire(ctx, l.n) },
@@ -82,7 +82,7 @@ func (l leasesPart) part() part {
 // It acquires them one after another, ordered by path. Therefore clients that acquire locks
 // by MultiLock do not deadlock with each other. A client that acquires the same locks one by
 // one in another order, with this library or another, can cause a deadlock.
-type MultiLock struct{ parts []part }
+type MultiLock struct{ parts []lockPart }
 
 // NewMultiLock combines parts, which must use the same connection and different paths. It sends
 // no request. It returns [recipes.ErrInvalid] if parts is empty or invalid.
@@ -101,7 +101,7 @@ func NewMultiLock(parts ...Part) (*MultiLock, error) {
 		}
 		m.parts = append(m.parts, part)
 	}
-	slices.SortFunc(m.parts, func(a, b part) int { return cmp.Compare(a.setup.Path, b.setup.Path) })
+	slices.SortFunc(m.parts, func(a, b lockPart) int { return cmp.Compare(a.setup.Path, b.setup.Path) })
 	for i, p := range m.parts {
 		switch {
 		case p.setup.Conn != m.parts[0].setup.Conn:
@@ -119,17 +119,17 @@ func NewMultiLock(parts ...Part) (*MultiLock, error) {
 // lock that was already granted. In that case Lock returns when the other locks are
 // released or the context is done.
 func (m *MultiLock) Lock(ctx context.Context) (*MultiHold, error) {
-	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.lock(ctx) })
+	return m.acquireAll(ctx, func(p lockPart, ctx context.Context) (*Hold, error) { return p.lock(ctx) })
 }
 
 // TryLock is like Lock, but does not wait for other clients: it returns [ErrHeld] if one of
 // the locks is not free.
 func (m *MultiLock) TryLock(ctx context.Context) (*MultiHold, error) {
-	return m.take(ctx, func(p part, ctx context.Context) (*Hold, error) { return p.try(ctx) })
+	return m.acquireAll(ctx, func(p lockPart, ctx context.Context) (*Hold, error) { return p.try(ctx) })
 }
 
-// take acquires all locks by calls of lock. If one of them fails, it releases those that it has acquired.
-func (m *MultiLock) take(ctx context.Context, lock func(part, context.Context) (*Hold, error)) (*MultiHold, error) {
+// acquireAll acquires all locks by calls of lock. If one of them fails, it releases those that it has acquired.
+func (m *MultiLock) acquireAll(ctx context.Context, lock func(lockPart, context.Context) (*Hold, error)) (*MultiHold, error) {
 	taking, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
 	var holds []*Hold
@@ -171,14 +171,14 @@ func release(holds []*Hold) (err error) {
 // of the locks is lost; the other locks are held until it is released. Its methods may be
 // called from any goroutine. It must be released, even if it is lost.
 type MultiHold struct {
-	holds []*Hold // sorted by path
+	holds []*Hold // the holds, sorted by path
 	grant *connection.Grant
 	stops []func() bool
 }
 
 func newMultiHold(holds []*Hold) *MultiHold {
 	m := &MultiHold{holds: holds}
-	m.grant = connection.NewGrant(0, m.earliest)
+	m.grant = connection.NewGrant(0, m.earliestDeadline)
 	for _, h := range holds {
 		m.stops = append(m.stops, context.AfterFunc(h.Context(), func() { m.grant.End(h.Err()) }))
 		h.grant.EndOnClose(m.grant.End)
@@ -186,8 +186,8 @@ func newMultiHold(holds []*Hold) *MultiHold {
 	return m
 }
 
-// earliest returns the earliest deadline of the holds.
-func (m *MultiHold) earliest() (first time.Time) {
+// earliestDeadline returns the earliest deadline of the holds.
+func (m *MultiHold) earliestDeadline() (first time.Time) {
 	for _, h := range m.holds {
 		if d := h.Deadline(); first.IsZero() || d.Before(first) {
 			first = d

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// at returns the mutex at /locks/<name>, which is a part of the MultiLocks of this file.
-func (w *harness) at(conn *zk.Conn, name string) *Mutex {
+// namedMutex returns the mutex at /locks/<name>, which is a part of the MultiLocks of this file.
+func (w *harness) namedMutex(conn *zk.Conn, name string) *Mutex {
 	w.Helper()
 	return w.mutexAt(conn, "/locks/"+name)
 }
@@ -26,16 +26,16 @@ func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	w.Helper()
 	var parts []Part
 	for _, name := range names {
-		parts = append(parts, w.at(conn, name))
+		parts = append(parts, w.namedMutex(conn, name))
 	}
 	m, err := NewMultiLock(parts...)
 	require.NoError(w, err)
 	return m
 }
 
-// TestMultiLock fails if a MultiLock does not acquire all its locks in the order of the paths, or
-// does not release them all.
-func TestMultiLock(t *testing.T) {
+// TestMultiLock_AcquiresInOrder checks that a MultiLock acquires all its locks in the order of the paths, and
+// releases them all.
+func TestMultiLock_AcquiresInOrder(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.create("/register")
 		conn := w.connect()
@@ -47,7 +47,7 @@ func TestMultiLock(t *testing.T) {
 		require.Zero(w, h.TokenOf("/locks/d"))
 		require.Greater(w, time.Until(h.Deadline()), time.Duration(0))
 		for _, name := range []string{"a", "b", "c"} {
-			_, err := w.at(w.operator, name).TryLock(w.Context())
+			_, err := w.namedMutex(w.operator, name).TryLock(w.Context())
 			require.ErrorIs(w, err, ErrHeld)
 		}
 		responses, err := h.Multi(&zk.SetDataRequest{Path: "/register", Version: 0})
@@ -58,7 +58,7 @@ func TestMultiLock(t *testing.T) {
 		require.ErrorIs(w, err, zk.ErrBadVersion)
 
 		// The context of a MultiHold shows Lock that the caller holds each of the locks.
-		_, err = w.at(conn, "b").Lock(h.Context())
+		_, err = w.namedMutex(conn, "b").Lock(h.Context())
 		require.ErrorIs(w, err, ErrReentrant)
 
 		require.NoError(w, h.Release())
@@ -81,7 +81,7 @@ func TestMultiHold_OneLockIsLost(t *testing.T) {
 			w.remove(w.contenders()[i])
 			_, err = h.Multi()
 			require.ErrorIs(w, err, recipes.ErrNotHeld, "the ensemble rejects the transaction immediately")
-			w.pass(moment)
+			w.passTime(moment)
 			<-h.Done()
 			require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 			require.NoError(w, h.Release())
@@ -90,23 +90,23 @@ func TestMultiHold_OneLockIsLost(t *testing.T) {
 	}
 }
 
-// TestMultiHold_LeaseExpires fails if a MultiHold outlives the lease of its connection.
+// TestMultiHold_LeaseExpires checks that a MultiHold does not outlive the lease of its connection.
 func TestMultiHold_LeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		h, err := w.multi(conn, "a", "b").Lock(w.Context())
 		require.NoError(w, err)
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.isolate(conn)
 		left := time.Until(h.Deadline())
 		require.LessOrEqual(w, left, timeout/2)
-		w.pass(left - 1)
+		w.passTime(left - 1)
 		require.NoError(w, h.Err())
-		w.pass(1)
+		w.passTime(1)
 		<-h.Done()
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.reconnect(conn)
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.NoError(w, h.Release())
 	})
 }
@@ -126,11 +126,11 @@ func TestMultiHold_Deadline(t *testing.T) {
 	}
 }
 
-// TestMultiLock_AllOrNone fails if a MultiLock requests further locks after a failure, as Curator's
-// InterProcessMultiLock does, or does not release the granted ones.
+// TestMultiLock_AllOrNone checks that a MultiLock does not request further locks after a failure, unlike
+// Curator's InterProcessMultiLock, and releases the granted locks.
 func TestMultiLock_AllOrNone(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		held, err := w.at(w.operator, "b").Lock(w.Context())
+		held, err := w.namedMutex(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
 		m := w.multi(conn, "a", "b", "c")
@@ -144,7 +144,7 @@ func TestMultiLock_AllOrNone(t *testing.T) {
 			_, err = m.Lock(ctx)
 			require.ErrorIs(w, err, context.DeadlineExceeded)
 		})
-		w.pass(0)
+		w.passTime(0)
 		w.requireContenders(held.Path())
 		for _, e := range w.srv.Log() {
 			require.NotContains(w, e.Created, "/locks/c/")
@@ -156,11 +156,11 @@ func TestMultiLock_AllOrNone(t *testing.T) {
 	})
 }
 
-// TestMultiLock_ContextEndsWhileDisconnected fails if Lock waits for the release of the granted locks when its context is
-// done.
+// TestMultiLock_ContextEndsWhileDisconnected checks that Lock does not wait for the release of the granted
+// locks when its context is done.
 func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		held, err := w.at(w.operator, "b").Lock(w.Context())
+		held, err := w.namedMutex(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -168,7 +168,7 @@ func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
 			_, err := w.multi(conn, "a", "b").Lock(ctx)
 			return err
 		})
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		require.Len(w, w.contenders(), 3)
 		w.isolate(conn)
 		w.requireElapsed(0, func() {
@@ -176,7 +176,7 @@ func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
 			require.ErrorIs(w, <-failed, errEnough)
 		})
 		w.reconnect(conn)
-		w.pass(2 * timeout)
+		w.passTime(2 * timeout)
 		w.requireContenders(held.Path())
 		require.NoError(w, held.Release())
 	})
@@ -185,24 +185,24 @@ func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
 // If a granted lock is lost while Lock waits for another, Lock returns.
 func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		held, err := w.at(w.operator, "b").Lock(w.Context())
+		held, err := w.namedMutex(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
 		conn := w.connect()
 		failed := bubble.Async(func() error {
 			_, err := w.multi(conn, "a", "b").Lock(w.Context())
 			return err
 		})
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.Len(w, w.contenders(), 3)
 		w.remove(w.contenders()[0])
-		w.pass(moment)
+		w.passTime(moment)
 		require.ErrorIs(w, <-failed, recipes.ErrDeleted)
 		w.requireContenders(held.Path())
 		require.NoError(w, held.Release())
 	})
 }
 
-// TestMultiLock_DoesNotDeadlock fails if clients that name common locks in different orders wait
+// TestMultiLock_DoesNotDeadlock checks that clients that name common locks in different orders do not wait
 // for each other.
 func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -236,8 +236,8 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	})
 }
 
-// TestMultiLock_ReadersAndWriters fails if two MultiLocks that share a lock only for reading
-// exclude each other, or if a writer is not excluded.
+// TestMultiLock_ReadersAndWriters checks that two MultiLocks that share a lock only for reading do not
+// exclude each other, and that a writer is excluded.
 func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
@@ -246,14 +246,14 @@ func TestMultiLock_ReadersAndWriters(t *testing.T) {
 		}
 		conn := w.connect()
 		read, write := sides(conn)
-		first, err := NewMultiLock(w.at(conn, "b"), read)
+		first, err := NewMultiLock(w.namedMutex(conn, "b"), read)
 		require.NoError(w, err)
 		h, err := first.Lock(w.Context())
 		require.NoError(w, err)
 
 		other := w.connect()
 		read, _ = sides(other)
-		second, err := NewMultiLock(read, w.at(other, "c"))
+		second, err := NewMultiLock(read, w.namedMutex(other, "c"))
 		require.NoError(w, err)
 		g, err := second.TryLock(w.Context())
 		require.NoError(w, err, "readers let each other by")
@@ -272,16 +272,16 @@ func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	})
 }
 
-// TestNewMultiLock_InvalidParts fails if parts that cannot be acquired together are accepted.
+// TestNewMultiLock_InvalidParts checks that parts that cannot be acquired together are rejected.
 func TestNewMultiLock_InvalidParts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		rw := w.rw(w.operator)
 		for name, parts := range map[string][]Part{
 			"nothing":                         nil,
 			"nil":                             {nil},
-			"the same lock twice":             {w.at(w.operator, "a"), w.at(w.operator, "b"), w.at(w.operator, "a")},
+			"the same lock twice":             {w.namedMutex(w.operator, "a"), w.namedMutex(w.operator, "b"), w.namedMutex(w.operator, "a")},
 			"reading and writing of one lock": {rw.Reading(), rw.Writing()},
-			"several connections":             {w.at(w.operator, "a"), w.at(w.connect(), "b")},
+			"several connections":             {w.namedMutex(w.operator, "a"), w.namedMutex(w.connect(), "b")},
 		} {
 			_, err := NewMultiLock(parts...)
 			require.ErrorIs(w, err, recipes.ErrInvalid, name)
@@ -299,7 +299,7 @@ func TestMultiHold_ReleaseUnconfirmed(t *testing.T) {
 		require.ErrorIs(w, h.Release(), recipes.ErrUnconfirmed)
 		require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 		lost.Remove()
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.NoError(w, h.Release())
 		w.requireContenders()
 	})
@@ -310,7 +310,7 @@ func TestMultiHold_ReleaseUnconfirmed(t *testing.T) {
 func TestMultiLock_LosesLockDuringLastAcquisition(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var first *Hold
-		_, err := w.multi(w.connect(), "a", "b").take(w.Context(), func(p part, ctx context.Context) (*Hold, error) {
+		_, err := w.multi(w.connect(), "a", "b").acquireAll(w.Context(), func(p lockPart, ctx context.Context) (*Hold, error) {
 			if first == nil {
 				var err error
 				first, err = p.lock(ctx)
@@ -323,7 +323,7 @@ func TestMultiLock_LosesLockDuringLastAcquisition(t *testing.T) {
 		})
 		require.ErrorIs(w, err, recipes.ErrDeleted)
 		for _, name := range []string{"a", "b"} {
-			h, err := w.at(w.operator, name).TryLock(w.Context())
+			h, err := w.namedMutex(w.operator, name).TryLock(w.Context())
 			require.NoError(w, err, "both are free")
 			require.NoError(w, h.Release())
 		}

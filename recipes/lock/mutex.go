@@ -61,7 +61,7 @@ func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 // another client holds the lock or waits for it. TryLock still waits for ZooKeeper, and for
 // a lock-delay.
 func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
-	h, err := try(ctx, &m.lockQueue, true, nil, m.acquisition(true))
+	h, err := tryAcquire(ctx, &m.lockQueue, true, nil, m.acquisition(true))
 	return h, m.setup.Fail("try to lock", m.setup.Path, err)
 }
 
@@ -69,14 +69,14 @@ func (m *Mutex) acquisition(noWait bool) acquisition {
 	return acquisition{setup: m.setup, cfg: m.config(contender.CuratorLock, contender.Kazoo), noWait: noWait, delay: m.settings.delay}
 }
 
-// try joins the queue only if no contender in it has to be waited for: none for which blocks is true, or none
+// tryAcquire joins the queue only if no contender in it has to be waited for: none for which blocks is true, or none
 // at all if blocks is nil. If it always joined, its znode would exist for a moment, in which other calls of
 // TryLock would fail.
-func try(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c acquisition) (*Hold, error) {
+func tryAcquire(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c acquisition) (*Hold, error) {
 	if err := checkReentry(ctx, q.setup, toWrite); err != nil {
 		return nil, err
 	}
-	switch blocked, err := q.blocked(ctx, blocks); {
+	switch blocked, err := q.mustWait(ctx, blocks); {
 	case err != nil:
 		return nil, err
 	case blocked:

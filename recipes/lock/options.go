@@ -39,8 +39,8 @@ type settings struct {
 	used []string // names of the options that were given, except WithName, which all locks accept
 }
 
-// own returns an option of this package. A constructor rejects it unless it accepts options with this name.
-func own(name string, set func(*settings)) Option {
+// newOption returns an option of this package. A constructor rejects it unless it accepts options with this name.
+func newOption(name string, set func(*settings)) Option {
 	return ownOption(recipe.Own(name, func(s *settings) {
 		s.used = append(s.used, name)
 		set(s)
@@ -63,7 +63,7 @@ func WithName(name string) Option {
 // does with an unused container: a delayed transaction of [Hold.Multi] is applied if another client has the same
 // name by then. Programs that use zk.Lock on the same connection must use other data ([WithName]).
 func WithNamePrefix(prefix string) Option {
-	return own(withNamePrefix, func(s *settings) { s.naming = contender.NamingOf(prefix) })
+	return newOption(withNamePrefix, func(s *settings) { s.naming = contender.NamingOf(prefix) })
 }
 
 // maxName is far below the size of a request that a server accepts, one megabyte by default. A server closes
@@ -87,7 +87,7 @@ const maxName = 64 << 10
 // zk.Lock fails if it finds a marker, and leaves a znode that blocks the lock until its
 // session ends.
 func WithLockDelay(d time.Duration) Option {
-	return own(withLockDelay, func(s *settings) { s.delay = d })
+	return newOption(withLockDelay, func(s *settings) { s.delay = d })
 }
 
 // Names of the options that not all locks accept.
@@ -168,10 +168,10 @@ func (q *lockQueue) config(curator, kazoo contender.Naming) *queue.Config {
 	return cfg
 }
 
-// blocked reports whether a new contender would have to wait for a contender for which blocks is
+// mustWait reports whether a new contender would have to wait for a contender for which blocks is
 // true, or for any contender if blocks is nil.
-func (q *lockQueue) blocked(ctx context.Context, blocks func(string) bool) (bool, error) {
-	names, err := q.names(ctx)
+func (q *lockQueue) mustWait(ctx context.Context, blocks func(string) bool) (bool, error) {
+	names, err := q.contenderNames(ctx)
 	for _, name := range names {
 		if blocks == nil || blocks(name) {
 			return true, nil

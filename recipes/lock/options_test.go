@@ -39,7 +39,7 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 }
 
 // Each constructor rejects invalid arguments.
-func TestOptions(t *testing.T) {
+func TestOptions_ApplyToLocks(t *testing.T) {
 	for kind, create := range map[string]func(conn *zk.Conn, path string, opts ...Option) error{
 		"mutex":     func(c *zk.Conn, p string, opts ...Option) error { _, err := NewMutex(c, p, opts...); return err },
 		"RWMutex":   func(c *zk.Conn, p string, opts ...Option) error { _, err := NewRWMutex(c, p, opts...); return err },

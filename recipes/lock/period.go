@@ -44,7 +44,7 @@ func NewPeriod(conn *zk.Conn, path string, d time.Duration, opts ...Option) (*Pe
 // [ErrHeld] if a hold is in progress or another client begins one, and [ErrEarly] if not. Other errors are
 // those of [Mutex.TryLock], and [recipes.ErrNotHeld] or [recipes.ErrUnconfirmed] if the lock was lost before the hold began.
 func (p *Period) Try(ctx context.Context) (*Hold, error) {
-	h, left, err := p.begin(ctx, p.mutex.TryLock)
+	h, left, err := p.beginPeriod(ctx, p.mutex.TryLock)
 	if err == nil && h == nil {
 		err = p.mutex.setup.Fail("begin period of", p.mutex.setup.Path, fmt.Errorf("%w: %v left", ErrEarly, left))
 	}
@@ -55,7 +55,7 @@ func (p *Period) Try(ctx context.Context) (*Hold, error) {
 // Errors are those of [Mutex.Lock].
 func (p *Period) Next(ctx context.Context) (*Hold, error) {
 	for {
-		h, left, err := p.begin(ctx, p.mutex.Lock)
+		h, left, err := p.beginPeriod(ctx, p.mutex.Lock)
 		switch {
 		case ctx.Err() == nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrUnconfirmed)):
 			p.mutex.setup.Log.Warn("the hold was lost before the period began: retrying", "err", err)
@@ -72,7 +72,7 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 // Do calls f once, while it has a hold. It begins the hold as [Period.Next] does, or as [Period.Try] with
 // [WithoutWaiting], and returns the error of that without calling f. See [Mutex.Do].
 func (p *Period) Do(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
-	return do(ctx, p.mutex.setup, opts, p.Next, p.Try, f)
+	return doWhileHeld(ctx, p.mutex.setup, opts, p.Next, p.Try, f)
 }
 
 // Run calls f once in each period, in one of the processes that call Run, until ctx is done; then it returns
@@ -96,7 +96,7 @@ func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) e
 // none has begun. It sends one request, again after a broken connection, until ctx is done. The result is that of
 // the server that the connection uses, and may be slightly out of date.
 func (p *Period) Last(ctx context.Context) (time.Time, error) {
-	node := p.node()
+	node := p.periodPath()
 	data, stat, err := connection.ReadExisting(ctx, p.mutex.setup.Conn, node)
 	var begun time.Time
 	if err == nil && stat != nil {
@@ -105,9 +105,9 @@ func (p *Period) Last(ctx context.Context) (time.Time, error) {
 	return begun, p.mutex.setup.Fail("read the last period of", p.mutex.setup.Path, err)
 }
 
-// begin acquires the lock, and returns the hold if a new period has begun with it. Otherwise it releases the
+// beginPeriod acquires the lock, and returns the hold if a new period has begun with it. Otherwise it releases the
 // lock, and returns how long the current period lasts.
-func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, error)) (h *Hold, left time.Duration, err error) {
+func (p *Period) beginPeriod(ctx context.Context, lock func(context.Context) (*Hold, error)) (h *Hold, left time.Duration, err error) {
 	if h, err = lock(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -125,7 +125,7 @@ func (p *Period) begin(ctx context.Context, lock func(context.Context) (*Hold, e
 // The data of the znode is the time at which the last period began. It learns the present time by writing the
 // same data again: the reply contains the time of the leader.
 func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
-	setup, node := p.mutex.setup, p.node()
+	setup, node := p.mutex.setup, p.periodPath()
 	written := map[string]bool{} // the times that this call may have stored
 	var backoff connection.Backoff
 	for ctx.Err() == nil && h.Err() == nil {
@@ -177,8 +177,8 @@ func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, wri
 	return 0, err
 }
 
-// node returns the path of the znode that contains the time at which the last period began.
-func (p *Period) node() string { return path.Join(p.mutex.setup.Path, "period") }
+// periodPath returns the path of the znode that contains the time at which the last period began.
+func (p *Period) periodPath() string { return path.Join(p.mutex.setup.Path, "period") }
 
 // parseBegun parses data, the data of the znode node. It returns the time at which the last period began, or
 // the zero time if none has begun.

@@ -63,9 +63,9 @@ func TestPeriod_OneHoldPerPeriod(t *testing.T) {
 	})
 }
 
-// TestPeriod_Last fails if Last does not return when the last hold began, in any process, or the zero time before the
-// first one, or if it returns a time that another client has damaged.
-func TestPeriod_Last(t *testing.T) {
+// TestPeriod_LastReturnsStart checks that Last returns when the last hold began, in any process, and the zero
+// time before the first hold, and does not return a time that another client has damaged.
+func TestPeriod_LastReturnsStart(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		ctx, conn := t.Context(), bubble.Connect(t, srv, timeout)
 		p, other := open(conn), open(bubble.Connect(t, srv, timeout))
@@ -95,7 +95,7 @@ func TestPeriod_Last(t *testing.T) {
 }
 
 // Do calls the function at the beginning of a period. It waits for the period unless WithoutWaiting is given.
-func TestPeriod_Do(t *testing.T) {
+func TestPeriod_DoRunsOncePerPeriod(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		p, begun := open(bubble.Connect(t, srv, timeout)), time.Now()
 		failed := errors.New("failed")
@@ -174,8 +174,8 @@ func TestPeriod_ReplyLost(t *testing.T) {
 	}
 }
 
-// TestPeriod_SessionEnds fails if Next ends because the hold is lost before the period begins, or if two holds begin in one
-// period.
+// TestPeriod_SessionEnds checks that Next does not end when the hold is lost before the period begins, and
+// that only one hold begins in a period.
 func TestPeriod_SessionEnds(t *testing.T) {
 	expire := func(q *zktest.Request) zktest.Verdict {
 		_ = q.Server.ExpireSession(q.Session)
@@ -216,7 +216,8 @@ func TestPeriod_SessionEnds(t *testing.T) {
 	}
 }
 
-// TestPeriod_BusyServer fails if Next repeats its requests without a pause while a server rejects them because it is busy.
+// TestPeriod_BusyServer checks that Next repeats its requests with a pause while a server rejects them
+// because it is busy.
 func TestPeriod_BusyServer(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		conn := bubble.Connect(t, srv, timeout)
@@ -235,8 +236,8 @@ func TestPeriod_BusyServer(t *testing.T) {
 	})
 }
 
-// TestPeriod_SameTime fails if a client that has lost the lock takes the time of the next holder for the time that it wanted
-// to store, because both are the same millisecond.
+// TestPeriod_SameTime checks that a client that has lost the lock does not take the time of the next holder
+// for the time that it wanted to store, when both are the same millisecond.
 func TestPeriod_SameTime(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		conn, other := bubble.Connect(t, srv, timeout), open(bubble.Connect(t, srv, timeout))
@@ -264,8 +265,8 @@ func TestPeriod_SameTime(t *testing.T) {
 	})
 }
 
-// TestPeriod_RunUntilSignal fails if Run returns an error because its context is done, whose cause differs from the error
-// of the context, as with signal.NotifyContext.
+// TestPeriod_RunUntilSignal checks that Run does not return an error when its context is done, whose cause
+// differs from the error of the context, as with signal.NotifyContext.
 func TestPeriod_RunUntilSignal(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		for name, returned := range map[string]func(context.Context) error{

@@ -15,7 +15,7 @@ import (
 
 // A mutex with the names of a hand-written lock, or of zk.Lock, and that other lock exclude each other, in
 // the order of arrival.
-func TestWithNamePrefix(t *testing.T) {
+func TestWithNamePrefix_NamesOfOtherPrograms(t *testing.T) {
 	for prefix, create := range map[string]func(*zk.Conn) (string, error){
 		"guard-": func(conn *zk.Conn) (string, error) {
 			return conn.Create("/lock/guard-", []byte("theirs"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -65,7 +65,7 @@ func TestWithNamePrefix(t *testing.T) {
 	}
 }
 
-// TestWithNamePrefix_Invalid fails if WithNamePrefix is accepted with an invalid prefix, or with an
+// TestWithNamePrefix_Invalid checks that WithNamePrefix is rejected with an invalid prefix, and with an
 // option that requires other names.
 func TestWithNamePrefix_Invalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

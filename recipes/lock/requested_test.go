@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// revoked reports whether the release of a hold was requested.
-func revoked(h *Hold) bool {
+// isRevoked reports whether the release of a hold was requested.
+func isRevoked(h *Hold) bool {
 	select {
 	case <-h.ReleaseRequested():
 		return true
@@ -25,26 +25,26 @@ func revoked(h *Hold) bool {
 	}
 }
 
-// TestReleaseRequested fails if a holder does not receive a request to release, or takes another
-// write for one.
-func TestReleaseRequested(t *testing.T) {
+// TestReleaseRequested_HolderReceivesRequest checks that a holder receives a request to release, and does not
+// take another write for a request.
+func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.requireHolds()
-		require.False(w, revoked(h))
-		w.pass(0)
+		require.False(w, isRevoked(h))
+		w.passTime(0)
 
 		// Data other than "__REVOKE__" is no request, and does not end the watch.
 		w.set(h.Path(), "something else")
-		w.pass(0)
-		require.False(w, revoked(h))
+		w.passTime(0)
+		require.False(w, isRevoked(h))
 
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, m.RequestRelease(w.Context(), all[0]))
-		w.pass(0)
-		require.True(w, revoked(h))
+		w.passTime(0)
+		require.True(w, isRevoked(h))
 		require.NoError(w, h.Err(), "the request does nothing else")
 		second.requireWaits()
 		all, err = m.Contenders(w.Context())
@@ -53,7 +53,7 @@ func TestReleaseRequested(t *testing.T) {
 
 		first.release()
 		second.requireHolds()
-		require.False(w, revoked(second.hold))
+		require.False(w, isRevoked(second.hold))
 		require.ErrorIs(w, m.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 		require.ErrorIs(w, m.RequestRelease(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
 	})
@@ -83,20 +83,20 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 				first := w.lock(w.connect())
 				h := first.requireHolds()
 				if tt.watched {
-					require.False(w, revoked(h))
-					w.pass(0)
+					require.False(w, isRevoked(h))
+					w.passTime(0)
 				}
 				tt.change(w, h.Path())
-				require.False(w, revoked(h))
-				w.pass(timeout)
+				require.False(w, isRevoked(h))
+				w.passTime(timeout)
 				w.set(h.Path(), "another name")
-				w.pass(timeout)
+				w.passTime(timeout)
 				_, err := w.operator.SetACL(h.Path(), zk.WorldACL(zk.PermAll), -1)
 				require.NoError(w, err)
-				require.False(w, revoked(h))
+				require.False(w, isRevoked(h))
 				w.set(h.Path(), releaseRequest)
-				w.pass(tt.within)
-				require.True(w, revoked(h))
+				w.passTime(tt.within)
+				require.True(w, isRevoked(h))
 				first.release()
 			})
 		})
@@ -111,11 +111,11 @@ func TestReleaseRequested_WhileWaiting(t *testing.T) {
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, m.RequestRelease(w.Context(), all[1]))
-		w.pass(0)
+		w.passTime(0)
 		first.release()
-		require.False(w, revoked(second.requireHolds()))
-		w.pass(0)
-		require.True(w, revoked(second.hold))
+		require.False(w, isRevoked(second.requireHolds()))
+		w.passTime(0)
+		require.True(w, isRevoked(second.hold))
 	})
 }
 
@@ -128,7 +128,7 @@ func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 			a := w.lock(w.connect())
 			h := a.requireHolds()
 			h.ReleaseRequested()
-			w.pass(0)
+			w.passTime(0)
 			if watchIsLost {
 				lost := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.session()}, zktest.Fail(zktest.Code(-5)))
 				defer lost.Remove()
@@ -136,9 +136,9 @@ func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 			}
 			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.session()) })
 			w.set(h.Path(), releaseRequest)
-			w.pass(timeout / 4)
+			w.passTime(timeout / 4)
 			require.NoError(w, h.Err())
-			require.True(w, revoked(h))
+			require.True(w, isRevoked(h))
 		})
 	}
 }
@@ -149,20 +149,20 @@ func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
 		h.ReleaseRequested()
-		w.pass(0)
+		w.passTime(0)
 		// The holder receives the event of the deletion of its old znode before the reply that shows the new
 		// one.
 		hold, open := bubble.Hold(w)
 		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
 		down := bubble.Async(func() error { return x.write.Downgrade() })
-		w.pass(0)
+		w.passTime(0)
 		open()
 		require.NoError(w, <-down)
-		w.pass(0)
-		require.False(w, revoked(h))
+		w.passTime(0)
+		require.False(w, isRevoked(h))
 		w.set(h.Path(), releaseRequest)
-		w.pass(0)
-		require.True(w, revoked(h))
+		w.passTime(0)
+		require.True(w, isRevoked(h))
 		x.release()
 	})
 }
@@ -180,16 +180,16 @@ func TestReleaseRequested_EndsWithHold(t *testing.T) {
 				a := w.lock(w.connect())
 				h := a.requireHolds()
 				h.ReleaseRequested()
-				w.pass(0)
+				w.passTime(0)
 				end(w, a)
-				w.pass(timeout)
+				w.passTime(timeout)
 				require.Error(w, h.Err())
 				<-h.watching
-				require.False(w, revoked(h))
+				require.False(w, isRevoked(h))
 				require.Empty(w, w.srv.Watches())
 				late := w.lock(a.conn)
 				late.release()
-				require.False(w, revoked(late.hold))
+				require.False(w, isRevoked(late.hold))
 			})
 		})
 	}
@@ -204,21 +204,21 @@ func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
 			x.requireHolds()
 			if seen {
 				x.hold.ReleaseRequested()
-				w.pass(0)
+				w.passTime(0)
 			}
 			require.NoError(w, w.rw(w.operator).RequestRelease(w.Context(), Contender{Path: x.hold.Path()}))
-			w.pass(0)
+			w.passTime(0)
 			x.downgrade()
-			w.pass(moment)
+			w.passTime(moment)
 			x.hold.ReleaseRequested()
-			w.pass(moment)
-			require.Equal(w, seen, revoked(x.hold))
+			w.passTime(moment)
+			require.Equal(w, seen, isRevoked(x.hold))
 			x.release()
 		})
 	}
 }
 
-// TestTrap25_RevocationHasOneWatch fails if a holder that waits for requests to release leaves
+// TestTrap25_RevocationHasOneWatch checks that a holder that waits for requests to release does not leave
 // further watches after reconnects or repeated calls.
 func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
@@ -227,20 +227,20 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 		h.ReleaseRequested()
 		for i := range 10 {
 			w.set(h.Path(), fmt.Sprint(i))
-			w.pass(0)
+			w.passTime(0)
 			h.ReleaseRequested()
 			require.Equal(w, 2, bubble.Watches(a.conn))
 			bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-			w.pass(timeout / 5)
+			w.passTime(timeout / 5)
 			require.Equal(w, 3, bubble.Watches(a.conn), "the watch on the data was set again")
 		}
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: a.conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		bubble.EachServer(w.ensemble, func(s *zktest.Server) { s.DropConnections(a.conn.SessionID()) })
-		w.pass(timeout / 2)
+		w.passTime(timeout / 2)
 		w.requireCalled(refused)
 		w.set(h.Path(), releaseRequest)
-		w.pass(0)
-		require.True(w, revoked(h))
+		w.passTime(0)
+		require.True(w, isRevoked(h))
 		a.release()
 		require.Zero(w, bubble.Watches(a.conn))
 	})

@@ -53,7 +53,7 @@ func (m *RWMutex) Lock(ctx context.Context) (*WriteHold, error) {
 
 // TryLock is like Lock, but does not wait for other clients. See [Mutex.TryLock].
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteHold, error) {
-	h, err := m.write(true, func(c acquisition) (*Hold, error) { return try(ctx, &m.lockQueue, true, nil, c) })
+	h, err := m.write(true, func(c acquisition) (*Hold, error) { return tryAcquire(ctx, &m.lockQueue, true, nil, c) })
 	return h, m.setup.Fail("try to lock", m.setup.Path, err)
 }
 
@@ -62,7 +62,7 @@ func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 	err := checkReentry(ctx, m.setup, false)
 	var h *Hold
 	if err == nil {
-		h, err = m.reading(false).wait(ctx)
+		h, err = m.readAcquisition(false).wait(ctx)
 	}
 	return h, m.setup.Fail("lock for reading", m.setup.Path, err)
 }
@@ -70,23 +70,23 @@ func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
 // TryRLock is like RLock, but does not wait for other clients: it returns [ErrHeld] if a
 // writer holds the lock or waits for it.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
-	h, err := try(ctx, &m.lockQueue, false, writes, m.reading(true))
+	h, err := tryAcquire(ctx, &m.lockQueue, false, isWriter, m.readAcquisition(true))
 	return h, m.setup.Fail("try to lock for reading", m.setup.Path, err)
 }
 
-func writes(name string) bool { return !contender.Reads(name) }
+func isWriter(name string) bool { return !contender.Reads(name) }
 
-// reading returns the parameters for acquiring the lock for reading.
-func (m *RWMutex) reading(noWait bool) acquisition {
+// readAcquisition returns the parameters for acquiring the lock for reading.
+func (m *RWMutex) readAcquisition(noWait bool) acquisition {
 	cfg := m.config(contender.CuratorRead, contender.KazooRead)
-	cfg.Blocks = writes
+	cfg.Blocks = isWriter
 	return acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay}
 }
 
 // write acquires the lock for writing: it calls f with the parameters.
 func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*WriteHold, error) {
 	cfg := m.config(contender.CuratorWrite, contender.Kazoo)
-	cfg.Replaceable = writes // Downgrade replaces the znode of a writer by that of a reader
+	cfg.Replaceable = isWriter // Downgrade replaces the znode of a writer by that of a reader
 	renames := make(chan queue.Rename)
 	cfg.Renames = renames
 	h, err := f(acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay})
@@ -125,7 +125,7 @@ func (h *WriteHold) downgrade(end time.Time) error {
 		}
 		inProgress := h.renaming
 		select {
-		case <-inProgress: // an earlier rename has failed, so another one can begin
+		case <-inProgress: // an earlier rename has failed, so another rename can begin
 			inProgress = nil
 		default:
 		}

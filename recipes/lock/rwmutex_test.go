@@ -34,7 +34,7 @@ func TestRWMutex_BothLayouts(t *testing.T) {
 	})
 }
 
-// TestRWMutex_TryRLock fails if TryRLock waits for readers, or overtakes a waiting writer.
+// TestRWMutex_TryRLock checks that TryRLock does not wait for readers, and does not overtake a waiting writer.
 func TestRWMutex_TryRLock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -60,7 +60,7 @@ func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hol
 	calls := make([]*call, len(locks))
 	join := func(i int) {
 		calls[i] = w.startCall(conns[i], locks[i])
-		w.pass(0)
+		w.passTime(0)
 	}
 	for i := range calls {
 		join(i)
@@ -75,8 +75,8 @@ func takeTurns(w *harness, conns []*zk.Conn, locks []func(context.Context) (*Hol
 	return calls
 }
 
-// writing returns a function that acquires the lock for writing.
-func writing(m *RWMutex) func(context.Context) (*Hold, error) {
+// lockForWriting returns a function that acquires the lock for writing.
+func lockForWriting(m *RWMutex) func(context.Context) (*Hold, error) {
 	return func(ctx context.Context) (*Hold, error) {
 		h, err := m.Lock(ctx)
 		if err != nil {
@@ -86,28 +86,28 @@ func writing(m *RWMutex) func(context.Context) (*Hold, error) {
 	}
 }
 
-// TestRWMutex_ReaderDoesNotWaitForPredictedReader fails if a reader waits for another reader, because that
-// reader was the predecessor when the same RWMutex acquired the lock for writing.
+// TestRWMutex_ReaderDoesNotWaitForPredictedReader checks that a reader does not wait for another reader that
+// was its predecessor when the same RWMutex acquired the lock for writing.
 func TestRWMutex_ReaderDoesNotWaitForPredictedReader(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		runTest(t, 1, func(w *harness) {
 			w.createLockNode()
 			conns := []*zk.Conn{w.connect(), w.connect(), w.connect()}
 			m := w.rw(conns[0])
-			calls := takeTurns(w, conns, []func(context.Context) (*Hold, error){writing(m), w.rw(conns[1]).RLock, w.rw(conns[2]).RLock})
+			calls := takeTurns(w, conns, []func(context.Context) (*Hold, error){lockForWriting(m), w.rw(conns[1]).RLock, w.rw(conns[2]).RLock})
 			calls[0].release()
 			read := m.RLock
 			if try {
 				read = m.TryRLock
 			}
 			r := w.startCall(conns[0], read)
-			w.pass(0)
+			w.passTime(0)
 			w.requireHolding(append(calls[1:], r)...)
 		})
 	}
 }
 
-// TestRWMutex_UpgradeIsRejected fails if a reader that calls Lock waits for its own read lock.
+// TestRWMutex_UpgradeIsRejected checks that a reader that calls Lock does not wait for its own read lock.
 func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
@@ -150,7 +150,7 @@ func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
 			other.requireWaits()
 			r.cancel()
 			other.cancel()
-			w.pass(0)
+			w.passTime(0)
 			r.requireFails(context.Canceled)
 			require.ElementsMatch(w, append(before, x.hold.Path()), w.watched())
 			require.Equal(w, 1, bubble.Watches(conn))
@@ -182,7 +182,7 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 		for _, r := range all[1:] {
 			r.cancel()
 		}
-		w.pass(0)
+		w.passTime(0)
 		requests := w.srv.Log().Requests()
 		require.Len(w, requests, len(all)-1, requests)
 		require.Equal(w, len(all)-1, requests.Count(zktest.OpDelete))
@@ -191,9 +191,9 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 	})
 }
 
-// TestTrap47_AllQueuesOfReadersAndWriters fails if a contender waits without an earlier contender
-// that excludes it, or does not wait for one, in any queue of five contenders, with two orders of
-// releases. In kazoo #649 a reader waits for itself, or a writer does not notice readers.
+// TestTrap47_AllQueuesOfReadersAndWriters checks that a contender waits exactly for the earlier contenders
+// that exclude it, in any queue of five contenders, with two orders of releases. In kazoo #649 a reader waits
+// for itself, or a writer does not notice readers.
 func TestTrap47_AllQueuesOfReadersAndWriters(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		for kinds := range 1 << 5 {
@@ -239,7 +239,7 @@ func testQueue(w *harness, kinds int, layout Option) {
 			i = holding[0]
 		}
 		line[i].release()
-		w.pass(moment)
+		w.passTime(moment)
 		line = slices.Delete(line, i, i+1)
 	}
 }

@@ -339,8 +339,8 @@ func describe(model porcupine.Model, operations []porcupine.Operation) string {
 	return b.String()
 }
 
-// op is an operation of a test of a model.
-func op(input any, call, ret int64) porcupine.Operation {
+// newOperation is an operation of a test of a model.
+func newOperation(input any, call, ret int64) porcupine.Operation {
 	return porcupine.Operation{ClientId: int(call), Input: input, Call: call, Return: ret}
 }
 

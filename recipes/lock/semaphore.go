@@ -86,7 +86,7 @@ func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semap
 // so that Java programs can share it. All programs must use the same limit, and it cannot be
 // changed, unless they use [WithSharedCount]. An acquisition of a free lease takes four round trips.
 func WithCuratorLayout() Option {
-	return own(withCuratorLayout, func(s *settings) { s.curator = true })
+	return newOption(withCuratorLayout, func(s *settings) { s.curator = true })
 }
 
 func checkCount(what string, n int) error {

@@ -37,7 +37,7 @@ func (s *Semaphore) findContenders(ctx context.Context) ([]Contender, error) {
 	var all []Contender
 	taken, limit := int64(0), int64(s.limitOf(children))
 	for _, name := range recognizedContenders(children) {
-		n := leases(name)
+		n := leasesInName(name)
 		taken += int64(n)
 		all = append(all, Contender{Path: path.Join(s.setup.Path, name), Holds: taken <= limit, Leases: n})
 	}
@@ -60,7 +60,7 @@ func (s *Semaphore) queuedNames(ctx context.Context) ([]string, error) {
 // findContenders returns the leases, followed by the contenders that wait for the mutex. The holder of the mutex is
 // omitted, because the last leases represent it.
 func (c *mutexProtocol) findContenders(ctx context.Context) ([]Contender, error) {
-	limit := connection.Start(func() (int, error) { return c.limit(ctx) })
+	limit := connection.Start(func() (int, error) { return c.effectiveLimit(ctx) })
 	found, err := connection.Each([]string{c.leases, c.mutex}, 2, func(_ int, dir string) ([]Contender, error) {
 		children, err := connection.ListExisting(ctx, c.setup.Conn, dir)
 		if err != nil {

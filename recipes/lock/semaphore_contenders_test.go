@@ -23,8 +23,8 @@ func (w *harness) describeContenders(s *Semaphore) (found []string) {
 	return found
 }
 
-// TestSemaphore_Contenders fails if Contenders does not show the holders, the numbers of their
-// leases, and the contenders that wait.
+// TestSemaphore_Contenders checks that Contenders shows the holders, the numbers of their leases, and the
+// contenders that wait.
 func TestSemaphore_Contenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.operator, 3)
@@ -70,14 +70,14 @@ func TestSemaphoreMutex_Contenders(t *testing.T) {
 				require.ErrorIs(w, s.RequestRelease(w.Context(), Contender{Path: "/else"}), recipes.ErrInvalid)
 
 				// A request at the lease that is not the path of the hold is reported as well. It can be the first one.
-				require.False(w, revoked(a.hold))
+				require.False(w, isRevoked(a.hold))
 				for _, lease := range all[:2] {
 					if lease.Path != a.hold.Path() {
 						require.NoError(w, s.RequestRelease(w.Context(), lease))
 					}
 				}
-				w.pass(0)
-				require.True(w, revoked(a.hold))
+				w.passTime(0)
+				require.True(w, isRevoked(a.hold))
 				a.release()
 				w.requireHolding(b, c)
 				waiter := s.Join(w.Context(), 1)
@@ -99,25 +99,25 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 		all, err := s.Contenders(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, s.RequestRelease(w.Context(), all[1]))
-		w.pass(0)
+		w.passTime(0)
 		if l.Set != nil {
 			lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: b.path(), Nth: 1})
 			defer w.requireCalled(lost)
 		}
 		a.release()
-		w.pass(timeout / 2)
+		w.passTime(timeout / 2)
 		b.requireHolds()
 		c.requireWaits()
-		require.False(w, revoked(b.hold))
-		w.pass(0)
-		require.True(w, revoked(b.hold))
+		require.False(w, isRevoked(b.hold))
+		w.passTime(0)
+		require.True(w, isRevoked(b.hold))
 		b.release()
-		require.False(w, revoked(c.requireHolds()))
+		require.False(w, isRevoked(c.requireHolds()))
 		require.ErrorIs(w, s.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 	})
 }
 
-// TestSemaphore_RequestRelease_DataIsOverwritten fails if a request to release is lost because another
+// TestSemaphore_RequestRelease_DataIsOverwritten checks that a request to release is not lost when another
 // client writes the data of the znode between the write and the read that follows.
 func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -129,18 +129,18 @@ func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 		})
 		a.release()
 		w.requireCalled(again)
-		require.False(w, revoked(b.requireHolds()))
-		w.pass(0)
-		require.True(w, revoked(b.hold))
+		require.False(w, isRevoked(b.requireHolds()))
+		w.passTime(0)
+		require.True(w, isRevoked(b.hold))
 		c.requireWaits()
 		b.release()
 		c.requireHolds()
 	})
 }
 
-// TestSemaphore_Join fails if Position counts children that are not contenders, or if Wait does not
-// return the hold.
-func TestSemaphore_Join(t *testing.T) {
+// TestSemaphore_JoinReturnsPosition checks that Position does not count children that are not contenders, and
+// that Wait returns the hold.
+func TestSemaphore_JoinReturnsPosition(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -155,7 +155,7 @@ func TestSemaphore_Join(t *testing.T) {
 		a.release()
 		require.Equal(w, 1, position())
 		b.release()
-		w.pass(0)
+		w.passTime(0)
 		h, err := waiter.Wait()
 		require.NoError(w, err)
 		require.Zero(w, position())
@@ -179,7 +179,7 @@ func TestMultiLock_Leases(t *testing.T) {
 					conn := w.connect()
 					parts := []Part{w.semaphore(conn, 3, options...).Leases(2)}
 					for _, name := range names {
-						parts = append(parts, w.at(conn, name))
+						parts = append(parts, w.namedMutex(conn, name))
 					}
 					m, err := NewMultiLock(parts...)
 					require.NoError(w, err)
@@ -200,10 +200,10 @@ func TestMultiLock_Leases(t *testing.T) {
 					}
 					return err
 				})
-				w.pass(0)
+				w.passTime(0)
 				require.Empty(w, next)
 				require.NoError(w, h.Release())
-				w.pass(0)
+				w.passTime(0)
 				require.NoError(w, <-next)
 				_, err = NewMultiLock(w.semaphore(w.operator, 3, options...).Leases(0))
 				require.ErrorIs(w, err, recipes.ErrInvalid)

@@ -19,7 +19,7 @@ import (
 // none is. A contender that is next admits itself by the new limit as soon as it learns the change. Programs that
 // do not use the same count use another limit.
 func WithSharedCount(path string) Option {
-	return own(withSharedCount, func(s *settings) { s.count = path })
+	return newOption(withSharedCount, func(s *settings) { s.count = path })
 }
 
 // newSharedCount returns the SharedCount at path.

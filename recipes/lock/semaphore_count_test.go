@@ -29,11 +29,11 @@ func (w *harness) setCount(n int64) {
 	c, err := value.NewCounter(w.operator, countPath, value.WithInt32())
 	require.NoError(w, err)
 	require.NoError(w, c.Set(w.Context(), n))
-	w.pass(0)
+	w.passTime(0)
 }
 
-// TestSharedCount_ContendersFollowLimit fails if contenders do not follow the limit that another program writes to the
-// SharedCount.
+// TestSharedCount_ContendersFollowLimit checks that contenders follow the limit that another program writes
+// to the SharedCount.
 func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		contend := func(n int) *call { return w.acquire(w.semaphoreWithCount(w.connect(), 1), n) }
@@ -53,7 +53,7 @@ func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 		d := contend(2)
 		w.requireWaiting(c, d)
 		require.NoError(w, w.semaphoreWithCount(w.operator, 1).SetLimit(w.Context(), 3))
-		w.pass(0)
+		w.passTime(0)
 		c.requireHolds()
 		d.requireWaits()
 		w.setCount(2) // the contender d is next: it must not be admitted by the earlier limit
@@ -75,8 +75,8 @@ func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 	})
 }
 
-// TestSharedCount_OverLimit fails if a contender waits for more leases than the limit, which falls
-// below its request or to 0, or if a granted lease is taken away.
+// TestSharedCount_OverLimit checks that a contender does not wait for more leases than the limit, which falls
+// below its request or to 0, and that granted leases are not taken away.
 func TestSharedCount_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
@@ -108,8 +108,8 @@ func TestSharedCount_UnknownFormatEndsWait(t *testing.T) {
 	})
 }
 
-// TestSharedCount_ChangesWhileContenderReacts fails if a contender hangs, or leaves a znode, because it gives up,
-// or the limit changes again, while it reacts to a change of the limit.
+// TestSharedCount_ChangesWhileContenderReacts checks that a contender neither hangs nor leaves a znode when
+// it gives up, or the limit changes again, while it reacts to a change of the limit.
 func TestSharedCount_ChangesWhileContenderReacts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
@@ -132,7 +132,7 @@ func TestSharedCount_ChangesWhileContenderReacts(t *testing.T) {
 		})
 		w.setCount(4)
 		w.requireCalled(gone)
-		w.pass(0)
+		w.passTime(0)
 		c.requireFails(context.Canceled)
 		w.requireContenders(a.requireHolds().Path())
 	})
@@ -141,7 +141,7 @@ func TestSharedCount_ChangesWhileContenderReacts(t *testing.T) {
 // setCountNow sets the count in a hook, where setCount cannot be called.
 func (w *harness) setCountNow(n byte) { w.set(countPath, string([]byte{0, 0, 0, n})) }
 
-// TestSharedCount_InapplicableOptions fails if an option is accepted that does not apply to the semaphore.
+// TestSharedCount_InapplicableOptions checks that an option that does not apply to the semaphore is rejected.
 func TestSharedCount_InapplicableOptions(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for _, options := range [][]Option{

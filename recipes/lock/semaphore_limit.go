@@ -116,8 +116,8 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	}
 }
 
-// listed is the result of listing the children of the semaphore.
-type listed struct {
+// listedLimits is the result of listing the children of the semaphore.
+type listedLimits struct {
 	children []string
 	stat     *zk.Stat
 }
@@ -125,12 +125,12 @@ type listed struct {
 // listNewest lists the semaphore's children as of a time after the call. It calls Sync first, because a server
 // that lags behind may show an earlier limit.
 func (s *Semaphore) listNewest(ctx context.Context) ([]string, *zk.Stat, error) {
-	l, err := connection.Read(ctx, s.setup.Conn, func() (listed, error) {
+	l, err := connection.Read(ctx, s.setup.Conn, func() (listedLimits, error) {
 		if _, err := s.setup.Conn.Sync(s.setup.Path); err != nil {
-			return listed{}, err
+			return listedLimits{}, err
 		}
 		children, stat, err := connection.Children(s.setup.Conn, s.setup.Path)
-		return listed{children, stat}, err
+		return listedLimits{children, stat}, err
 	})
 	return l.children, l.stat, err
 }

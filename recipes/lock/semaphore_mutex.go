@@ -21,7 +21,7 @@ type mutexProtocol struct {
 	*lockQueue
 	given *givenLimit
 
-	mutex, leases         string // paths
+	mutex, leases         string // the paths of the mutex and of the leases
 	mutexNames, leaseName contender.Naming
 	makeMutex, makeLeases func(ctx context.Context) error
 	// stored is true if the limit is in the data of the znode leases. If it is false and count is nil, the
@@ -85,9 +85,9 @@ func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	}
 }
 
-// limit returns the stored limit if the protocol stores it, and that of the
+// effectiveLimit returns the stored limit if the protocol stores it, and that of the
 // constructor otherwise. Like kazoo, it ignores data that is not a number.
-func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
+func (c *mutexProtocol) effectiveLimit(ctx context.Context) (int, error) {
 	limit, err := c.readLimit(ctx)
 	if connection.IsNoNode(ctx, err) {
 		return c.given.limit, nil
@@ -95,7 +95,7 @@ func (c *mutexProtocol) limit(ctx context.Context) (int, error) {
 	return limit, err
 }
 
-// currentLimit is like limit, but calls Sync first, so that the result is not older than the call.
+// currentLimit is like effectiveLimit, but calls Sync first, so that the result is not older than the call.
 func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
 	at := c.leases
 	if c.count != nil {
@@ -106,7 +106,7 @@ func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
 			return 0, err
 		}
 	}
-	return c.limit(ctx)
+	return c.effectiveLimit(ctx)
 }
 
 // readLimit returns the limit, or zk.ErrNoNode if none is stored although the protocol stores it.
@@ -128,7 +128,7 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 	return c.given.limit, nil
 }
 
-// agreeOnLimit is like limit, but stores the limit of the constructor if no limit is stored.
+// agreeOnLimit is like effectiveLimit, but stores the limit of the constructor if no limit is stored.
 func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 	for {
 		limit, err := c.readLimit(ctx)
@@ -149,7 +149,7 @@ func (c *mutexProtocol) agreeOnLimit(ctx context.Context) (int, error) {
 // checkFree returns nil if n leases appear to be free, and ErrHeld or ErrOverLimit otherwise. It lists the leases
 // and reads the limit concurrently.
 func (c *mutexProtocol) checkFree(ctx context.Context, n int) error {
-	asked := connection.Start(func() (int, error) { return c.limit(ctx) })
+	asked := connection.Start(func() (int, error) { return c.effectiveLimit(ctx) })
 	taken, err := connection.ListExisting(ctx, c.setup.Conn, c.leases)
 	limit := <-asked
 	switch {

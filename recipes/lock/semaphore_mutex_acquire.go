@@ -35,7 +35,7 @@ type mutexAcquisition struct {
 	mutexSession  int64             // the session in which the mutex is held, if the contender is the first
 	leasesStarted bool              // the contenders for the leases were started
 	restarting    bool              // the contenders for the leases leave, and are started again with another limit
-	leaving       int               // while restarting, the number of contenders for leases that have not left
+	leaving       int               // the number of contenders for leases that have not left yet, while the acquisition restarts
 	paths         []string          // paths of the leases; empty until their contenders are started
 	proven        []int64           // for each lease, the session in which it is proven to be held; 0 if none
 	grant         *connection.Grant // nil before it exists
@@ -56,7 +56,7 @@ const mutexIndex = -1
 
 // acquire acquires n leases and waits for them. If noWait is set, it returns ErrHeld instead of waiting.
 func (c *mutexProtocol) acquire(ctx context.Context, n int, noWait bool) (*Hold, error) {
-	return observed(c.setup, func() (*Hold, error) {
+	return acquireObserved(c.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, recipe.SessionExpired, func() (*Hold, error) { return c.acquireOnce(ctx, n, noWait) })
 	})
 }
@@ -116,7 +116,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 		}
 		select {
 		case e := <-v.events:
-			v.changed(e)
+			v.receiveReport(e)
 			close(e.handled)
 		case a := <-limit:
 			if a.Err != nil {
@@ -159,7 +159,7 @@ func (v *mutexAcquisition) report(e contenderReport) {
 	<-e.handled
 }
 
-func (v *mutexAcquisition) changed(e contenderReport) {
+func (v *mutexAcquisition) receiveReport(e contenderReport) {
 	lost := e.Path == ""
 	switch {
 	case e.ended:

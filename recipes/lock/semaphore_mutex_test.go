@@ -29,8 +29,8 @@ func eachLayout(t *testing.T, f func(w *harness, layout Option, contend func(lim
 	}
 }
 
-// TestSemaphoreMutex_GrantsUpToLimitInOrder fails if a semaphore with another library's protocol grants more leases than
-// its limit, or not in order.
+// TestSemaphoreMutex_GrantsUpToLimitInOrder checks that a semaphore with another library's protocol grants no
+// more leases than its limit, and in order.
 func TestSemaphoreMutex_GrantsUpToLimitInOrder(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)
@@ -67,7 +67,7 @@ func TestSemaphoreMutex_RejectedRequestAllocatesNothing(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_ZnodesOfOtherLibrary fails if the znodes are not those of the other library.
+// TestSemaphoreMutex_ZnodesOfOtherLibrary checks that the znodes are those of the other library.
 func TestSemaphoreMutex_ZnodesOfOtherLibrary(t *testing.T) {
 	for name, tree := range map[string]string{
 		"Curator": `^/
@@ -131,9 +131,9 @@ func TestSemaphoreMutex_WaiterGivesUp(t *testing.T) {
 		holder := contend(2, 2)
 		first, second, third := contend(2, 2), contend(2, 1), contend(2, 1)
 		second.cancel()
-		w.pass(0)
+		w.passTime(0)
 		first.cancel()
-		w.pass(0)
+		w.passTime(0)
 		third.requireWaits()
 		require.Len(w, w.contenders(), 4, "two leases, and the mutex and a lease of the third contender")
 		holder.release()
@@ -153,7 +153,7 @@ func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 				w.removeAndWait(s.Ephemerals[0])
 			}
 		}
-		w.pass(100 * time.Millisecond)
+		w.passTime(100 * time.Millisecond)
 		waiter.requireFails(recipes.ErrDeleted)
 		next.requireWaits()
 		holder.release()
@@ -161,8 +161,7 @@ func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_RepliesLost fails if an acquisition or a release does not succeed because one reply is
-// lost.
+// TestSemaphoreMutex_RepliesLost checks that acquisitions and releases succeed when one reply is lost.
 func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 	for name, layout := range otherLayouts {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
@@ -174,11 +173,11 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 						session := conn.SessionID()
 						l.Set(w.srv, zktest.Match{Op: op, Session: session, Nth: nth})
 						c := w.acquire(w.semaphore(conn, 1, layout), 1)
-						w.pass(4 * time.Second)
+						w.passTime(4 * time.Second)
 						next := w.acquire(w.semaphore(w.connect(), 1, layout), 1)
 						next.requireWaits()
 						require.NoError(w, c.requireHolds().Release())
-						w.pass(2 * time.Second)
+						w.passTime(2 * time.Second)
 						next.requireHolds()
 						require.Equal(w, session, conn.SessionID())
 					})
@@ -204,15 +203,15 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 				})
 				_, err := w.semaphore(conn, 1, layout).Acquire(ctx, 1)
 				require.ErrorIs(w, err, context.Canceled)
-				w.pass(2 * timeout)
+				w.passTime(2 * timeout)
 				w.requireCalled(lost, canceled)
 			})
 		})
 	}
 }
 
-// TestTrap03_SemaphoreMutexLeaseAppearsLate fails if a contender takes the znode of its own late create for
-// the lease of another client, or does not remove it.
+// TestTrap03_SemaphoreMutexLeaseAppearsLate checks that a contender does not take the znode of its own late
+// create for the lease of another client, and removes it.
 func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +220,7 @@ func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 				conn := w.connect()
 				lost := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Session: conn.SessionID(), Nth: 2}, zktest.Cut)
 				c := w.acquire(w.semaphore(conn, 2, layout), 2)
-				w.pass(2 * time.Second)
+				w.passTime(2 * time.Second)
 				w.requireCalled(lost)
 				c.requireWaits()
 				late := w.srv.Log().Filter(func(e zktest.Entry) bool { return e.Fate == zktest.CutBefore })[0].Path
@@ -232,7 +231,7 @@ func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 				_, err := conn.Create(late, nil, flags, zk.WorldACL(zk.PermAll))
 				require.NoError(w, err)
 				holder.release()
-				w.pass(time.Second)
+				w.passTime(time.Second)
 				c.requireHolds()
 				require.Len(w, w.contenders(), 2)
 			})
@@ -248,17 +247,17 @@ func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
 		next := contend(2, 1)
 		w.srv.Blackhole(zktest.BothWays, holder.session())
 		<-h.Done()
-		w.pass(0)
+		w.passTime(0)
 		next.requireWaits()
-		w.pass(2 * timeout)
+		w.passTime(2 * timeout)
 		next.requireHolds()
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.srv.Heal()
 	})
 }
 
-// TestSemaphoreMutex_KazooLimit fails if the limit that kazoo has stored in the data of the znode
-// is not used, or if other data there is taken for one.
+// TestSemaphoreMutex_KazooLimit checks that the limit that kazoo has stored in the data of the znode is used,
+// and that other data there is not taken for a limit.
 func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 	for data, limit := range map[string]int{"2": 2, " 2\n": 2, "": 1, "no number": 1, "0": 0} {
 		runTest(t, 1, func(w *harness) {
@@ -291,14 +290,14 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 		c := w.acquire(s, 1)
 		c.requireWaits()
 		require.NoError(w, h.Release())
-		w.pass(0)
+		w.passTime(0)
 		c.requireHolds()
 	})
 }
 
-// TestTrap11_SemaphoreMutexLeaseOfOtherSession fails if a contender is granted a lease that it has
-// created in the session after that of its mutex. The mutex does not protect this lease: kazoo,
-// which counts before it creates a lease, does not see it.
+// TestTrap11_SemaphoreMutexLeaseOfOtherSession checks that a contender is not granted a lease that it has
+// created in the session after that of its mutex. The mutex does not protect this lease: kazoo, which counts
+// before it creates a lease, does not see it.
 func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.acquire(w.semaphore(w.connect(), 1, otherLayouts["kazoo"]), 1).release()
@@ -321,24 +320,24 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 		leases, _, err := w.operator.Children(node)
 		require.NoError(w, err)
 		require.Empty(w, leases)
-		w.pass(2*time.Second + 200*time.Millisecond) // the client library pauses twice before it connects
+		w.passTime(2*time.Second + 200*time.Millisecond) // the client library pauses twice before it connects
 		require.NotZero(w, conn.SessionID())
 		require.NotEqual(w, before, conn.SessionID())
 		lease := w.createEphemeral(node+"/597de0d1c10b4e1ea9f73a88a1fa7c26", 0)
 		w.remove(other)
 		w.requireCalled(first, second)
-		if c.returned() && c.hold != nil {
+		if c.hasReturned() && c.hold != nil {
 			require.Error(w, c.hold.Err(), "two leases, and the limit is 1\n%s", w.srv.Tree())
 		}
-		w.pass(10 * timeout)
+		w.passTime(10 * timeout)
 		c.requireWaits() // in the next session, the contender waits for the mutex again
 		w.removeAndWait(lease)
 		c.requireHolds()
 	})
 }
 
-// TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost fails if a transaction of a holder is
-// applied after one of its leases was deleted, although the holder has not noticed that.
+// TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost checks that a transaction of a holder is not applied
+// after one of its leases was deleted, although the holder has not noticed that.
 func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		c := contend(2, 2)
@@ -353,7 +352,7 @@ func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
 		_, err := h.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 		w.requireCalled(hook)
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release())
 		w.requireContenders()

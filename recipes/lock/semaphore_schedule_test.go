@@ -141,7 +141,7 @@ func (s *semaphoreSchedule) requireRequestsRemain(f *scheduleRun) {
 // requireNoneStranded verifies that all contenders whose leases are within the limit have acquired them.
 func (s *semaphoreSchedule) requireNoneStranded(f *scheduleRun) {
 	s.requireRequestsRemain(f)
-	f.Advance(f.Timeout + 2*time.Second) // until isolated sessions have expired
+	f.Advance(f.Timeout + 2*time.Second) // wait until isolated sessions have expired
 	s.requireRequestsRemain(f)
 	children, _, err := f.operator.Children(node)
 	if err != nil {
@@ -195,11 +195,11 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
-// TestSemaphoreSchedules fails if, under random faults, the leases exceed the limit or a client never
-// acquires its leases.
-func TestSemaphoreSchedules(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
+// TestSemaphoreSchedules_NoExcessLeases checks that, under random faults, the leases do not exceed the limit
+// and each client acquires its leases after some time.
+func TestSemaphoreSchedules_NoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
-// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules with the protocols of other
+// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the protocols of other
 // libraries.
 func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
@@ -207,16 +207,16 @@ func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
 	}
 }
 
-// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules with a limit that is stored in a
+// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit that is stored in a
 // SharedCount.
 func TestSemaphoreSchedules_SharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
 
-// TestSemaphoreSchedules_ModelDetectsExcessLeases fails if the checker accepts a history in which leases
+// TestSemaphoreSchedules_ModelDetectsExcessLeases checks that the checker rejects a history in which leases
 // exceed the limit.
 func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
-	op := func(n int, call, ret int64) porcupine.Operation { return op(leaseOp(n), call, ret) }
+	op := func(n int, call, ret int64) porcupine.Operation { return newOperation(leaseOp(n), call, ret) }
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6))
 	requireIllegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6))
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)) // the release overlaps the second acquisition

@@ -23,15 +23,15 @@ func (w *harness) contend(limit, n int) *call {
 // acquire requests n leases, and waits until the contender is in the queue.
 func (w *harness) acquire(s *Semaphore, n int) *call {
 	c := w.startCall(s.setup.Conn, func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) })
-	w.pass(0)
+	w.passTime(0)
 	return c
 }
 
-// sent returns the requests that a session sends while f runs, without pings.
-func (w *harness) sent(session int64, f func()) zktest.Log {
+// requestsDuring returns the requests that a session sends while f runs, without pings.
+func (w *harness) requestsDuring(session int64, f func()) zktest.Log {
 	begin := len(w.srv.Log())
 	f()
-	w.pass(0)
+	w.passTime(0)
 	return w.srv.Log()[begin:].Session(session).Requests()
 }
 
@@ -56,8 +56,8 @@ func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
-// TestSemaphore_SeveralLeases fails if a contender overtakes an earlier one that waits for more
-// leases.
+// TestSemaphore_SeveralLeases checks that a contender does not overtake an earlier contender that waits for
+// more leases.
 func TestSemaphore_SeveralLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
@@ -76,8 +76,8 @@ func TestSemaphore_SeveralLeases(t *testing.T) {
 	})
 }
 
-// TestSemaphore_OverLimit fails if a contender waits for more leases than the limit, or if an
-// invalid number is accepted.
+// TestSemaphore_OverLimit checks that a contender does not wait for more leases than the limit, and that an
+// invalid number is rejected.
 func TestSemaphore_OverLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 3).requireFails(ErrOverLimit)
@@ -112,7 +112,7 @@ func TestSemaphore_TryAcquire(t *testing.T) {
 		_, err = s.TryAcquire(w.Context(), 1)
 		require.ErrorIs(w, err, ErrHeld)
 		require.NoError(w, first.Release())
-		w.pass(0)
+		w.passTime(0)
 		waiter.requireHolds()
 	})
 }
@@ -125,7 +125,7 @@ func TestSemaphore_WaiterGivesUp(t *testing.T) {
 			holder := w.contend(1, 1)
 			line := []*call{w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)}
 			line[gone].cancel()
-			w.pass(0)
+			w.passTime(0)
 			line[gone].requireFails(context.Canceled)
 			require.Len(w, w.contenders(), 3)
 			holder.release()
@@ -143,7 +143,7 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
 		w.requireWaiting(big, a, b, c)
 		big.cancel()
-		w.pass(0)
+		w.passTime(0)
 		w.requireHolding(a, b)
 		c.requireWaits()
 		holder.release()
@@ -151,8 +151,8 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 	})
 }
 
-// TestTrap24_SemaphorePredecessorIsDeleted fails if a contender never wakes because its predecessor
-// is deleted before it is watched (CURATOR-107, helix #44).
+// TestTrap24_SemaphorePredecessorIsDeleted checks that a contender wakes when its predecessor is deleted
+// before it is watched (CURATOR-107, helix #44).
 func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
@@ -162,7 +162,7 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 		})
 		c := w.contend(1, 1)
 		w.requireCalled(gone)
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		ahead.requireFails(recipes.ErrDeleted)
 		c.requireWaits()
 		holder.release()
@@ -170,9 +170,8 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	})
 }
 
-// TestTrap26_SemaphoreUnrelatedEvents fails if a watch is not set again after an unrelated event
-// has consumed it, or if the data that an operator writes is taken for a limit (CURATOR-258,
-// CURATOR-329).
+// TestTrap26_SemaphoreUnrelatedEvents checks that a watch is set again after an unrelated event has consumed
+// it, and that the data that an operator writes is not taken for a limit (CURATOR-258, CURATOR-329).
 func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		all := []*call{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
@@ -181,7 +180,7 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 				w.set(path, fmt.Sprint(i))
 				_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll), -1)
 				require.NoError(w, err)
-				w.pass(0)
+				w.passTime(0)
 			}
 			w.removeAndWait(w.createEphemeral(node+"/other-", zk.FlagSequence))
 			w.requireHolding(all[:2]...)
@@ -195,9 +194,9 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	})
 }
 
-// TestTrap32_SemaphoreSequenceNumbersExhausted fails if contenders lose their order when the
-// sequence numbers are exhausted, or if new ones are not rejected, to all of which servers since
-// 3.6 assign the same number (ZOOKEEPER-2944, ZOOKEEPER-4706).
+// TestTrap32_SemaphoreSequenceNumbersExhausted checks that contenders keep their order when the sequence
+// numbers are exhausted, and that new contenders are rejected, to all of which servers since 3.6 assign the
+// same number (ZOOKEEPER-2944, ZOOKEEPER-4706).
 func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 1).release()
@@ -214,7 +213,7 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 		w.requireHolding(all[:3]...)
 		w.setLimit(1)
 		w.setLimit(2)
-		require.Equal(w, 2, w.limit())
+		require.Equal(w, 2, w.storedLimitOf())
 		all[1].release()
 		w.requireWaiting(all[3])
 		all[2].release()
@@ -222,7 +221,7 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap36_SemaphoreRemovedBeforeSetLimit fails if SetLimit returns an error because the znode of
+// TestTrap36_SemaphoreRemovedBeforeSetLimit checks that SetLimit does not return an error when the znode of
 // the semaphore is removed before it writes (CURATOR-724, kazoo #563).
 func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -233,13 +232,12 @@ func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 		})
 		w.setLimit(4)
 		w.requireCalled(swept)
-		require.Equal(w, 4, w.limit())
+		require.Equal(w, 4, w.storedLimitOf())
 	})
 }
 
-// TestTrap49_SemaphoreCountsExistingLeases fails if leases without a holder are counted, or if more
-// leases are granted than the limit (CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo
-// #213).
+// TestTrap49_SemaphoreCountsExistingLeases checks that leases without a holder are not counted, and that no
+// more leases are granted than the limit (CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213).
 func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for range 20 {
@@ -250,7 +248,7 @@ func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
 			d := w.contend(3, 1)
 			d.cancel()
 			c.cancel()
-			w.pass(0)
+			w.passTime(0)
 			e := w.contend(3, 2)
 			e.requireHolds()
 			f := w.contend(3, 1)

@@ -19,7 +19,7 @@ import (
 func (w *harness) wokenBesides(calls []*call, f func()) (sessions []int64) {
 	begin := len(w.srv.Log())
 	f()
-	w.pass(0)
+	w.passTime(0)
 	for _, e := range w.srv.Log()[begin:] {
 		if e.Op == zktest.OpNotification && !slices.ContainsFunc(calls, func(c *call) bool { return c.session() == e.Session }) {
 			sessions = append(sessions, e.Session)
@@ -61,7 +61,7 @@ func TestSemaphoreWake_WriteIsLost(t *testing.T) {
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		lost := l.Set(w.srv, zktest.Match{Op: zktest.OpSetData, Path: c.path(), Nth: 1})
 		a.release()
-		w.pass(time.Second + 100*time.Millisecond)
+		w.passTime(time.Second + 100*time.Millisecond)
 		w.requireCalled(lost)
 		c.requireHolds()
 		w.requireWaiting(d, e)
@@ -89,7 +89,7 @@ func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 			if back {
 				w.restore()
 			}
-			w.pass(2 * timeout)
+			w.passTime(2 * timeout)
 			w.restore()
 			require.Equal(w, back, c.session() == session)
 			if back {
@@ -140,7 +140,7 @@ func TestSemaphoreWake_WaiterIsDisconnected(t *testing.T) {
 						failed := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: away.session()}, zktest.Fail(zk.ErrAPIError))
 						defer w.requireCalled(failed)
 					}
-					w.cut(away.conn)
+					w.cutConnection(away.conn)
 					a.release()
 					w.restore()
 					c.requireHolds()
@@ -165,13 +165,13 @@ func TestSemaphoreWake_HolderMayNotWriteItsZnode(t *testing.T) {
 		c, d := contend(recipes.WithACL(acl)), contend()
 		w.requireWaiting(c, d)
 		a.release()
-		w.pass(time.Second)
+		w.passTime(time.Second)
 		require.ErrorIs(w, c.hold.Err(), recipes.ErrPermission)
 		w.requireHolding(b, d)
 	})
 }
 
-// TestSemaphoreWake_PredecessorOfOtherLibrary fails if a contender is not admitted because its predecessor
+// TestSemaphoreWake_PredecessorOfOtherLibrary checks that a contender is admitted when its predecessor
 // belongs to another library, which does not write its znode when it is admitted.
 func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
@@ -194,15 +194,15 @@ func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
 		first := w.acquire(w.semaphore(conn, 1), 1)
 		first.requireWaits()
 		first.cancel()
-		w.pass(0)
+		w.passTime(0)
 		require.Equal(w, 1, bubble.Watches(conn), "the watch on the predecessor")
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Session: conn.SessionID(), Nth: 1}, zktest.Fail(zktest.Code(-127)))
 		w.srv.DropConnections(conn.SessionID())
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.requireCalled(refused)
 		second := w.acquire(w.semaphore(conn, 1), 1)
 		second.requireWaits()
-		w.pass(3 * time.Second)
+		w.passTime(3 * time.Second)
 		holder.release()
 		ahead.requireHolds()
 		ahead.release()
@@ -220,11 +220,11 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 			second := w.acquire(w.semaphore(conn, 2), 1)
 			third := w.contend(2, 1)
 			w.srv.DropConnections(conn.SessionID())
-			w.pass(1100 * time.Millisecond)
+			w.passTime(1100 * time.Millisecond)
 			for range 5 {
 				x := w.acquire(w.semaphore(conn, 2), 1)
 				x.cancel()
-				w.pass(0)
+				w.passTime(0)
 			}
 			w.requireWaiting(first, second, third)
 			watches := slices.DeleteFunc(w.srv.Watches(), func(x zktest.Watch) bool { return x.Session != conn.SessionID() })
@@ -232,7 +232,7 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 			require.LessOrEqual(w, bubble.Watches(conn), 2*(2+3), "each watch was set again once")
 			for _, x := range []*call{second, first, third} {
 				x.cancel()
-				w.pass(0)
+				w.passTime(0)
 			}
 			require.Zero(w, bubble.Watches(conn))
 			require.Zero(w, bubble.Watches(third.conn))

@@ -73,7 +73,7 @@ func (s *Single) TryLock(ctx context.Context) (*Hold, error) {
 
 // Do calls f once, while it holds the lock. See [Mutex.Do].
 func (s *Single) Do(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
-	return do(ctx, s.setup, opts, s.Lock, s.TryLock, f)
+	return doWhileHeld(ctx, s.setup, opts, s.Lock, s.TryLock, f)
 }
 
 // Holder returns the client that holds the lock: its Name is the data of the znode, and Holds is true. If no client
@@ -96,7 +96,7 @@ func (s *Single) acquire(ctx context.Context, noWait bool) (*Hold, error) {
 	if err := checkReentry(ctx, s.setup, true); err != nil {
 		return nil, err
 	}
-	return observed(s.setup, func() (*Hold, error) {
+	return acquireObserved(s.setup, func() (*Hold, error) {
 		return recipe.AcrossSessions(ctx, lostBeforeGrant, func() (*Hold, error) { return s.acquireOnce(ctx, noWait) })
 	})
 }

@@ -29,7 +29,7 @@ func (w *harness) single(conn *zk.Conn, data string, options ...Option) *Single 
 func (w *harness) lockSingle(conn *zk.Conn, data string) *call {
 	w.Helper()
 	a := w.startCall(conn, w.single(conn, data).Lock)
-	w.pass(0)
+	w.passTime(0)
 	return a
 }
 
@@ -56,7 +56,7 @@ func (c handWritten) unlock() {
 	require.NoError(c.w, err)
 	require.Equal(c.w, c.data, string(data))
 	require.NoError(c.w, c.conn.Delete(singlePath, stat.Version))
-	c.w.pass(0)
+	c.w.passTime(0)
 }
 
 // runSingle runs f in a bubble with the given number of servers. The parent of the znode exists.
@@ -84,17 +84,17 @@ func TestSingle_SharedWithHandWritten(t *testing.T) {
 		require.Equal(w, Contender{Path: singlePath, Name: old.data, Token: w.stat(singlePath).Czxid, Holds: true}, holder)
 
 		a, b := w.lockSingle(conn, owner), w.lockSingle(w.connect(), "b")
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.requireWaiting(a, b)
 		old.unlock()
-		if b.returned() {
+		if b.hasReturned() {
 			a, b = b, a
 		}
 		b.requireWaits()
 		a.requireOnlyZnode()
 		require.Equal(w, singlePath, a.requireHolds().Path())
 		require.False(w, old.tryLock())
-		w.pass(time.Minute)
+		w.passTime(time.Minute)
 		a.release()
 		b.requireOnlyZnode()
 		b.release()
@@ -113,15 +113,15 @@ func TestSingle_HolderDies(t *testing.T) {
 		old := handWritten{w, w.connect(), "old"}
 		require.True(w, old.tryLock())
 		a := w.lockSingle(w.connect(), "a")
-		w.pass(timeout)
+		w.passTime(timeout)
 		a.requireWaits()
 		w.expire(old.conn)
-		w.pass(0)
+		w.passTime(0)
 		h := a.requireHolds()
 		w.expire(a.conn)
 		next := handWritten{w, w.connect(), "next"}
 		require.True(w, next.tryLock())
-		w.pass(timeout)
+		w.passTime(timeout)
 		require.Error(w, h.Err())
 		require.NoError(w, h.Release())
 		next.unlock()
@@ -133,18 +133,18 @@ func TestSingle_HolderDies(t *testing.T) {
 func TestSingle_EndsBeforeTheSessionExpires(t *testing.T) {
 	runSingle(t, 3, func(w *harness) {
 		a := w.lockSingle(w.connectTo(1), "a")
-		w.pass(timeout)
+		w.passTime(timeout)
 		h := a.requireHolds()
 		ended := doneAt(h)
 		next := handWritten{w, w.connectTo(0), "next"}
 		w.ensemble.Server(1).Partition()
-		for end := time.Now().Add(3 * timeout); !next.tryLock(); w.pass(10 * time.Millisecond) {
+		for end := time.Now().Add(3 * timeout); !next.tryLock(); w.passTime(10 * time.Millisecond) {
 			require.True(w, time.Now().Before(end))
 		}
 		require.True(w, (<-ended).Before(time.Now()))
 		require.ErrorIs(w, h.Err(), recipes.ErrLeaseExpired)
 		w.ensemble.Server(1).Heal()
-		w.pass(timeout)
+		w.passTime(timeout)
 		next.unlock()
 	})
 }
@@ -156,7 +156,7 @@ func TestTrap01_SingleReplyLost(t *testing.T) {
 			runSingle(t, 1, func(w *harness) {
 				hook := l.Set(w.srv, zktest.Match{Op: zktest.OpCreate, Path: singlePath, Nth: 1})
 				a := w.lockSingle(w.connect(), "owner")
-				w.pass(3 * timeout)
+				w.passTime(3 * timeout)
 				w.requireCalled(hook)
 				a.requireOnlyZnode()
 				a.release()
@@ -175,7 +175,7 @@ func TestSingle_SameDataInAnotherProcess(t *testing.T) {
 			return zktest.Cut(q)
 		})
 		a := w.lockSingle(conn, "same")
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.requireCalled(hook)
 		a.requireWaits()
 		other.unlock()
@@ -194,7 +194,7 @@ func TestSingle_HandWrittenOnTheSameConnection(t *testing.T) {
 		_, err := w.single(conn, "owner").TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
 		a := w.lockSingle(conn, "owner")
-		w.pass(timeout)
+		w.passTime(timeout)
 		a.requireWaits()
 		old.unlock()
 		a.requireOnlyZnode()
@@ -211,8 +211,8 @@ func TestSingle_GoroutinesShareConnection(t *testing.T) {
 			waiting = append(waiting, w.lockSingle(conn, data))
 		}
 		for len(waiting) > 0 {
-			w.pass(timeout)
-			i := slices.IndexFunc(waiting, (*call).returned)
+			w.passTime(timeout)
+			i := slices.IndexFunc(waiting, (*call).hasReturned)
 			require.GreaterOrEqual(w, i, 0)
 			a := waiting[i]
 			waiting = slices.Delete(waiting, i, i+1)
@@ -235,7 +235,7 @@ func TestTrap06_SingleContextIsDone(t *testing.T) {
 		a := w.lockSingle(conn, "a")
 		b := w.lockSingle(conn, "b")
 		a.cancel()
-		w.pass(0)
+		w.passTime(0)
 		a.requireFails(context.Canceled)
 		old.unlock()
 		b.requireOnlyZnode()
@@ -245,10 +245,10 @@ func TestTrap06_SingleContextIsDone(t *testing.T) {
 		a = w.lockSingle(conn, "a")
 		require.Contains(w, w.srv.Tree(), "single-lock", "the reply is in flight")
 		a.cancel()
-		w.pass(0)
+		w.passTime(0)
 		a.requireFails(context.Canceled)
 		w.srv.Heal()
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.requireContenders()
 	})
 }
@@ -261,7 +261,7 @@ func TestSingle_WaitSurvivesSessionExpiry(t *testing.T) {
 		a := w.lockSingle(w.connect(), "a")
 		for range 3 {
 			w.expire(a.conn)
-			w.pass(timeout)
+			w.passTime(timeout)
 			a.requireWaits()
 		}
 		old.unlock()
@@ -274,7 +274,7 @@ func TestSingle_WaitSurvivesSessionExpiry(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		a = w.lockSingle(a.conn, "a")
-		w.pass(timeout)
+		w.passTime(timeout)
 		w.requireCalled(hook)
 		a.requireOnlyZnode()
 		a.release()
@@ -301,7 +301,7 @@ func TestSingle_PersistentZnode(t *testing.T) {
 	})
 }
 
-// Missing parents are created, and remain: a hand-written program may create them only when it starts.
+// Single creates missing parents as persistent znodes: a hand-written program may create them only when it starts.
 func TestSingle_CreatesMissingParents(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.single(w.connect(), "a")
@@ -309,7 +309,7 @@ func TestSingle_CreatesMissingParents(t *testing.T) {
 			h, err := s.Lock(w.Context())
 			require.NoError(w, err)
 			require.NoError(w, h.Release())
-			w.pass(10 * time.Minute)
+			w.passTime(10 * time.Minute)
 			require.Zero(w, w.srv.Sweep())
 			require.Contains(w, w.srv.Tree(), "app\n")
 		}
@@ -348,9 +348,9 @@ func TestSingle_ReplacedWhileDisconnected(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		w.allowOverlap = true // the test deletes the holder's znode, so two holds can overlap
 		a, next := w.lockSingle(w.connect(), "a"), handWritten{w, w.connect(), "next"}
-		w.pass(timeout)
+		w.passTime(timeout)
 		h := a.requireHolds()
-		w.cut(a.conn)
+		w.cutConnection(a.conn)
 		w.remove(singlePath)
 		require.True(w, next.tryLock())
 		w.restore()
@@ -367,8 +367,8 @@ func TestSingle_SurvivesBreaks(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		a := w.lockSingle(w.connect(), "a")
 		for range 3 {
-			w.pass(timeout)
-			w.cut(a.conn)
+			w.passTime(timeout)
+			w.cutConnection(a.conn)
 			w.restore()
 			a.requireOnlyZnode()
 		}
@@ -378,7 +378,7 @@ func TestSingle_SurvivesBreaks(t *testing.T) {
 
 // A transaction is applied only while the lock is held. A record binds it to the session. If another client
 // deletes the record, the next transaction creates it again.
-func TestSingle_Multi(t *testing.T) {
+func TestSingle_MultiIsGuarded(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		w.create("/register")
 		a := w.lockSingle(w.connect(), "a")
@@ -436,7 +436,7 @@ func TestTrap19_SingleTransactionInTheNextSession(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		_, err = h.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte("late"), Version: -1})
 		require.Error(w, err)
-		w.pass(timeout)
+		w.passTime(timeout)
 		sent := w.ensemble.Server(1).Log().Session(conn.SessionID()).Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == 3 })
 		require.Len(w, sent, 1, "the transaction was sent in the next session")
 		require.NotContains(w, w.ensemble.Tree(), "late")
@@ -465,7 +465,7 @@ func TestSingle_LeavesNothing(t *testing.T) {
 			h.ReleaseRequested()
 			require.NoError(w, h.Release())
 		}
-		w.pass(time.Minute)
+		w.passTime(time.Minute)
 		require.Equal(w, goroutines, bubble.Goroutines())
 		require.Zero(w, bubble.Watches(conn))
 	})
@@ -480,7 +480,7 @@ func TestSingle_CostOfWaiters(t *testing.T) {
 		for range waiters {
 			waiting = append(waiting, w.lockSingle(w.connect(), "waiter"))
 		}
-		w.pass(timeout)
+		w.passTime(timeout)
 		begin := len(w.srv.Log())
 		holder.release()
 		requests := 0

@@ -27,7 +27,7 @@ type Waiter struct {
 // contender is removed if the context is done before Wait has returned a Hold. The caller
 // must call Wait or end the context.
 func (m *Mutex) Join(ctx context.Context) *Waiter {
-	w := &Waiter{setup: m.setup, names: m.names, ctx: ctx, refused: checkReentry(ctx, m.setup, true)}
+	w := &Waiter{setup: m.setup, names: m.contenderNames, ctx: ctx, refused: checkReentry(ctx, m.setup, true)}
 	return w.join(m.acquisition(false))
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWaiter_PositionAndWait fails if Position does not return the number of contenders ahead, or if Wait does not
-// return the hold.
+// TestWaiter_PositionAndWait checks that Position returns the number of contenders ahead, and that Wait
+// returns the hold.
 func TestWaiter_PositionAndWait(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
@@ -31,12 +31,12 @@ func TestWaiter_PositionAndWait(t *testing.T) {
 		first.release()
 		require.Equal(w, 1, position())
 		second.release()
-		w.pass(0)
+		w.passTime(0)
 		require.Equal(w, 0, position())
 		h, err := third.Wait()
 		require.NoError(w, err)
 		cancel()
-		w.pass(moment)
+		w.passTime(moment)
 		require.NoError(w, h.Err(), "the context of Join does not affect the hold")
 		require.Equal(w, 0, position())
 		require.NoError(w, h.Release())
@@ -47,20 +47,20 @@ func TestWaiter_PositionAndWait(t *testing.T) {
 	})
 }
 
-// TestWaiter_GivesUp fails if a contender whose context is done leaves its znode, or if Wait
-// returns another error than the cause.
-func TestWaiter_GivesUp(t *testing.T) {
+// TestWaiter_GivesUpWithContext checks that a contender whose context is done leaves no znode, and that Wait
+// returns the cause.
+func TestWaiter_GivesUpWithContext(t *testing.T) {
 	t.Run("while the contender waits", func(t *testing.T) {
 		runTest(t, 1, func(w *harness) {
 			first := w.lock(w.connect())
 			ctx, cancel := context.WithCancelCause(w.Context())
 			second := w.mutex(w.connect()).Join(ctx)
-			w.pass(0)
+			w.passTime(0)
 			require.Len(w, w.contenders(), 2)
 			cancel(errEnough)
 			_, err := second.Wait()
 			require.ErrorIs(w, err, errEnough)
-			w.pass(0)
+			w.passTime(0)
 			w.requireContenders(first.requireHolds().Path())
 			_, err = second.Position(w.Context())
 			require.ErrorIs(w, err, errEnough)
@@ -72,9 +72,9 @@ func TestWaiter_GivesUp(t *testing.T) {
 			for range 20 { // whether Wait first sees the grant or the cancellation is random
 				ctx, cancel := context.WithCancelCause(w.Context())
 				waiter := w.mutex(conn).Join(ctx)
-				w.pass(0)
+				w.passTime(0)
 				cancel(errEnough)
-				w.pass(0)
+				w.passTime(0)
 				_, err := waiter.Wait()
 				require.ErrorIs(w, err, errEnough)
 				w.requireContenders()
@@ -105,11 +105,11 @@ func TestWaiter_ZnodeIsDeleted(t *testing.T) {
 			for range ahead {
 				w.lock(w.connect())
 			}
-			w.pass(timeout)
+			w.passTime(timeout)
 			// The lock's znode has no data, so the reply to the create contains the token, and the contender
 			// does not have to read its znode.
 			waiter := w.mutex(conn).Join(w.Context())
-			w.pass(0)
+			w.passTime(0)
 			own := w.contenders()[ahead]
 			watched := slices.ContainsFunc(w.srv.Watches(), func(v zktest.Watch) bool { return v.Path == own })
 			require.Equal(w, ahead == 1, watched)

@@ -54,7 +54,7 @@ func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 		require.NoError(h, err)
 		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
 		hold, release := bubble.Hold(h)
-		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), hold)
+		h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), hold)
 		failing := bubble.Async(func() error {
 			return items[0].Ack(&zk.DeleteRequest{Path: "/missing", Version: -1})
 		})
@@ -229,7 +229,7 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 func TestTrap06_AckReachesTimeLimit(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		slow := func(q *Queue) *zktest.Hook {
-			return h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+			return h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 				time.Sleep(limit.Confirm + time.Second/4)
 				return zktest.Pass(r)
 			})
@@ -282,7 +282,7 @@ func TestAckAll_RepeatedCallsReturnFirstOutcome(t *testing.T) {
 		}
 		holdNext := func() (release func()) {
 			hold, release := bubble.Hold(h)
-			h.Server.Before(nth(q.conn, zktest.OpMulti, 1), hold)
+			h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), hold)
 			return release
 		}
 		create := func(path string) any { return &zk.CreateRequest{Path: path, Acl: q.acl} }
@@ -383,8 +383,8 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 	})
 }
 
-// TestTrap08_AckReplyLostWithSession fails if Ack returns nil although the session ended before the reply
-// arrived. If the item does not exist any more, it is unknown which consumer has deleted it.
+// TestTrap08_AckReplyLostWithSession checks that Ack does not return nil when the session ended before the
+// reply arrived. If the item does not exist any more, it is unknown which consumer has deleted it.
 func TestTrap08_AckReplyLostWithSession(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {
@@ -396,11 +396,11 @@ func TestTrap08_AckReplyLostWithSession(t *testing.T) {
 				if applied {
 					set = h.Server.After
 				}
-				set(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				set(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					_ = h.Server.ExpireSession(r.Session)
 					return zktest.Cut(r)
 				})
-				want := recipes.ErrNotHeld // because the item still exists
+				want := recipes.ErrNotHeld // the item still exists
 				if applied {
 					want = recipes.ErrUnconfirmed
 				}
@@ -454,7 +454,7 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 				requireAck(h, zero)
 				bubble.Advance(time.Second)
 				requireEmpty(h, other)
-				hook(h.Server, nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				hook(h.Server, nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					for _, child := range childrenOn(h, operator, "/jobs-claims") {
 						if child != "queue-0000000001" {
 							_ = operator.Delete("/jobs-claims/"+child, -1)
@@ -479,7 +479,7 @@ func TestReturn_ReplyAndRecordLost(t *testing.T) {
 		item := takeItem(h, q, "one")
 		taken := startTake(h, other)
 		bubble.Advance(time.Second)
-		h.Server.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+		h.Server.After(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			require.NoError(h, operator.Delete(q.writer.RecordOf(q.conn.SessionID()), -1))
 			time.Sleep(time.Second) // by now the next consumer has claimed the item
 			return zktest.Cut(r)

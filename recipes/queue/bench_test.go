@@ -54,7 +54,7 @@ func benchmarkMethod(b *testing.B, conn *zk.Conn, method string) {
 	switch method {
 	case "put":
 		for range b.N {
-			require.NoError(b, put(ctx, q, payloads[0]))
+			require.NoError(b, putItem(ctx, q, payloads[0]))
 		}
 	case "put 100":
 		fill()

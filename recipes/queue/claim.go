@@ -36,7 +36,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 			&zk.CreateRequest{Path: attempt, Acl: d.q.acl},
 			&zk.DeleteRequest{Path: attempt, Version: -1},
 		)
-		if d.spread == 0 { // no claim has failed recently, so this item will probably be claimed and needed
+		if d.spread == 0 { // no claim has failed recently, so this claim will probably succeed and need the data
 			early[i] = d.newEarlyRead(e.name)
 			claims[i].Sending = early[i].send
 		}
@@ -66,7 +66,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 			remove[e.name] = true
 			lostRaces++
 		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge): // the item is the cause, by its name, ACL, type or children
-			d.skip(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
+			d.skipItem(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true
 			if errors.Is(o.Err, connection.ErrConnClosed) {
@@ -100,9 +100,9 @@ type content struct {
 	stat *zk.Stat
 }
 
-// attempts returns the number of deliveries that count as attempts. After each delivery that does not count,
+// countAttempts returns the number of deliveries that count as attempts. After each delivery that does not count,
 // the data was written again, which increases the version.
-func (c content) attempts() int {
+func (c content) countAttempts() int {
 	return max(int((c.stat.Cversion+c.stat.NumChildren)/2-c.stat.Version), 0)
 }
 
@@ -149,9 +149,9 @@ func (r *earlyRead) contentOf(session, zxid int64) (c content, ok bool) {
 	return c, c.stat != nil && r.session == session && c.stat.Pzxid >= zxid
 }
 
-// concernsZnode reports whether err, the error of a read, means that this znode cannot be read. Other errors
+// isZnodeError reports whether err, the error of a read, means that this znode cannot be read. Other errors
 // concern the connection, the caller or other znodes.
-func concernsZnode(ctx context.Context, err error) bool {
+func isZnodeError(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed)
 }
 
@@ -178,12 +178,12 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 		}
 		<-item.writing
 		switch {
-		case !concernsZnode(context.Background(), a.Err) && a.Err != nil:
+		case !isZnodeError(context.Background(), a.Err) && a.Err != nil:
 			d.abandon(item, a.Err) // another client has deleted the item without a claim, or the connection was closed
 		case a.Err != nil && item.isLastAttempt():
 			d.moveToDeadLetters(item, "the data cannot be read: "+connection.Refine(nil, a.Err).Error())
 		case a.Err != nil:
-			d.skip(item.name, fmt.Errorf("the item cannot be read: %w", connection.Refine(nil, a.Err)))
+			d.skipItem(item.name, fmt.Errorf("the item cannot be read: %w", connection.Refine(nil, a.Err)))
 			d.abandon(item, a.Err)
 		case malformed != nil:
 			d.moveToDeadLetters(item, malformed.Error())
@@ -202,7 +202,7 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 func (d *delivery) setContent(c content, unread bool) (err error) {
 	d.raw, d.unread, d.version, d.czxid = c.raw, unread, c.stat.Version, c.stat.Czxid
 	d.ctime = c.stat.Ctime
-	d.attempt = max(c.attempts(), 1)
+	d.attempt = max(c.countAttempts(), 1)
 	if !unread {
 		d.parts, err = d.q.payloads(d.raw)
 	}
@@ -220,7 +220,7 @@ func (d *dispatcher) moveToDeadLetters(item *delivery, reason string) {
 	c.build = func(item *delivery) ([]operation, error) { return c.buildLetter(item, reason), nil }
 	if err := c.apply(); err != nil {
 		if item.grant.Err() == nil { // if the claim is lost, the next consumer that claims the item moves it
-			d.skip(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, connection.Refine(nil, err)))
+			d.skipItem(item.name, fmt.Errorf("the item cannot be moved to the dead letters (%s): %w", reason, connection.Refine(nil, err)))
 		}
 		d.abandon(item, err)
 		return

@@ -118,7 +118,7 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 		}
 		taking := startTake(h, q)
 		bubble.Advance(10 * time.Minute)
-		require.Equal(h, 1, reconnects(h), "the item is read once")
+		require.Equal(h, 1, countReconnects(h), "the item is read once")
 		require.Equal(h, 1, strings.Count(log.String(), "the data of "+q.path+"/"), log.String())
 		require.Less(h, h.Server.Log().Session(q.conn.SessionID()).Count(zktest.OpMulti), 60)
 
@@ -159,7 +159,7 @@ func TestClaim_ReplyAndRecordLost(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				q, other, operator := newQueue(h), newQueue(h), h.Connect()
 				putItems(h, q, "one")
-				h.Server.After(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				h.Server.After(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					require.NoError(h, operator.Delete(q.writer.RecordOf(q.conn.SessionID()), -1))
 					if closeQueue {
 						go func() { _ = q.Close() }()

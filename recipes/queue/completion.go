@@ -31,7 +31,7 @@ type operationKind int
 
 const (
 	otherOperation operationKind = iota
-	claimDeletion                // fails if the claim was lost
+	claimDeletion                // the deletion of the claim, which fails if the claim was lost
 	itemDeletion
 	letterCreation // fails if the directory of the dead letters does not exist
 )
@@ -47,7 +47,7 @@ func (d *delivery) deleteItemOp() operation {
 // completion is a transaction that acknowledges or returns items.
 type completion struct {
 	q     *Queue
-	as    error // errAcknowledged or errReturned
+	as    error // the kind of completion: errAcknowledged or errReturned
 	items []*delivery
 	// build returns the operations for an item.
 	build func(*delivery) ([]operation, error)
@@ -66,7 +66,7 @@ type completion struct {
 	finished []*delivery
 
 	// Set by run and start. Other calls for the same items may wait for the result.
-	call []*delivery // all items of the call; apply removes some of them from items
+	call []*delivery // all items of the call, including those that apply has removed from the field items
 	done chan struct{}
 	err  error // set before done is closed
 }

@@ -139,7 +139,7 @@ func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, er
 		}
 	}
 	switch {
-	case concernsZnode(ctx, err):
+	case isZnodeError(ctx, err):
 		l.Err = connection.Refine(nil, err)
 	case err != nil:
 		return DeadLetter{}, err
@@ -158,7 +158,7 @@ func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, erro
 	switch {
 	case err == nil:
 		r, err = decodeReason(letter, c.raw)
-	case !concernsZnode(ctx, err):
+	case !isZnodeError(ctx, err):
 		return r, err
 	}
 	if err != nil {

@@ -106,7 +106,7 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 					if claimed.Swap(false) {
 						time.Sleep(bubble.SessionTimeout / 2) // longer than the lease lasts
 						// The reply to the read arrives before the reply to the check of the session.
-						h.Server.Before(nth(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+						h.Server.Before(nthRequest(conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 							time.Sleep(bubble.Margin)
 							return zktest.Pass(r)
 						})
@@ -164,7 +164,7 @@ func TestDeadLetters_Order(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1})
 		for i := range 3 {
-			require.NoError(h, put(ctx, q, fmt.Append(nil, i), WithPriority(3-i)))
+			require.NoError(h, putItem(ctx, q, fmt.Append(nil, i), WithPriority(3-i)))
 		}
 		for _, payload := range []string{"2", "1", "0"} {
 			require.NoError(h, takeItem(h, q, payload).Return(nil))

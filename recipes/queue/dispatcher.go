@@ -195,23 +195,23 @@ func (d *dispatcher) availableItems(limit int) (available []entry, due time.Time
 		}
 		switch {
 		case e.due > 0 && time.UnixMilli(e.due).After(leader):
-			due = earlier(due, local.Add(time.UnixMilli(e.due).Sub(leader)))
+			due = earlierTime(due, local.Add(time.UnixMilli(e.due).Sub(leader)))
 			// The delayed items that follow are due later. Continue with the items with priorities.
 			i += sort.Search(len(d.listed)-i, func(k int) bool { return d.listed[i+k].priority != noPriority }) - 1
 		case delayed.due > 0 && !delayed.isDue(leader):
-			due = earlier(due, local.Add(time.UnixMilli(delayed.due).Sub(leader)))
+			due = earlierTime(due, local.Add(time.UnixMilli(delayed.due).Sub(leader)))
 		case d.claimedNames[e.name] && delayed.due == 0:
 		case time.Now().Before(d.skipped[e.name].until):
-			retry = earlier(retry, d.skipped[e.name].until)
+			retry = earlierTime(retry, d.skipped[e.name].until)
 		default:
 			available = append(available, e)
 		}
 	}
-	return available, earlier(due, retry), nil
+	return available, earlierTime(due, retry), nil
 }
 
-// earlier returns the earlier of two times. A zero time means none.
-func earlier(a, b time.Time) time.Time {
+// earlierTime returns the earlier of two times. A zero time means none.
+func earlierTime(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
@@ -225,20 +225,20 @@ type skippedItem struct {
 	reported bool
 }
 
-// skip leaves an item to other consumers for some time, because of err, which concerns only this item. It
+// skipItem leaves an item to other consumers for some time, because of err, which concerns only this item. It
 // logs the error once for each item.
-func (d *dispatcher) skip(name string, err error) {
+func (d *dispatcher) skipItem(name string, err error) {
 	s := d.skipped[name]
 	if !s.reported {
 		d.q.log.Warn("item is skipped", "item", name, "err", err)
 	}
 	s.reported = true
-	d.skipped[name] = s.after(s.failures+1, time.Now())
+	d.skipped[name] = s.afterFailure(s.failures+1, time.Now())
 }
 
-// after returns s after another failure at the time last. The time until the next claim grows with the number
+// afterFailure returns s after another failure at the time last. The time until the next claim grows with the number
 // of failures. Otherwise an item that fails immediately would occupy the consumer and the servers.
-func (s skippedItem) after(failures int, last time.Time) skippedItem {
+func (s skippedItem) afterFailure(failures int, last time.Time) skippedItem {
 	s.failures = failures
 	s.until = last.Add(Backoff(failures))
 	return s

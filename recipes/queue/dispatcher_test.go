@@ -22,16 +22,16 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 		ctx, producer, consumer := h.Context(), newQueue(h), newQueue(h)
 		begin := time.Now()
 		at := func(d time.Duration) PutOption { return WithTime(begin.Add(d)) }
-		require.NoError(h, put(ctx, producer, []byte("late"), at(time.Hour)))
-		require.NoError(h, put(ctx, producer, []byte("soon"), at(time.Minute)))
+		require.NoError(h, putItem(ctx, producer, []byte("late"), at(time.Hour)))
+		require.NoError(h, putItem(ctx, producer, []byte("soon"), at(time.Minute)))
 		requireEmpty(h, consumer)
 		var order []string
 		consume, stop := context.WithCancel(ctx)
 		defer stop()
 		items, _ := startConsume(h, consume, consumer)
 		bubble.Advance(time.Second)
-		require.NoError(h, put(ctx, producer, []byte("sooner"), at(30*time.Second)))
-		require.NoError(h, put(ctx, producer, []byte("past"), at(-time.Hour)))
+		require.NoError(h, putItem(ctx, producer, []byte("sooner"), at(30*time.Second)))
+		require.NoError(h, putItem(ctx, producer, []byte("past"), at(-time.Hour)))
 		for item := range items {
 			order = append(order, fmt.Sprint(string(item.Data()), " ", time.Since(begin).Round(time.Second)))
 			require.NoError(h, item.Ack())
@@ -51,7 +51,7 @@ func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
 	require.NoError(t, err)
 	q, err := New(conn, "/jobs", config{})
 	require.NoError(t, err)
-	require.NoError(t, put(t.Context(), q, nil, WithTime(time.Now().Add(time.Hour).Round(0))))
+	require.NoError(t, putItem(t.Context(), q, nil, WithTime(time.Now().Add(time.Hour).Round(0))))
 	d := newDispatcher(q)
 	defer d.sub.Close()
 	chosen, due, err := d.chooseListed(1, true)
@@ -68,7 +68,7 @@ func TestTrap53_OrderDependsOnNames(t *testing.T) {
 		ctx, q := h.Context(), newQueue(h)
 		begin := time.Now()
 		for _, ms := range rand.Perm(60) {
-			require.NoError(h, put(ctx, q, fmt.Append(nil, ms), WithTime(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
+			require.NoError(h, putItem(ctx, q, fmt.Append(nil, ms), WithTime(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
 		}
 		for i := range 60 {
 			await(h, q, fmt.Sprint(i))
@@ -85,7 +85,7 @@ func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
 			require.NoError(h, putAll(ctx, q, make([][]byte, 40), WithPriority(9)))
 		}
 		takeItem(h, q, "")
-		require.NoError(h, put(ctx, q, []byte("urgent"), WithPriority(1)))
+		require.NoError(h, putItem(ctx, q, []byte("urgent"), WithPriority(1)))
 		for n := 1; ; n++ {
 			item, err := q.TryTake(ctx)
 			require.NoError(h, err)
@@ -114,16 +114,16 @@ func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 				return string(item.Data())
 			}
 			require.Equal(h, "slow", take())
-			require.NoError(h, put(h.Context(), producer, []byte("urgent"), WithPriority(0)))
+			require.NoError(h, putItem(h.Context(), producer, []byte("urgent"), WithPriority(0)))
 			require.Equal(h, "urgent", take())
 		})
 	}
 }
 
-// requests returns the requests that a session sends while f runs, without pings and events. A read that
+// requestsDuring returns the requests that a session sends while f runs, without pings and events. A read that
 // reached the server before the claim of its item was repeated after it, and is omitted: two goroutines send
 // the claim and the read, in any order.
-func requests(srv *zktest.Server, session int64, f func()) zktest.Log {
+func requestsDuring(srv *zktest.Server, session int64, f func()) zktest.Log {
 	begin := len(srv.Log())
 	f()
 	synctest.Wait()
@@ -146,19 +146,19 @@ func TestDispatcher_RequestsPerItem(t *testing.T) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "first")
 		requireAck(h, takeItem(h, q, "first"))
-		log := requests(h.Server, q.conn.SessionID(), func() { putItems(h, q, "one") })
+		log := requestsDuring(h.Server, q.conn.SessionID(), func() { putItems(h, q, "one") })
 		require.Len(h, log, 1, "%v", log)
 		data := make([][]byte, 64)
-		log = requests(h.Server, q.conn.SessionID(), func() { require.NoError(h, putAll(ctx, q, data)) })
+		log = requestsDuring(h.Server, q.conn.SessionID(), func() { require.NoError(h, putAll(ctx, q, data)) })
 		require.Len(h, log, 1, "%v", log)
 		requireAck(h, takeItem(h, q, "one"))
-		log = requests(h.Server, q.conn.SessionID(), func() {
+		log = requestsDuring(h.Server, q.conn.SessionID(), func() {
 			for range 10 {
 				requireAck(h, takeItem(h, q, ""))
 			}
 		})
 		require.Len(h, log, 30, "claim, read and acknowledgement of each item\n%v", log)
-		log = requests(h.Server, q.conn.SessionID(), func() {
+		log = requestsDuring(h.Server, q.conn.SessionID(), func() {
 			items, err := q.TakeUpTo(ctx, 40)
 			require.NoError(h, err)
 			require.NoError(h, AckAll(items...))

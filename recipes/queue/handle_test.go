@@ -156,7 +156,7 @@ func TestHandle_AcknowledgementIsLost(t *testing.T) {
 		calls := 0
 		stop := handle(h, q, func(context.Context, *Item) error {
 			if calls++; calls == 1 {
-				h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+				h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					_ = h.Server.ExpireSession(q.conn.SessionID())
 					return zktest.Cut(r)
 				})
@@ -192,12 +192,12 @@ func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestHandle_AcknowledgementIsRejected fails if an item remains claimed whose acknowledgement is rejected: it is returned, and
-// becomes a dead letter after the last attempt.
+// TestHandle_AcknowledgementIsRejected checks that an item whose acknowledgement is rejected does not remain
+// claimed: it is returned, and becomes a dead letter after the last attempt.
 func TestHandle_AcknowledgementIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		data        []byte
-		child       bool // of another client, which counts as an attempt
+		child       bool // a child of another client, which counts as an attempt
 		maxAttempts int
 		reason      string
 	}{

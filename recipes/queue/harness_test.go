@@ -64,8 +64,8 @@ func queueAt(h *bubble.Test, conn *zk.Conn, path string, cfg config, opts ...Opt
 	return q
 }
 
-// put puts an item, and ignores its ID.
-func put(ctx context.Context, q *Queue, data []byte, opts ...PutOption) error {
+// putItem puts an item, and ignores its ID.
+func putItem(ctx context.Context, q *Queue, data []byte, opts ...PutOption) error {
 	_, err := q.Put(ctx, data, opts...)
 	return err
 }
@@ -78,7 +78,7 @@ func putAll(ctx context.Context, q *Queue, data [][]byte, opts ...PutOption) err
 func putItems(h *bubble.Test, q *Queue, payloads ...string) {
 	h.Helper()
 	for _, p := range payloads {
-		require.NoError(h, put(h.Context(), q, []byte(p)))
+		require.NoError(h, putItem(h.Context(), q, []byte(p)))
 	}
 }
 
@@ -168,14 +168,14 @@ func forEachLoss(t *testing.T, f func(h *bubble.Test, lose func(q *Queue))) {
 	for _, l := range slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved) {
 		t.Run(l.Name, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
-				f(h, func(q *Queue) { l.Set(h.Server, nth(q.conn, zktest.OpMulti, 1)) })
+				f(h, func(q *Queue) { l.Set(h.Server, nthRequest(q.conn, zktest.OpMulti, 1)) })
 			})
 		})
 	}
 }
 
-// nth matches the n-th request of a kind that a client sends from now on.
-func nth(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
+// nthRequest matches the n-th request of a kind that a client sends from now on.
+func nthRequest(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
 	return zktest.Match{Op: op, Session: conn.SessionID(), Nth: n}
 }
 
@@ -196,5 +196,5 @@ func childrenOn(h *bubble.Test, conn *zk.Conn, path string) []string {
 	return names
 }
 
-// reconnects returns how often clients have connected since the log was reset.
-func reconnects(h *bubble.Test) int { return h.Server.Log().Count(zktest.OpConnect) }
+// countReconnects returns how often clients have connected since the log was reset.
+func countReconnects(h *bubble.Test) int { return h.Server.Log().Count(zktest.OpConnect) }

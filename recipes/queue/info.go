@@ -18,12 +18,12 @@ import (
 // State is the state of an item in the queue.
 type State int
 
-// The states of items.
+// The states of an item in the queue.
 const (
-	Waiting State = iota // It is or will be taken by a consumer.
-	Delayed              // It is not due yet, by the local clock.
-	Claimed              // A consumer has it.
-	Blocked              // It is a [DeadLetter] that has remained in the queue.
+	Waiting State = iota // Waiting means that the item is or will be taken by a consumer.
+	Delayed              // Delayed means that the item is not due yet, by the local clock.
+	Claimed              // Claimed means that a consumer has the item.
+	Blocked              // Blocked means that a [DeadLetter] has remained in the queue.
 )
 
 func (s State) String() string {
@@ -54,11 +54,11 @@ type Info struct {
 // Get returns the present state of an item, given its ID. It returns [recipes.ErrDeleted] if the item is not
 // in the queue: it was completed, became a [DeadLetter], or has never existed.
 func (q *Queue) Get(ctx context.Context, id string) (Info, error) {
-	i, err := q.info(ctx, id)
+	i, err := q.itemInfo(ctx, id)
 	return i, q.wrapError("read an item of", err)
 }
 
-func (q *Queue) info(ctx context.Context, id string) (Info, error) {
+func (q *Queue) itemInfo(ctx context.Context, id string) (Info, error) {
 	e, err := q.parseID(id)
 	if err != nil {
 		return Info{}, err
@@ -105,10 +105,10 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim content) (Info, err
 	}
 	c, err := q.readContent(ctx, q.itemPath(e.name))
 	if c.stat != nil {
-		i.Since, i.Attempts = time.UnixMilli(c.stat.Ctime), c.attempts()
+		i.Since, i.Attempts = time.UnixMilli(c.stat.Ctime), c.countAttempts()
 	}
 	switch {
-	case concernsZnode(ctx, err):
+	case isZnodeError(ctx, err):
 		i.Err = connection.Refine(nil, err)
 	case err != nil:
 		return i, err
@@ -143,7 +143,7 @@ func (q *Queue) list(ctx context.Context, n int) ([]Info, error) {
 	slices.SortFunc(entries, compareEntries)
 	answers := make([]<-chan connection.Answer[Info], min(n, len(entries)))
 	for i := range answers {
-		answers[i] = connection.Start(func() (Info, error) { return q.info(ctx, entries[i].name) })
+		answers[i] = connection.Start(func() (Info, error) { return q.itemInfo(ctx, entries[i].name) })
 	}
 	var infos []Info
 	for _, answer := range answers {

@@ -55,7 +55,7 @@ func TestPut_WithWaiting(t *testing.T) {
 		require.ErrorIs(h, err, ErrFull, "it would wait for ever")
 		waiting := func(ctx context.Context) <-chan error {
 			result := make(chan error, 1)
-			go func() { result <- put(ctx, q, []byte("three"), WithWaiting()) }()
+			go func() { result <- putItem(ctx, q, []byte("three"), WithWaiting()) }()
 			time.Sleep(time.Minute)
 			require.Empty(h, result)
 			return result
@@ -77,7 +77,7 @@ func TestPut_WithWaiting(t *testing.T) {
 }
 
 // List returns the items in the order of their delivery, with their states.
-func TestList(t *testing.T) {
+func TestList_ReturnsItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 2})
 		none, err := q.List(ctx, 1)
@@ -85,9 +85,9 @@ func TestList(t *testing.T) {
 		require.Empty(h, none)
 		begin := time.Now()
 		putItems(h, q, "one", "two")
-		require.NoError(h, put(ctx, q, []byte("urgent"), WithPriority(-5)))
+		require.NoError(h, putItem(ctx, q, []byte("urgent"), WithPriority(-5)))
 		due := begin.Add(time.Hour).Round(time.Second)
-		require.NoError(h, put(ctx, q, []byte("late"), WithTime(due)))
+		require.NoError(h, putItem(ctx, q, []byte("late"), WithTime(due)))
 		require.NoError(h, takeItem(h, q, "one").Return(nil))
 		one := takeItem(h, q, "one")
 		infos, err := q.List(ctx, 9)
@@ -138,7 +138,7 @@ func TestList_UnreadableItem(t *testing.T) {
 }
 
 // Withdraw deletes an item only if no consumer has it.
-func TestWithdraw(t *testing.T) {
+func TestWithdraw_DeletesItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "one", "two")
@@ -161,7 +161,7 @@ func TestWithdraw(t *testing.T) {
 }
 
 // Wait returns when the item has left the queue. It returns ErrDead if the item became a dead letter.
-func TestWait(t *testing.T) {
+func TestWait_ReturnsOutcome(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, consumer := newQueue(h), queueOn(h, h.Connect(), config{maxAttempts: 2})
 		wait := func(id string) <-chan error {
@@ -202,7 +202,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWait_UnreadableItem fails if Wait needs the data of the item, which can be larger than the connection accepts.
+// TestWait_UnreadableItem checks that Wait does not need the data of the item, which can be larger than the
+// connection accepts.
 func TestWait_UnreadableItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, consumer := newQueue(h), queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})

@@ -138,7 +138,7 @@ type delivery struct {
 	session int64
 	token   int64
 
-	// The content of the item. It is empty until the item is read.
+	// The following fields are the content of the item, and are empty until the item is read.
 	raw     []byte
 	unread  bool // the data could not be read, and stat is that of the znode
 	parts   [][]byte

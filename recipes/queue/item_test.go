@@ -13,7 +13,7 @@ import (
 )
 
 // A transaction is applied only while the claim is valid, and exactly once.
-func TestItem_Multi(t *testing.T) {
+func TestItem_MultiIsGuarded(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -28,7 +28,7 @@ func TestItem_Multi(t *testing.T) {
 		require.ErrorIs(h, err, zk.ErrNodeExists)
 		require.NoError(h, item.Err())
 
-		h.Server.After(nth(q.conn, zktest.OpMulti, 1), zktest.Cut)
+		h.Server.After(nthRequest(q.conn, zktest.OpMulti, 1), zktest.Cut)
 		responses, err = item.Multi(&zk.CreateRequest{Path: "/written/more", Acl: q.acl})
 		require.NoError(h, err, "the record shows that it was applied")
 		require.Nil(h, responses)

@@ -13,7 +13,7 @@ import (
 
 // run applies the completion, and returns its result, or ErrUnconfirmed after a limited time. If an earlier
 // call for the same items has returned ErrUnconfirmed, run returns the result of that call instead, unless
-// that result is that another call was faster.
+// that call has failed because another call was faster.
 func (c *completion) run() error {
 	// Completions that have items in common lock them in the same order, so that they do not wait for each
 	// other. Claims of one request have the same token.
@@ -32,7 +32,7 @@ func (c *completion) run() error {
 		c.start()
 	}
 	if !limit.Await(r.done, end) {
-		r.addLate()
+		r.continueInBackground()
 		return fmt.Errorf("%w: %w", connection.ErrUnconfirmed, limit.ErrConfirm)
 	}
 	r.removeLate()
@@ -66,8 +66,8 @@ func (c *completion) findLate() *completion {
 	return nil
 }
 
-// addLate stores the completion until a call returns its result.
-func (c *completion) addLate() {
+// continueInBackground stores the completion until a call returns its result.
+func (c *completion) continueInBackground() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if first := c.call[0]; !slices.Contains(first.late, c) {

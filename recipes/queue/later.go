@@ -66,7 +66,7 @@ const (
 // delayed.
 type marker struct {
 	name string
-	due  int64 // in milliseconds since 1970, by the clock of the ensemble's leader
+	due  int64 // the time in milliseconds since 1970, by the clock of the ensemble's leader
 }
 
 func newMarker(item string, due time.Time) marker {

@@ -106,9 +106,9 @@ func TestHandle_Backoff(t *testing.T) {
 	})
 }
 
-// TestHandle_Later fails if Handle ignores the default back-off, the delay of an error of Later, or an error
-// of Reject within it.
-func TestHandle_Later(t *testing.T) {
+// TestHandle_DelaysReturnedItem checks that Handle uses the default back-off, the delay of an error of Later,
+// and an error of Reject within it.
+func TestHandle_DelaysReturnedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		began, last := time.Now(), map[string]time.Duration{}
@@ -161,8 +161,8 @@ func TestLater_WithdrawAndWait(t *testing.T) {
 	})
 }
 
-// TestLater_ClaimedDuringWithdraw fails if Withdraw deletes an item whose delay has just ended, so that a
-// consumer has claimed it.
+// TestLater_ClaimedDuringWithdraw checks that Withdraw does not delete an item whose delay has just ended and
+// that a consumer has claimed.
 func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
@@ -182,8 +182,8 @@ func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 	})
 }
 
-// TestLater_OperatorDeletes fails if an item is never delivered, or a marker remains, after an
-// operator has deleted the delayed item, its marker or its claim.
+// TestLater_OperatorDeletes checks that an item is delivered, and no marker remains, after an operator has
+// deleted the delayed item, its marker or its claim.
 func TestLater_OperatorDeletes(t *testing.T) {
 	for _, what := range []string{"item", "marker", "claim"} {
 		t.Run(what, func(t *testing.T) {
@@ -256,7 +256,8 @@ func TestLater_FirstClaimSucceeds(t *testing.T) {
 	})
 }
 
-// TestLater_MarkerOfClaimedItem fails if a marker that becomes due ends the claim of a consumer that holds the item.
+// TestLater_MarkerOfClaimedItem checks that a marker that becomes due does not end the claim of a consumer
+// that holds the item.
 func TestLater_MarkerOfClaimedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
@@ -277,8 +278,8 @@ func TestLater_MarkerOfClaimedItem(t *testing.T) {
 	})
 }
 
-// TestLater_ReplyIsLost fails if an item is delivered early, or not at all, because the reply to
-// its delayed return, or to the claim that ends the delay, is lost.
+// TestLater_ReplyIsLost checks that an item is delivered, and not early, when the reply to its delayed
+// return, or to the claim that ends the delay, is lost.
 func TestLater_ReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q := newQueue(h)
@@ -308,9 +309,9 @@ func TestLater_QuotaRejectsMarker(t *testing.T) {
 	})
 }
 
-// TestParseMarker fails if parseMarker does not return the item and the time in the name of a marker, or
-// accepts another name.
-func TestParseMarker(t *testing.T) {
+// TestParseMarker_ItemAndTime checks that parseMarker returns the item and the time in the name of a marker,
+// and rejects another name.
+func TestParseMarker_ItemAndTime(t *testing.T) {
 	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
 		m := newMarker(item, time.UnixMilli(1234))
 		got, of, ok := parseMarker(m.name)

@@ -14,7 +14,7 @@ import (
 )
 
 // An item is lost if its session or its lease has expired, even if the lease is valid again.
-func TestLossReason(t *testing.T) {
+func TestLossReason_OfClaim(t *testing.T) {
 	assigned := &delivery{session: 7, assigned: true, lapses: 3}
 	claimed := &delivery{session: 7}
 	for name, c := range map[string]struct {

@@ -130,7 +130,7 @@ func (d *dispatcher) listReturned() {
 			d.delayed[r.name], d.claimedNames[r.name] = r.marker, true // the persistent claim of a delayed item
 		}
 		if r.failures > 1 { // after the first failure, the item is delivered again immediately
-			d.skipped[r.name] = d.skipped[r.name].after(r.failures-1, r.at)
+			d.skipped[r.name] = d.skipped[r.name].afterFailure(r.failures-1, r.at)
 		}
 	}
 }

@@ -150,8 +150,8 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 	}
 }
 
-// TestTrap27_WatchIsLostDuringListing fails if a consumer whose watch was lost notices an urgent item only
-// after all items that it has listed.
+// TestTrap27_WatchIsLostDuringListing checks that a consumer whose watch was lost notices an urgent item
+// before it has delivered all items that it has listed.
 func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, producer := newQueue(h), newQueue(h)
@@ -162,7 +162,7 @@ func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 		h.Server.DropConnections(q.conn.SessionID())
 		bubble.Advance(2 * time.Second)
 		require.NoError(h, first.Ack())
-		require.NoError(h, put(h.Context(), producer, []byte("urgent"), WithPriority(0)))
+		require.NoError(h, putItem(h.Context(), producer, []byte("urgent"), WithPriority(0)))
 		await(h, q, "urgent")
 	})
 }
@@ -188,7 +188,7 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 			taken <- err
 		}()
 		synctest.Wait()
-		require.NoError(h, put(h.Context(), newQueue(h), nil))
+		require.NoError(h, putItem(h.Context(), newQueue(h), nil))
 		bubble.Advance(10 * time.Second)
 		require.Len(h, taken, 1)
 		require.NoError(h, <-taken)
@@ -258,7 +258,7 @@ func TestTrap37_ListingTooLarge(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrTooLarge)
 		requireLen(h, q, 4000)
 		takeItem(h, producer, "")
-		require.ErrorIs(h, put(ctx, q, make([]byte, 1<<20)), recipes.ErrTooLarge)
-		require.NoError(h, put(ctx, q, make([]byte, maxItem)), "the largest item")
+		require.ErrorIs(h, putItem(ctx, q, make([]byte, 1<<20)), recipes.ErrTooLarge)
+		require.NoError(h, putItem(ctx, q, make([]byte, maxItem)), "the largest item")
 	})
 }

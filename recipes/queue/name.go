@@ -76,7 +76,7 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 	}
 	switch {
 	case head == "":
-		return e, true // without a priority and a time, for example queue-0000000042
+		return e, true // the name has no priority and no time, for example queue-0000000042
 	case len(head) == 9 && (head[0] == '0' || head[0] == '1'):
 		// With a priority, for example queue-1000000050000000042. The sign is encoded such that the names
 		// sort like the numbers.

@@ -12,7 +12,7 @@ import (
 )
 
 // parseName parses the names of both layouts, and rejects other names.
-func TestParseName(t *testing.T) {
+func TestParseName_RoundTrip(t *testing.T) {
 	const plain = noPriority
 	for name, want := range map[string]*entry{
 		"queue-0000000042":              {"", plain, 0, 42},
@@ -69,7 +69,7 @@ func requireParsed(t *testing.T, layout recipe.Layout, name string, want *entry)
 }
 
 // parseName reads the names that prefix returns.
-func TestPosition_Prefix(t *testing.T) {
+func TestPosition_EncodedAsPrefix(t *testing.T) {
 	for _, n := range []int{0, 1, -1, 5, math.MaxInt32, math.MinInt32} {
 		prefix, err := position{priority: n, hasPriority: true}.prefix(recipe.Curator)
 		require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestPosition_Prefix(t *testing.T) {
 	for _, test := range []struct {
 		position position
 		layout   recipe.Layout
-		want     string // empty if the position is invalid
+		want     string // the encoded position; empty if the position is invalid
 	}{
 		{position{}, recipe.Curator, "queue-"},
 		{position{due: 1_800_000_000_000}, recipe.Curator, "queue-|1A3185C5000|"},
@@ -108,7 +108,7 @@ func TestPosition_Prefix(t *testing.T) {
 
 // compareEntries orders items by priority, due time and sequence number, also across the overflow of the
 // sequence number.
-func TestCompareEntries(t *testing.T) {
+func TestCompareEntries_Order(t *testing.T) {
 	ordered := []string{
 		"queue-2147483646", "queue-2147483647", "queue--2147483648", "queue--2147483647",
 		"queue-|0000ABCD|2147483647", "queue-|0000ABCD|-2147483648", "queue-|0000ABCE|2147483640",

@@ -13,11 +13,11 @@ import (
 )
 
 // Items without a priority are delivered first, then the items with the lowest numbers.
-func TestPut_Priority(t *testing.T) {
+func TestPut_UrgentItemsComeFirst(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		for i, priority := range []int{5, -1, 7, 5, -1 << 31, 1<<31 - 1} {
-			require.NoError(h, put(ctx, q, fmt.Append(nil, i), WithPriority(priority)))
+			require.NoError(h, putItem(ctx, q, fmt.Append(nil, i), WithPriority(priority)))
 		}
 		putItems(h, q, "without")
 		item := takeItem(h, q, "without")
@@ -27,19 +27,19 @@ func TestPut_Priority(t *testing.T) {
 		for _, payload := range []string{"0", "3", "2", "5"} {
 			takeItem(h, q, payload)
 		}
-		require.ErrorIs(h, put(ctx, q, nil, WithPriority(1), WithTime(time.Now())), recipes.ErrInvalid)
-		require.ErrorIs(h, put(ctx, q, nil, nil), recipes.ErrInvalid)
+		require.ErrorIs(h, putItem(ctx, q, nil, WithPriority(1), WithTime(time.Now())), recipes.ErrInvalid)
+		require.ErrorIs(h, putItem(ctx, q, nil, nil), recipes.ErrInvalid)
 	})
 }
 
-// An item can be delayed until any time, even until one that is more than 2^63 milliseconds away.
+// An item can be delayed until any time, even until a time that is more than 2^63 milliseconds away.
 func TestPut_DistantTime(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
-		require.NoError(h, put(ctx, q, []byte("later"), WithTime(time.Unix(1<<55, 0))))
+		require.NoError(h, putItem(ctx, q, []byte("later"), WithTime(time.Unix(1<<55, 0))))
 		require.Contains(h, h.Server.Tree(), "queue-|7FFFFFFFFFFFFFFF|")
 		requireEmpty(h, q)
-		require.NoError(h, put(ctx, q, []byte("earlier"), WithTime(time.Unix(-1<<55, 0))))
+		require.NoError(h, putItem(ctx, q, []byte("earlier"), WithTime(time.Unix(-1<<55, 0))))
 		takeItem(h, q, "earlier")
 		putItems(h, q, "without")
 		takeItem(h, q, "without")
@@ -54,12 +54,12 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 		ctx, producer, consumer := h.Context(), newQueue(h), newQueue(h)
 		serverTime := time.Now()
 		for _, q := range []*Queue{producer, consumer} {
-			require.NoError(h, put(ctx, q, nil, WithTime(time.Now().Add(30*time.Minute))))
+			require.NoError(h, putItem(ctx, q, nil, WithTime(time.Now().Add(30*time.Minute))))
 		}
 		requireEmpty(h, consumer)
 		time.Sleep(time.Hour)
 		requireEmpty(h, consumer)
-		require.NoError(h, put(ctx, producer, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
+		require.NoError(h, putItem(ctx, producer, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.Server.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		begin := time.Now()
 		await(h, consumer, "first")
@@ -75,9 +75,9 @@ func TestPut_FullQueue(t *testing.T) {
 		putItems(h, q, "one", "two")
 		require.ErrorIs(h, putAll(ctx, q, make([][]byte, 2)), ErrFull)
 		putItems(h, q, "three")
-		require.ErrorIs(h, put(ctx, q, nil), ErrFull)
+		require.ErrorIs(h, putItem(ctx, q, nil), ErrFull)
 		item := takeItem(h, q, "one")
-		require.ErrorIs(h, put(ctx, q, nil), ErrFull, "claimed items count")
+		require.ErrorIs(h, putItem(ctx, q, nil), ErrFull, "claimed items count")
 		require.NoError(h, item.Ack())
 		putItems(h, q, "four")
 	})
@@ -88,8 +88,8 @@ func TestPutAll_IsAtomic(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "one")
-		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), zktest.Cut)
-		h.Server.After(nth(q.conn, zktest.OpMulti, 2), zktest.Cut)
+		h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), zktest.Cut)
+		h.Server.After(nthRequest(q.conn, zktest.OpMulti, 2), zktest.Cut)
 		require.NoError(h, putAll(ctx, q, make([][]byte, 50)))
 		requireLen(h, q, 51)
 		require.ErrorIs(h, putAll(ctx, q, [][]byte{make([]byte, 600<<10), make([]byte, 600<<10)}), recipes.ErrTooLarge)
@@ -157,9 +157,9 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 		require.NoError(h, h.Server.SetSequence("/jobs", 2147483645))
 		putItems(h, q, "a", "b", "c")
 		require.Contains(h, h.Server.Tree(), "queue-2147483647")
-		require.ErrorIs(h, put(ctx, q, []byte("d")), recipes.ErrNodeExhausted)
+		require.ErrorIs(h, putItem(ctx, q, []byte("d")), recipes.ErrNodeExhausted)
 		other := newQueue(h)
-		require.ErrorIs(h, put(ctx, other, []byte("d")), recipes.ErrNodeExhausted)
+		require.ErrorIs(h, putItem(ctx, other, []byte("d")), recipes.ErrNodeExhausted)
 		for _, payload := range []string{"first", "a", "b", "c"} {
 			requireAck(h, takeItem(h, q, payload))
 		}
@@ -185,7 +185,7 @@ func TestTrap32_DirectoryRecreatedByAnotherClient(t *testing.T) {
 		require.NoError(h, h.Server.SetSequence("/jobs", 2147483646))
 		putItems(h, q, "a", "b")
 		for _, participant := range []*Queue{q, other, late} {
-			require.ErrorIs(h, put(ctx, participant, []byte("c")), recipes.ErrNodeExhausted)
+			require.ErrorIs(h, putItem(ctx, participant, []byte("c")), recipes.ErrNodeExhausted)
 		}
 		for _, payload := range []string{"first", "a", "b"} {
 			requireAck(h, takeItem(h, q, payload))

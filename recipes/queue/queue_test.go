@@ -72,8 +72,9 @@ func TestNew_InvalidArguments(t *testing.T) {
 	})
 }
 
-// TestQueue_Create fails if a program that puts items only by transactions cannot create the queue first.
-func TestQueue_Create(t *testing.T) {
+// TestQueue_CreatedBeforeTransactions checks that a program that puts items only by transactions can create
+// the queue first.
+func TestQueue_CreatedBeforeTransactions(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		put, err := q.PutRequest(ctx, []byte("first"))
@@ -101,9 +102,9 @@ func TestQueue_KazooLayout(t *testing.T) {
 		ctx := h.Context()
 		q := queueOn(h, h.Connect(), config{maxAttempts: 1}, recipes.WithKazooLayout())
 		putItems(h, q, "plain")
-		require.NoError(h, put(ctx, q, []byte("urgent"), WithPriority(7)))
-		require.ErrorIs(h, put(ctx, q, nil, WithPriority(1000)), recipes.ErrInvalid)
-		require.ErrorIs(h, put(ctx, q, nil, WithTime(time.Now())), recipes.ErrInvalid)
+		require.NoError(h, putItem(ctx, q, []byte("urgent"), WithPriority(7)))
+		require.ErrorIs(h, putItem(ctx, q, nil, WithPriority(1000)), recipes.ErrInvalid)
+		require.ErrorIs(h, putItem(ctx, q, nil, WithTime(time.Now())), recipes.ErrInvalid)
 		item := takeItem(h, q, "urgent")
 		require.Equal(h, 7, item.Priority())
 		require.NoError(h, item.Return(errors.New("no")))
@@ -153,7 +154,7 @@ func TestClose_ReturnsItems(t *testing.T) {
 		require.ErrorIs(h, err, recipes.ErrNotHeld)
 		_, err = q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrClosed)
-		require.ErrorIs(h, put(ctx, q, nil), recipes.ErrClosed)
+		require.ErrorIs(h, putItem(ctx, q, nil), recipes.ErrClosed)
 		for _, err := range q.Items(ctx) {
 			require.ErrorIs(h, err, recipes.ErrClosed)
 		}
@@ -196,7 +197,7 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 		require.ErrorIs(h, q.Close(), recipes.ErrUnconfirmed)
 		letter := DeadLetter{ID: "queue-0000000000-1", Item: "queue-0000000000"}
 		for name, f := range map[string]func(context.Context) error{
-			"put":     func(ctx context.Context) error { return put(ctx, q, []byte("two")) },
+			"put":     func(ctx context.Context) error { return putItem(ctx, q, []byte("two")) },
 			"requeue": func(ctx context.Context) error { return q.Requeue(ctx, letter) },
 			"discard": func(ctx context.Context) error { return q.Discard(ctx, letter) },
 			"take":    func(ctx context.Context) error { _, err := q.Take(ctx); return err },
@@ -216,7 +217,7 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
-		h.Server.Before(nth(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
+		h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 			h.Server.Refuse(true)
 			return zktest.Cut(r) // the request is the claim
 		})
@@ -245,8 +246,8 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 	})
 }
 
-// TestQueue_ConnectionIsClosed fails if a call or a delivery does not end with ErrConnClosed when
-// the owner closes the connection before the queue.
+// TestQueue_ConnectionIsClosed checks that calls and deliveries end with ErrConnClosed when the owner closes
+// the connection before the queue.
 func TestQueue_ConnectionIsClosed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other := h.Context(), newQueue(h), newQueue(h)
@@ -265,7 +266,7 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 		}
 		_, err := q.Take(ctx)
 		require.ErrorIs(h, err, recipes.ErrConnClosed)
-		require.ErrorIs(h, put(ctx, q, nil), recipes.ErrConnClosed)
+		require.ErrorIs(h, putItem(ctx, q, nil), recipes.ErrConnClosed)
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		err = q.Close()
 		require.ErrorIs(h, err, recipes.ErrUnconfirmed)
@@ -281,7 +282,7 @@ func TestQueue_NoPermission(t *testing.T) {
 		_, err := conn.Create("/jobs-claims", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(h, err)
 		q := queueOn(h, conn, config{})
-		require.ErrorIs(h, put(ctx, q, nil), recipes.ErrPermission)
+		require.ErrorIs(h, putItem(ctx, q, nil), recipes.ErrPermission)
 		_, err = conn.Create("/jobs", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
 		_, err = conn.Create("/jobs/queue-", encode([]byte("one")), zk.FlagSequence, zk.WorldACL(zk.PermAll))

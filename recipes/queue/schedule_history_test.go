@@ -102,9 +102,9 @@ func (r *record) addDeadLetter(payload string) {
 	r.deadLetters[payload]++
 }
 
-// exempt records that the test expires a session while its lease is valid. Until the client of that session
+// exemptSession records that the test expires a session while its lease is valid. Until the client of that session
 // learns this, other clients may have the same items without a violation.
-func (r *record) exempt(session int64) {
+func (r *record) exemptSession(session int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.exempted[session]; !known {
@@ -119,10 +119,10 @@ func (r *record) isExempt(d *deliveryRecord, at time.Duration) bool {
 	return exempt && at >= since
 }
 
-// counts counts the events of a schedule. lost and unconfirmed count acknowledgements.
-type counts struct{ delivered, acknowledged, lost, unconfirmed, deadLetters int }
+// scheduleCounts counts the events of a schedule. lost and unconfirmed count acknowledgements.
+type scheduleCounts struct{ delivered, acknowledged, lost, unconfirmed, deadLetters int }
 
-func (c *counts) add(d counts) {
+func (c *scheduleCounts) add(d scheduleCounts) {
 	c.delivered += d.delivered
 	c.acknowledged += d.acknowledged
 	c.lost += d.lost
@@ -131,10 +131,10 @@ func (c *counts) add(d counts) {
 }
 
 // counts returns what has happened in the schedule so far.
-func (r *record) counts() counts {
+func (r *record) counts() scheduleCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := counts{delivered: len(r.deliveries), deadLetters: len(r.deadLetters)}
+	c := scheduleCounts{delivered: len(r.deliveries), deadLetters: len(r.deadLetters)}
 	for _, acks := range r.acks {
 		for _, err := range acks {
 			switch {

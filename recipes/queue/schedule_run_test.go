@@ -35,7 +35,7 @@ type scheduleRun struct {
 	working  sync.WaitGroup
 
 	mu    sync.Mutex
-	until map[string]time.Time // for each payload, the time before which no consumer may receive it, because it was returned with a delay
+	until map[string]time.Time // the time before which no consumer may receive a payload, because it was returned with a delay
 }
 
 // returnLater returns an item with a delay, and stores the end of the delay for checkDelay.
@@ -256,13 +256,13 @@ func (x *scheduleRun) Perform(s faultschedule.Step) {
 			x.Note("%s: close: %v", c.name, c.queue.Close())
 		})
 	case closeConnection:
-		x.exempt(session)
+		x.exemptSession(session)
 		for _, other := range x.clients {
 			other.connClosed = other.connClosed || other.conn == c.conn
 		}
 		c.conn.Close()
 	case faultschedule.Expire:
-		x.exempt(session)
+		x.exemptSession(session)
 		x.Faults.Inject(s, session, lostRequests)
 	default:
 		x.Faults.Inject(s, session, lostRequests)

@@ -17,9 +17,9 @@ import (
 // Random schedules of producers, consumers and faults must not violate the guarantees: no item is
 // lost, put twice or acknowledged twice, no two consumers have an item at the same time, and no
 // znode remains. Package faultschedule describes the flags that select schedules.
-func TestSchedules(t *testing.T) {
+func TestSchedules_RandomFaults(t *testing.T) {
 	var mu sync.Mutex
-	var total counts
+	var total scheduleCounts
 	begin := time.Now()
 	n := faultschedule.Run(t, 100, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)

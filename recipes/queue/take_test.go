@@ -56,7 +56,7 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 			q := newQueue(h)
 			ctx, cancel := context.WithCancelCause(h.Context())
 			cause := errors.New("cancelled")
-			hook := h.Server.After(nth(q.conn, op, 1), func(q *zktest.Request) zktest.Verdict {
+			hook := h.Server.After(nthRequest(q.conn, op, 1), func(q *zktest.Request) zktest.Verdict {
 				cancel(cause)
 				time.Sleep(time.Millisecond)
 				return zktest.Pass(q)

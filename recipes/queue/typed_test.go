@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestTyped fails if a handler does not receive the value that was put, an item in another format reaches it or is lost,
-// or a value that cannot be encoded is put.
-func TestTyped(t *testing.T) {
+// TestTyped_DecodesValues checks that a handler receives the value that was put, that an item in another
+// format does not reach it and is not lost, and that a value that cannot be encoded is not put.
+func TestTyped_DecodesValues(t *testing.T) {
 	type job struct{ Tenant string }
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{})

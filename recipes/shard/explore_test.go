@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// explored is a state of a group in the exploration: the plan, the records of the members, and the Spec.
-type explored struct {
+// exploredState is a state of a group in the exploration: the plan, the records of the members, and the Spec.
+type exploredState struct {
 	plan    Plan
 	members map[string]record
 	spec    Spec
@@ -20,7 +20,7 @@ type explored struct {
 }
 
 // key returns a text that is equal for states that differ only in versions and in times without an effect.
-func (x explored) key() string {
+func (x exploredState) key() string {
 	var b strings.Builder
 	for _, id := range slices.Sorted(maps.Keys(x.members)) {
 		fmt.Fprintf(&b, "%s:%s ", id, x.members[id].State)
@@ -36,7 +36,7 @@ func (x explored) key() string {
 }
 
 // withRecord returns the state after the record of a member was replaced, or removed if r is nil.
-func (x explored) withRecord(id string, r *record) explored {
+func (x exploredState) withRecord(id string, r *record) exploredState {
 	x.members = maps.Clone(x.members)
 	if delete(x.members, id); r != nil {
 		x.members[id] = *r
@@ -45,16 +45,16 @@ func (x explored) withRecord(id string, r *record) explored {
 }
 
 // withSpec returns the state after the Spec was changed.
-func (x explored) withSpec(change func(*Spec)) explored {
+func (x exploredState) withSpec(change func(*Spec)) exploredState {
 	x.zxid++
 	change(&x.spec)
 	return x
 }
 
-// events returns the states after each possible event, by the name of the event. In these states the plan is
+// nextStates returns the states after each possible event, by the name of the event. In these states the plan is
 // still the old one.
-func (x explored) events(ids []string) map[string]explored {
-	all := map[string]explored{}
+func (x exploredState) nextStates(ids []string) map[string]exploredState {
+	all := map[string]exploredState{}
 	for _, id := range ids {
 		r, present := x.members[id]
 		all[id+" joins"] = x.withRecord(id, &record{Weight: 1, Confirmed: r.Confirmed})
@@ -87,17 +87,17 @@ func (x explored) events(ids []string) map[string]explored {
 	return all
 }
 
-// next computes the next plan. It returns a description of the rule that the plan violates, or "" if it
+// computeNext computes the next plan. It returns a description of the rule that the plan violates, or "" if it
 // violates none.
-func (x *explored) next() string {
+func (x *exploredState) computeNext() string {
 	was := x.plan
-	x.plan = next(was, x.members, x.spec, x.zxid, someTime)
+	x.plan = nextPlan(was, x.members, x.spec, x.zxid, someTime)
 	return checkPlan(was, x.plan, x.members, x.spec)
 }
 
 // checkSettled returns a description of the rule that the state violates after all members have confirmed the
 // plan, or "".
-func (x explored) checkSettled() string {
+func (x exploredState) checkSettled() string {
 	x.spec.PauseRebalancing = false
 	x.zxid++
 	for range 20 {
@@ -107,7 +107,7 @@ func (x explored) checkSettled() string {
 			r.Confirmed = version
 			x.members[id] = r
 		}
-		if wrong := x.next(); wrong != "" {
+		if wrong := x.computeNext(); wrong != "" {
 			return wrong
 		}
 		if x.plan.Version == version {
@@ -117,10 +117,10 @@ func (x explored) checkSettled() string {
 	return "the plan does not settle"
 }
 
-// TestNext_Explore fails if a plan violates a rule after any sequence of events: members join, leave, crash, restart
-// and confirm, and the Spec changes. With -shard.full it explores all states of two members and two shards, and longer
-// sequences of more members and shards.
-func TestNext_Explore(t *testing.T) {
+// TestNext_ExploredSequencesSatisfyRules checks that a plan violates no rule after any sequence of events:
+// members join, leave, crash, restart and confirm, and the Spec changes. With -shard.full it explores all
+// states of two members and two shards, and longer sequences of more members and shards.
+func TestNext_ExploredSequencesSatisfyRules(t *testing.T) {
 	explore(t, 2, 2, 6)
 	if *full {
 		explore(t, 2, 2, 1<<30)
@@ -131,16 +131,16 @@ func TestNext_Explore(t *testing.T) {
 
 // explore explores all states that a group can reach by at most depth events.
 func explore(t *testing.T, shards, members, depth int) {
-	ids := names("m", members)
-	first := explored{members: map[string]record{}, spec: Spec{Shards: names("s", shards), RestartDelay: time.Minute}, zxid: 1}
+	ids := numberedNames("m", members)
+	first := exploredState{members: map[string]record{}, spec: Spec{Shards: numberedNames("s", shards), RestartDelay: time.Minute}, zxid: 1}
 	seen := map[string]bool{first.key(): true}
-	level, plans := []explored{first}, 0
+	level, plans := []exploredState{first}, 0
 	for range depth {
-		var following []explored
+		var following []exploredState
 		for _, x := range level {
-			for event, y := range x.events(ids) {
+			for event, y := range x.nextStates(ids) {
 				plans++
-				wrong := y.next()
+				wrong := y.computeNext()
 				if key := y.key(); wrong == "" && !seen[key] {
 					seen[key] = true
 					following = append(following, y)

@@ -18,21 +18,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRun_Crash fails if the shards of a crashed member have no new owner soon after its session has expired.
-// One of the crashed members is the leader, m0.
-func TestRun_Crash(t *testing.T) {
+// TestRun_CrashMovesShards checks that the shards of a crashed member have a new owner soon after its session has
+// expired. One of the crashed members is the leader, m0.
+func TestRun_CrashMovesShards(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) {
 				r := newRecorder(w)
 				setShards(w, 60)
 				var workers []*worker
-				for _, id := range numbered(6) {
+				for _, id := range numberedIDs(6) {
 					workers = append(workers, r.start(id, 0))
 					bubble.Advance(time.Second)
 				}
 				bubble.Settle()
-				r.requireEven(60, numbered(6)...)
+				r.requireEven(60, numberedIDs(6)...)
 				begin := time.Now()
 				for _, i := range crashes {
 					workers[i].client.SetCut(true)
@@ -54,7 +54,7 @@ func TestRun_Crash(t *testing.T) {
 				}
 				bubble.Settle()
 				bubble.Settle()
-				r.requireEven(60, numbered(6)...)
+				r.requireEven(60, numberedIDs(6)...)
 				for _, k := range workers {
 					k.leave(w)
 				}
@@ -63,8 +63,9 @@ func TestRun_Crash(t *testing.T) {
 	}
 }
 
-// TestTrap51_MembersJoinAndLeaveRepeatedly fails if two members own a shard while a member joins and leaves,
-// or if members that stay lose more shards than necessary (kazoo #271, #283, #298, #392).
+// TestTrap51_MembersJoinAndLeaveRepeatedly checks that two members do not own the same shard while a member
+// joins and leaves, and that members that stay lose no more shards than necessary (kazoo #271, #283, #298,
+// #392).
 func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -91,7 +92,7 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	})
 }
 
-// TestRun_NoLeader fails if the members do not divide the shards evenly without a leader.
+// TestRun_NoLeader checks that the members divide the shards evenly without a leader.
 func TestRun_NoLeader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		foreign, err := lock.NewMutex(connect(w), dir+"/leader")
@@ -101,7 +102,7 @@ func TestRun_NoLeader(t *testing.T) {
 		r := newRecorder(w)
 		setShards(w, 20)
 		var workers []*worker
-		for _, id := range numbered(3) {
+		for _, id := range numberedIDs(3) {
 			workers = append(workers, r.start(id, 0))
 		}
 		bubble.Settle()
@@ -119,7 +120,7 @@ func TestRun_NoLeader(t *testing.T) {
 		require.Equal(w, before, r.currentOwners(), "it is computed from the same plan")
 		require.NoError(w, hold.Release())
 		bubble.Settle()
-		r.requireEven(20, numbered(3)...)
+		r.requireEven(20, numberedIDs(3)...)
 		require.Equal(w, before, r.currentOwners())
 		for _, k := range workers {
 			k.leave(w)
@@ -127,21 +128,21 @@ func TestRun_NoLeader(t *testing.T) {
 	})
 }
 
-// TestRun_RollingRestart fails if a shard changes its owner while 20 members restart one after another, or if
-// a member runs a shard whose owner is away.
+// TestRun_RollingRestart checks that no shard changes its owner while 20 members restart one after another,
+// and that no member runs a shard whose owner is away.
 func TestRun_RollingRestart(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 100, func(s *Spec) { s.RestartDelay = time.Minute })
 		workers := map[string]*worker{}
-		for i, id := range numbered(20) {
+		for i, id := range numberedIDs(20) {
 			workers[id] = r.start(id, time.Duration(i%2)*50*time.Millisecond, WithRestart())
 		}
 		bubble.Settle()
-		r.requireEven(100, numbered(20)...)
+		r.requireEven(100, numberedIDs(20)...)
 		before := r.currentOwners()
 		require.Equal(w, 100, r.count)
-		for _, id := range numbered(20) {
+		for _, id := range numberedIDs(20) {
 			workers[id].leave(w)
 			workers[id].client.Conn.Close()
 			time.Sleep(10 * time.Second)
@@ -168,16 +169,16 @@ func TestRun_RollingRestart(t *testing.T) {
 	})
 }
 
-// TestRun_MaxMoves fails if more shards have no owner than MaxMoves permits, or if a member that cannot lock
-// its shards stops all moves.
-func TestRun_MaxMoves(t *testing.T) {
+// TestRun_MaxMovesLimitsMoves checks that no more shards have no owner than MaxMoves permits, and that a member that
+// cannot lock its shards does not stop all moves.
+func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 12, func(s *Spec) { s.MaxMoves = 2 })
 		operator := connect(w)
 		_, err := operator.Create(dir+"/locks", nil, 0, openACL)
 		require.NoError(w, err)
-		for _, shard := range names("s", 12) {
+		for _, shard := range numberedNames("s", 12) {
 			_, err := operator.Create(dir+"/locks/"+shard, nil, 0, openACL)
 			require.NoError(w, err)
 		}
@@ -202,7 +203,7 @@ func TestRun_MaxMoves(t *testing.T) {
 		update(w, func(s *Spec) { s.Drained = []string{"a"} })
 		time.Sleep(5 * time.Minute)
 		require.Equal(w, map[string]int{"b": 6}, r.loads(), "the rounds continue")
-		for _, shard := range names("s", 12) {
+		for _, shard := range numberedNames("s", 12) {
 			_, err := operator.SetACL(dir+"/locks/"+shard, openACL, -1)
 			require.NoError(w, err)
 		}
@@ -213,8 +214,8 @@ func TestRun_MaxMoves(t *testing.T) {
 	})
 }
 
-// TestRun_ForeignProgram fails if members lose their shards because another program deletes or overwrites the
-// plan or the Spec or creates a znode beside the members, or if the leader does not repair the plan.
+// TestRun_ForeignProgram checks that members keep their shards when another program deletes or overwrites the
+// plan or the Spec or creates a znode beside the members, and that the leader repairs the plan.
 func TestRun_ForeignProgram(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -236,7 +237,7 @@ func TestRun_ForeignProgram(t *testing.T) {
 				return err
 			},
 			"write a spec that is not sorted": func() error {
-				shards := append(names("s", 9), names("s", 9)...)
+				shards := append(numberedNames("s", 9), numberedNames("s", 9)...)
 				slices.Reverse(shards)
 				_, err := newGroup(w, operator).spec.Set(w.Context(), Spec{Shards: shards})
 				return err
@@ -265,7 +266,7 @@ func TestRun_ForeignProgram(t *testing.T) {
 	})
 }
 
-// TestMember_ConnectionClosed fails if a member does not end when the connection is closed.
+// TestMember_ConnectionClosed checks that a member ends when the connection is closed.
 func TestMember_ConnectionClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 3)
@@ -285,9 +286,9 @@ func TestMember_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestGroup_Watch fails if a router does not see the changes of the plan, if it sets more watches when there
-// are more shards or members, or if members that have left leave watches behind.
-func TestGroup_Watch(t *testing.T) {
+// TestGroup_WatchShowsPlan checks that a router sees the changes of the plan, that it sets no more watches when there
+// are more shards or members, and that members that have left leave no watches behind.
+func TestGroup_WatchShowsPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 50)
@@ -315,8 +316,8 @@ func TestGroup_Watch(t *testing.T) {
 	})
 }
 
-// TestGroup_CostAtRest fails if an idle member sends more requests when there are more shards. Reads that
-// verify watches do not count.
+// TestGroup_CostAtRest checks that an idle member does not send more requests when there are more shards.
+// Reads that verify watches do not count.
 func TestGroup_CostAtRest(t *testing.T) {
 	costs := map[int]float64{}
 	for _, shards := range []int{10, 200} {
@@ -324,7 +325,7 @@ func TestGroup_CostAtRest(t *testing.T) {
 			r := newRecorder(w)
 			setShards(w, shards)
 			var workers []*worker
-			for _, id := range numbered(5) {
+			for _, id := range numberedIDs(5) {
 				workers = append(workers, r.start(id, 0))
 			}
 			bubble.Settle()
@@ -352,14 +353,14 @@ func TestGroup_CostAtRest(t *testing.T) {
 	require.InDelta(t, costs[10], costs[200], 1)
 }
 
-// TestUpdate_UnchangedSpecIsNotWritten fails if Update writes although its function changes nothing.
+// TestUpdate_UnchangedSpecIsNotWritten checks that Update does not write when its function changes nothing.
 func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 3)
 		g := newGroup(w, connect(w))
 		spec, err := g.Spec(w.Context())
 		require.NoError(w, err)
-		require.Equal(w, names("s", 3), spec.Shards)
+		require.Equal(w, numberedNames("s", 3), spec.Shards)
 		before, _, err := g.spec.Get(w.Context())
 		require.NoError(w, err)
 		setShards(w, 3)
@@ -380,8 +381,8 @@ func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	})
 }
 
-// TestRun_InvalidName fails if a member ends because another program has written a name of a shard that
-// cannot be locked, or if Update accepts such a name.
+// TestRun_InvalidName checks that a member does not end because another program has written a name of a shard
+// that cannot be locked, and that Update rejects such a name.
 func TestRun_InvalidName(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -393,7 +394,7 @@ func TestRun_InvalidName(t *testing.T) {
 		long := strings.Repeat("%", 2000)
 		_, err := g.Update(w.Context(), func(s *Spec) error { s.Shards = append(s.Shards, long); return nil })
 		require.ErrorIs(w, err, recipes.ErrInvalid)
-		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, names("s", 3)...)})
+		_, err = g.spec.Set(w.Context(), Spec{Shards: append([]string{long}, numberedNames("s", 3)...)})
 		require.NoError(w, err)
 		bubble.Settle()
 		require.Len(w, r.currentOwners(), 3)
@@ -406,7 +407,7 @@ func TestRun_InvalidName(t *testing.T) {
 	})
 }
 
-// TestRun_LeaderCannotWrite fails if a leader that cannot write plans does not follow the plan that all other
+// TestRun_LeaderCannotWrite checks that a leader that cannot write plans follows the plan that all other
 // members compute.
 func TestRun_LeaderCannotWrite(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -422,8 +423,8 @@ func TestRun_LeaderCannotWrite(t *testing.T) {
 	})
 }
 
-// TestGroup_CompareIgnoresForeignZnodes fails if a plan counts as outdated forever because a znode beside the
-// members is not that of a member.
+// TestGroup_CompareIgnoresForeignZnodes checks that a plan does not count as outdated forever when a znode
+// beside the members is not that of a member.
 func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -442,8 +443,8 @@ func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 	})
 }
 
-// TestRun_IDTakenByOtherProcess fails if a process contends for shards while another process is the member
-// with its ID, or does not continue afterwards.
+// TestRun_IDTakenByOtherProcess checks that a process does not contend for shards while another process is
+// the member with its ID, and continues afterwards.
 func TestRun_IDTakenByOtherProcess(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -456,7 +457,7 @@ func TestRun_IDTakenByOtherProcess(t *testing.T) {
 		first.client.SetCut(false)
 		bubble.Settle()
 		r.requireEven(3, "a")
-		for _, shard := range names("s", 3) {
+		for _, shard := range numberedNames("s", 3) {
 			mutex, err := newGroup(w, connect(w)).mutex(shard, "")
 			require.NoError(w, err)
 			contenders, err := mutex.Contenders(w.Context())
@@ -470,8 +471,8 @@ func TestRun_IDTakenByOtherProcess(t *testing.T) {
 	})
 }
 
-// TestMember_LostShardsAreNotOwned fails if Owned contains shards that are lost, for which no release was
-// confirmed.
+// TestMember_LostShardsAreNotOwned checks that Owned does not contain shards that are lost, for which no
+// release was confirmed.
 func TestMember_LostShardsAreNotOwned(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)

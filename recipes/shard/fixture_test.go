@@ -46,7 +46,7 @@ func newGroup(w *bubble.Test, conn *zk.Conn, opts ...Option) *Group {
 
 func setShards(w *bubble.Test, n int, change ...func(*Spec)) {
 	_, err := newGroup(w, connect(w)).Update(w.Context(), func(s *Spec) error {
-		s.Shards = names("s", n)
+		s.Shards = numberedNames("s", n)
 		for _, f := range change {
 			f(s)
 		}
@@ -68,7 +68,7 @@ type recorder struct {
 	grants map[string]*Shard          // the newest grant of each shard
 	owners map[string]string          // the member that has the newest grant, for each shard
 	works  map[string]context.Context // the context of the function that runs for a shard
-	count  int                        // number of grants
+	count  int                        // the number of grants
 }
 
 func newRecorder(w *bubble.Test) *recorder {
@@ -130,7 +130,7 @@ func (r *recorder) countRequested() (n int) {
 
 func (r *recorder) loads() map[string]int { return Plan{Owners: r.currentOwners()}.loads() }
 
-func (r *recorder) granted(name string) *Shard {
+func (r *recorder) grantOf(name string) *Shard {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.grants[name]
@@ -190,7 +190,7 @@ func (k *worker) leave(t testing.TB) {
 	require.NoError(t, <-k.done)
 }
 
-func numbered(n int) (ids []string) {
+func numberedIDs(n int) (ids []string) {
 	for i := range n {
 		ids = append(ids, fmt.Sprint("m", i))
 	}

@@ -112,7 +112,7 @@ func (f *follower) follow(life context.Context) error {
 		case taken := <-f.takenOver:
 			if f.taken != taken {
 				f.taken = taken
-				f.adopt(f.plan)
+				f.adoptPlan(f.plan)
 			}
 		case <-timer.C:
 			timer.Reset(interval)
@@ -193,13 +193,13 @@ func (f *follower) receivePlan(c value.Change[Plan]) {
 	case c.Value.Version == 0 && f.written.Version > 0: // the plan was deleted
 	default:
 		f.written, f.computed, f.differed = c.Value, false, -1
-		f.adopt(c.Value)
+		f.adoptPlan(c.Value)
 	}
 }
 
-// adopt makes the member contend for the shards that belong to it in the plan, and stop contending for
+// adoptPlan makes the member contend for the shards that belong to it in the plan, and stop contending for
 // others.
-func (f *follower) adopt(plan Plan) {
+func (f *follower) adoptPlan(plan Plan) {
 	id := f.member.id
 	f.plan, f.mine, f.reasons, f.confirm = plan, map[string]bool{}, map[string]Move{}, false
 	f.reportPlan()
@@ -381,7 +381,7 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 	if c.err = err; err != nil {
 		return c
 	}
-	computed := next(plan, records(members), spec, version.Zxid(), time.Now())
+	computed := nextPlan(plan, recordsOf(members), spec, version.Zxid(), time.Now())
 	// The plan is not outdated if only znodes beside those of members were added.
 	if c.differs = computed.Version != plan.Version; c.differs {
 		c.plan = &computed
@@ -408,7 +408,7 @@ func (f *follower) receiveComparison(c comparison) {
 	case !c.differs:
 		if f.differed = -1; f.computed {
 			f.computed = false
-			f.adopt(f.written)
+			f.adoptPlan(f.written)
 		}
 		return
 	}
@@ -416,6 +416,6 @@ func (f *follower) receiveComparison(c comparison) {
 	if c.plan != nil {
 		f.member.group.setup.Log.Warn("no leader has planned for the present members: following a computed plan", "version", c.version)
 		f.computed = true
-		f.adopt(*c.plan)
+		f.adoptPlan(*c.plan)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestRun_ShardsAreDivided fails if a shard does not belong to the member in the plan, or if more shards than
-// necessary move when members join, leave and crash.
+// TestRun_ShardsAreDivided checks that a shard belongs to the member in the plan, and that no more shards
+// than necessary move when members join, leave and crash.
 func TestRun_ShardsAreDivided(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -46,19 +46,18 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 	})
 }
 
-// TestRun_StartTogether fails if shards move because members that start together join at slightly different
-// times.
+// TestRun_StartTogether checks that no shards move when members that start together join at slightly different times.
 func TestRun_StartTogether(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 20)
 		var workers []*worker
-		for _, id := range numbered(4) {
+		for _, id := range numberedIDs(4) {
 			workers = append(workers, r.start(id, 0))
 			bubble.Advance(150 * time.Millisecond)
 		}
 		bubble.Settle()
-		r.requireEven(20, numbered(4)...)
+		r.requireEven(20, numberedIDs(4)...)
 		require.Equal(w, 20, r.count)
 		for _, k := range workers {
 			k.leave(w)
@@ -66,9 +65,9 @@ func TestRun_StartTogether(t *testing.T) {
 	})
 }
 
-// TestRun_HandOver fails if the old or the new owner does not learn why a shard moves, if the new owner
-// starts before the old one has finished, or if the shard is not held until the function returns.
-func TestRun_HandOver(t *testing.T) {
+// TestRun_HandOverNamesReason checks that the old and the new owner learn why a shard moves, that the new
+// owner starts after the old owner has finished, and that the shard is held until the function returns.
+func TestRun_HandOverNamesReason(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)
 		type span struct {
@@ -130,15 +129,15 @@ func TestRun_HandOver(t *testing.T) {
 	})
 }
 
-// TestRun_GracePeriod fails if a shard is not revoked after the grace period, or if two functions run for the
-// same shard at a time.
+// TestRun_GracePeriod checks that a shard is revoked after the grace period, and that two functions do not
+// run for the same shard at a time.
 func TestRun_GracePeriod(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 1)
 		a := r.start("a", time.Minute, WithGrace(5*time.Second))
 		bubble.Settle()
-		one := r.granted("s00000")
+		one := r.grantOf("s00000")
 		update(w, func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
 		b := r.start("b", 0)
 		<-one.ReleaseRequested()
@@ -162,7 +161,7 @@ func TestRun_GracePeriod(t *testing.T) {
 	})
 }
 
-// TestRun_FunctionFails fails if Run does not return the error of a function, or does not release the shards.
+// TestRun_FunctionFails checks that Run returns the error of a function, and releases the shards.
 func TestRun_FunctionFails(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 5)
@@ -183,7 +182,7 @@ func TestRun_FunctionFails(t *testing.T) {
 		})
 		require.ErrorIs(w, err, failure)
 		require.Zero(w, running.Load())
-		for _, name := range names("s", 5) {
+		for _, name := range numberedNames("s", 5) {
 			owner, err := newGroup(w, connect(w)).Owner(w.Context(), name)
 			require.NoError(w, err)
 			require.Zero(w, owner)
@@ -212,7 +211,7 @@ type lateContext struct{ context.Context }
 
 func (lateContext) Err() error { return context.Canceled }
 
-// TestRun_EndsWhileJoining fails if Run returns and leaves its member in the group.
+// TestRun_EndsWhileJoining checks that Run does not leave its member in the group when it returns.
 func TestRun_EndsWhileJoining(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 1)
@@ -231,8 +230,7 @@ func TestRun_EndsWhileJoining(t *testing.T) {
 	})
 }
 
-// TestRun_FunctionErrorWrapsErrClosed fails if Run does not return an error of a function that wraps
-// recipes.ErrClosed.
+// TestRun_FunctionErrorWrapsErrClosed checks that Run returns an error of a function that wraps recipes.ErrClosed.
 func TestRun_FunctionErrorWrapsErrClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 1)
@@ -243,9 +241,9 @@ func TestRun_FunctionErrorWrapsErrClosed(t *testing.T) {
 	})
 }
 
-// TestMember_Owned fails if Owned delivers a wrong set, or if the member does not wait until the user
+// TestMember_OwnedIsDelivered checks that Owned delivers the right set, and that the member waits until the user
 // releases a shard.
-func TestMember_Owned(t *testing.T) {
+func TestMember_OwnedIsDelivered(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 4)
 		a, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "a")
@@ -296,8 +294,8 @@ func TestMember_Owned(t *testing.T) {
 	})
 }
 
-// TestMember_ShardNotReceived fails if a member waits for the grace period although the user has not received
-// the shard.
+// TestMember_ShardNotReceived checks that a member does not wait for the grace period when the user has not
+// received the shard.
 func TestMember_ShardNotReceived(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 4)

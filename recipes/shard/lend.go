@@ -34,7 +34,7 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 			s := &Shard{Hold: hold, name: name, reason: reason, requested: make(chan struct{})}
 			report(s)
 			reported := m.group.observe(s, began)
-			m.lend(ctx, s, func() { report(nil) })
+			m.lendShard(ctx, s, func() { report(nil) })
 			<-reported
 			reason, began = "", time.Now()
 		case ctx.Err() != nil:
@@ -54,9 +54,9 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 	}
 }
 
-// lend lets the user work with a shard. It calls over as soon as the user must stop, and returns when the
+// lendShard lets the user work with a shard. It calls over as soon as the user must stop, and returns when the
 // shard is released and the user's function has returned.
-func (m *Member) lend(ctx context.Context, s *Shard, over func()) {
+func (m *Member) lendShard(ctx context.Context, s *Shard, over func()) {
 	interrupt := func(error) {}
 	var finished chan struct{} // nil if the user has no function
 	if m.run != nil {

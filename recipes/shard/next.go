@@ -42,13 +42,13 @@ type planning struct {
 	order    []*share          // the values of shares, sorted by ID
 	keeps    map[string]bool   // members that keep their shards but receive none: those that are drained or away
 	away     map[string]bool   // members that are away
-	ordinary map[string]int    // for each member in the plan, the number of its shards that are not pinned to it
+	ordinary map[string]int    // the number of the shards of each member that are not pinned to the member
 }
 
-// next returns the plan that follows old, or old if nothing changes. members are the members that are
+// nextPlan returns the plan that follows old, or old if nothing changes. members are the members that are
 // present, and spec is the Spec, last changed by the transaction specZxid. Equal arguments lead to equal
 // plans.
-func next(old Plan, members map[string]record, spec Spec, specZxid int64, now time.Time) Plan {
+func nextPlan(old Plan, members map[string]record, spec Spec, specZxid int64, now time.Time) Plan {
 	p := planning{
 		old: old, members: members, spec: spec, now: now,
 		shares: map[string]*share{}, keeps: map[string]bool{}, away: map[string]bool{}, ordinary: map[string]int{},
@@ -187,12 +187,12 @@ func (p *planning) assign(free []string) {
 	for _, shard := range free {
 		to := p.pinnedMember(shard)
 		if to == nil {
-			to = p.neediest()
+			to = p.neediestMember()
 		}
 		from := p.old.Owners[shard]
 		switch {
 		case to != nil:
-			p.give(shard, from, to, p.lossReason(from))
+			p.giveShard(shard, from, to, p.lossReason(from))
 		case from != "":
 			p.addMove(shard, from, "", p.lossReason(from))
 		}
@@ -211,9 +211,9 @@ func (p *planning) lossReason(from string) Reason {
 	return Lost
 }
 
-// neediest returns the member that lacks the most shards to its quota, or nil if no member may receive
+// neediestMember returns the member that lacks the most shards to its quota, or nil if no member may receive
 // shards.
-func (p *planning) neediest() (to *share) {
+func (p *planning) neediestMember() (to *share) {
 	most := 0
 	for _, s := range p.order {
 		if lacks := s.quota - s.pinned - p.ordinary[s.name]; to == nil || lacks > most {
@@ -223,8 +223,8 @@ func (p *planning) neediest() (to *share) {
 	return to
 }
 
-// give makes the member to the owner of a shard.
-func (p *planning) give(shard, from string, to *share, reason Reason) {
+// giveShard makes the member to the owner of a shard.
+func (p *planning) giveShard(shard, from string, to *share, reason Reason) {
 	if p.pinnedMember(shard) == nil {
 		if p.plan.Owners[shard] != "" {
 			p.ordinary[from]--
@@ -269,7 +269,7 @@ func (p *planning) rebalance() {
 	urgent := func(a, b string) int { return cmp.Compare(p.spec.Priorities[b], p.spec.Priorities[a]) }
 	slices.SortStableFunc(pinned, urgent)
 	for _, shard := range pinned[:min(len(pinned), max(budget, 0))] {
-		p.give(shard, p.plan.Owners[shard], p.pinnedMember(shard), Pinned)
+		p.giveShard(shard, p.plan.Owners[shard], p.pinnedMember(shard), Pinned)
 		budget--
 	}
 	for _, id := range slices.Sorted(maps.Keys(owned)) {
@@ -278,7 +278,7 @@ func (p *planning) rebalance() {
 			continue
 		}
 		for _, shard := range owned[id][:min(len(owned[id]), max(budget, 0))] {
-			p.give(shard, id, p.neediest(), Drained)
+			p.giveShard(shard, id, p.neediestMember(), Drained)
 			budget--
 		}
 	}
@@ -289,7 +289,7 @@ func (p *planning) rebalance() {
 				from, most = s.name, excess
 			}
 		}
-		to := p.neediest()
+		to := p.neediestMember()
 		shards := owned[from]
 		if len(shards) == 0 || to.quota <= to.pinned+p.ordinary[to.name] {
 			return
@@ -300,7 +300,7 @@ func (p *planning) rebalance() {
 		if _, known := p.old.member(to.name); !known {
 			reason = Joined
 		}
-		p.give(shard, from, to, reason)
+		p.giveShard(shard, from, to, reason)
 	}
 }
 

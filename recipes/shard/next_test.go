@@ -17,8 +17,8 @@ var full = flag.Bool("shard.full", false, "test all sizes, and large ones, which
 
 var someTime = time.UnixMilli(1_800_000_000_000)
 
-// names returns the names of n shards or members, sorted.
-func names(prefix string, n int) (all []string) {
+// numberedNames returns the names of n shards or members, sorted.
+func numberedNames(prefix string, n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("%s%05d", prefix, i))
 	}
@@ -36,8 +36,8 @@ type model struct {
 }
 
 func newModel(shards, members int) *model {
-	m := &model{members: map[string]record{}, spec: Spec{Shards: names("s", shards)}, zxid: 1, now: someTime}
-	for _, id := range names("m", members) {
+	m := &model{members: map[string]record{}, spec: Spec{Shards: numberedNames("s", shards)}, zxid: 1, now: someTime}
+	for _, id := range numberedNames("m", members) {
 		m.members[id] = record{Weight: 1}
 	}
 	return m
@@ -47,7 +47,7 @@ func newModel(shards, members int) *model {
 // plan.
 func (m *model) step() bool {
 	was := m.plan
-	m.plan = next(was, m.members, m.spec, m.zxid, m.now)
+	m.plan = nextPlan(was, m.members, m.spec, m.zxid, m.now)
 	for shard, owner := range m.plan.Owners {
 		if before := was.Owners[shard]; before != "" && before != owner {
 			m.moves++
@@ -60,8 +60,8 @@ func (m *model) step() bool {
 	return m.plan.Version != was.Version
 }
 
-// settle computes plans until the plan does not change.
-func (m *model) settle(t testing.TB) {
+// settlePlan computes plans until the plan does not change.
+func (m *model) settlePlan(t testing.TB) {
 	for i := 0; m.step(); i++ {
 		require.Less(t, i, 3*len(m.spec.Shards)+10, "the plan does not settle")
 	}
@@ -88,10 +88,10 @@ func (m *model) requireEven(t testing.TB) {
 	}
 }
 
-// TestNext_Sizes fails if the numbers of shards of two members differ by more than one, or if more
-// shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as
-// many sizes.
-func TestNext_Sizes(t *testing.T) {
+// TestNext_SharesDifferByOne checks that the numbers of shards of two members differ by at most one, and that no more
+// shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many
+// sizes.
+func TestNext_SharesDifferByOne(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
 	if *full {
@@ -105,21 +105,21 @@ func TestNext_Sizes(t *testing.T) {
 	for _, shards := range sizes {
 		for members := 2; members <= 100; members += step {
 			m := newModel(shards, members)
-			m.settle(t)
+			m.settlePlan(t)
 			m.requireEven(t)
 
 			m.moves = 0
 			m.members["joins"] = record{Weight: 1}
-			m.settle(t)
+			m.settlePlan(t)
 			m.requireEven(t)
 			require.Equal(t, shards/(members+1), m.moves, "%d shards, %d members and one that joins", shards, members)
 			moves, least = moves+m.moves, least+shards/(members+1)
 
 			m.moves = 0
-			id := names("m", members)[members/2]
+			id := numberedNames("m", members)[members/2]
 			held := m.plan.loads()[id]
 			delete(m.members, id)
-			m.settle(t)
+			m.settlePlan(t)
 			m.requireEven(t)
 			require.Equal(t, held, m.moves, "%d shards, %d members, of which one has left", shards, members)
 			moves, least = moves+m.moves, least+held
@@ -129,10 +129,10 @@ func TestNext_Sizes(t *testing.T) {
 	t.Logf("%d combinations, %d moves, the least possible are %d", combinations, moves, least)
 }
 
-// TestNext_LargePlanIsFast fails if next takes long for a large plan. The limit is far above the usual time.
+// TestNext_LargePlanIsFast checks that nextPlan is fast for a large plan. The limit is far above the usual time.
 func TestNext_LargePlanIsFast(t *testing.T) {
 	m := newModel(10_000, 99)
-	m.settle(t)
+	m.settlePlan(t)
 	begin := time.Now()
 	m.step()
 	same := time.Since(begin)
@@ -143,27 +143,27 @@ func TestNext_LargePlanIsFast(t *testing.T) {
 	m.requireEven(t)
 }
 
-// TestNext_Weights fails if a member has more shards than its share by weight, rounded up.
-func TestNext_Weights(t *testing.T) {
+// TestNext_SharesFollowWeights checks that a member does not have more shards than its share by weight, rounded up.
+func TestNext_SharesFollowWeights(t *testing.T) {
 	m := newModel(100, 0)
 	m.members = map[string]record{"a": {Weight: 1}, "b": {Weight: 2}, "c": {Weight: 4}}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, map[string]int{"a": 14, "b": 29, "c": 57}, m.plan.loads())
 	m.members["c"] = record{Weight: 1}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, map[string]int{"a": 25, "b": 50, "c": 25}, m.plan.loads())
 }
 
-// TestNext_Zones fails if the members of a zone together have more than their share. Without the rule for
-// zones, all shares that are rounded up can be in one zone.
-func TestNext_Zones(t *testing.T) {
+// TestNext_ZonesShareEvenly checks that the members of a zone together do not have more than their share. Without the
+// rule for zones, all shares that are rounded up can be in one zone.
+func TestNext_ZonesShareEvenly(t *testing.T) {
 	m := newModel(0, 0)
-	for i, id := range names("m", 12) {
+	for i, id := range numberedNames("m", 12) {
 		m.members[id] = record{Weight: 1, Zone: fmt.Sprint("zone", i/4)}
 	}
 	for shards := range 200 {
-		m.spec.Shards, m.zxid = names("s", shards), int64(shards)
-		m.settle(t)
+		m.spec.Shards, m.zxid = numberedNames("s", shards), int64(shards)
+		m.settlePlan(t)
 		m.requireEven(t)
 		zones := map[string]int{}
 		for id, n := range m.plan.loads() {
@@ -175,39 +175,39 @@ func TestNext_Zones(t *testing.T) {
 	}
 }
 
-// TestNext_RollingRestart fails if a shard moves although each member returns within the delay.
+// TestNext_RollingRestart checks that no shard moves when each member returns within the delay.
 func TestNext_RollingRestart(t *testing.T) {
 	m := newModel(1000, 20)
 	m.spec.RestartDelay = time.Minute
-	m.settle(t)
+	m.settlePlan(t)
 	before := maps.Clone(m.plan.Owners)
-	for _, id := range names("m", 20) {
+	for _, id := range numberedNames("m", 20) {
 		m.members[id] = record{Weight: 1, State: restarting}
-		m.settle(t)
+		m.settlePlan(t)
 		delete(m.members, id)
-		m.settle(t)
+		m.settlePlan(t)
 		m.now = m.now.Add(50 * time.Second)
-		m.settle(t)
+		m.settlePlan(t)
 		require.Equal(t, before, m.plan.Owners)
 		m.members[id] = record{Weight: 1}
-		m.settle(t)
+		m.settlePlan(t)
 	}
 	require.Equal(t, before, m.plan.Owners)
 	require.Empty(t, m.plan.Moves)
 }
 
-// TestNext_RestartTooLong fails if the shards of a member that does not return remain without an owner, or
-// remain so longer because of a leader with a wrong clock.
+// TestNext_RestartTooLong checks that the shards of a member that does not return get another owner, and not
+// later because of a leader with a wrong clock.
 func TestNext_RestartTooLong(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute
-	m.settle(t)
+	m.settlePlan(t)
 	m.members["m00001"] = record{Weight: 1, State: restarting}
 	m.now = m.now.Add(time.Hour) // the clock of this leader is an hour fast
-	m.settle(t)
+	m.settlePlan(t)
 	delete(m.members, "m00001")
 	m.now = m.now.Add(-time.Hour)
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, 5, m.plan.loads()["m00001"], "it is away")
 	m.now = m.now.Add(time.Minute)
 	m.step()
@@ -217,22 +217,22 @@ func TestNext_RestartTooLong(t *testing.T) {
 	}
 }
 
-// TestNext_MaxMoves fails if more moves are in progress than MaxMoves permits, or if moves wait although
-// earlier ones are confirmed.
-func TestNext_MaxMoves(t *testing.T) {
+// TestNext_MaxMovesLimitsMoves checks that no more moves are in progress than MaxMoves permits, and that moves do not
+// wait when earlier moves are confirmed.
+func TestNext_MaxMovesLimitsMoves(t *testing.T) {
 	m := newModel(100, 1)
-	m.settle(t)
+	m.settlePlan(t)
 	m.spec.MaxMoves, m.zxid = 3, 2
 	m.members["m00001"] = record{Weight: 1}
 	for round := 0; m.plan.loads()["m00001"] < 50; round++ {
-		m.plan = next(m.plan, m.members, m.spec, m.zxid, m.now)
+		m.plan = nextPlan(m.plan, m.members, m.spec, m.zxid, m.now)
 		require.Equal(t, min(3*(round+1), 50), m.plan.loads()["m00001"])
-		again := next(m.plan, m.members, m.spec, m.zxid, m.now)
+		again := nextPlan(m.plan, m.members, m.spec, m.zxid, m.now)
 		require.Equal(t, m.plan.Version, again.Version, "nothing is confirmed")
 		require.LessOrEqual(t, len(m.plan.Moves), 3)
 		m.members["m00001"] = record{Weight: 1, Confirmed: m.plan.Version}
 	}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Empty(t, m.plan.Moves)
 
 	// Shards without an owner are assigned immediately, whatever MaxMoves is.
@@ -241,7 +241,7 @@ func TestNext_MaxMoves(t *testing.T) {
 	require.Equal(t, 100, m.plan.loads()["m00001"])
 }
 
-// TestNext_SettingsOfSpec fails if a setting of the Spec does not have exactly the documented effect.
+// TestNext_SettingsOfSpec checks that each setting of the Spec has exactly the documented effect.
 func TestNext_SettingsOfSpec(t *testing.T) {
 	m := newModel(12, 3)
 	change := func(f func(*Spec)) {
@@ -251,7 +251,7 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	}
 	m.step()
 	require.Equal(t, Added, m.plan.Moves[0].Reason)
-	m.settle(t)
+	m.settlePlan(t)
 	require.Empty(t, m.plan.Moves)
 
 	change(func(s *Spec) { s.Drained = []string{"m00002"} })
@@ -265,7 +265,7 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	m.step()
 	require.Equal(t, 6, m.plan.loads()["m00002"], "shards without an owner are assigned")
 	m.members["m00001"] = record{Weight: 1}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Zero(t, m.plan.loads()["m00001"])
 
 	m.spec.Pins = map[string]string{"s00000": "m00001", "s00001": "m00001", "s00002": "absent"}
@@ -289,14 +289,14 @@ func TestNext_SettingsOfSpec(t *testing.T) {
 	require.Equal(t, Left, m.plan.Moves[0].Reason)
 }
 
-// TestNext_Priorities fails if shards with greater priority do not leave a drained member first, or are not
-// the last ones that move for the balance.
-func TestNext_Priorities(t *testing.T) {
+// TestNext_PriorityShardsLeaveFirst checks that shards with greater priority leave a drained member first,
+// and are the last shards that move for the balance.
+func TestNext_PriorityShardsLeaveFirst(t *testing.T) {
 	m := newModel(10, 1)
 	m.spec.MaxMoves, m.spec.Priorities = 1, map[string]int{"s00007": 1, "s00009": 1}
-	m.settle(t)
+	m.settlePlan(t)
 	m.members["m00001"] = record{Weight: 1}
-	m.settle(t)
+	m.settlePlan(t)
 	require.Equal(t, "m00000", m.plan.Owners["s00007"])
 	require.Equal(t, "m00000", m.plan.Owners["s00009"])
 	m.spec.Drained, m.zxid = []string{"m00000"}, 2
@@ -306,7 +306,7 @@ func TestNext_Priorities(t *testing.T) {
 
 // checkPlan returns what is wrong with the plan p, which follows old, or "".
 func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
-	again := next(old, members, spec, p.SpecZxid, someTime)
+	again := nextPlan(old, members, spec, p.SpecZxid, someTime)
 	switch {
 	case !again.equal(p):
 		return "the same arguments give different plans"
@@ -425,7 +425,7 @@ func checkBalance(p Plan, members map[string]record, spec Spec) string {
 func runRandomPlans(r *rand.Rand, steps int) string {
 	var plan Plan
 	members, spec, zxid := map[string]record{}, Spec{}, int64(0)
-	ids, shards := names("m", 8), names("s", 30)
+	ids, shards := numberedNames("m", 8), numberedNames("s", 30)
 	some := func(all []string, n int) []string {
 		return slices.Sorted(maps.Keys(setOf(slices.Collect(func(yield func(string) bool) {
 			for range r.IntN(n) {
@@ -437,7 +437,7 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 	}
 	check := func() string {
 		was := plan
-		plan = next(was, members, spec, zxid, someTime)
+		plan = nextPlan(was, members, spec, zxid, someTime)
 		if wrong := checkPlan(was, plan, members, spec); wrong != "" {
 			before, _ := json.Marshal(was)
 			return fmt.Sprintf("%s\nbefore: %s\nmembers: %+v\nspec: %+v\nplan: %+v", wrong, before, members, spec, plan)
@@ -499,8 +499,8 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 	return ""
 }
 
-// TestNext_Random fails if a plan violates a rule after random changes.
-func TestNext_Random(t *testing.T) {
+// TestNext_RandomChangesSatisfyRules checks that a plan violates no rule after random changes.
+func TestNext_RandomChangesSatisfyRules(t *testing.T) {
 	seeds := uint64(30)
 	if *full {
 		seeds = 10_000
@@ -520,8 +520,8 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// FuzzDecodePlan fails if decodePlan panics for data of another program, or if a decoded plan is not the same
-// after it is encoded and decoded again.
+// FuzzDecodePlan checks that decodePlan does not panic for data of another program, and that a decoded plan
+// is the same after it is encoded and decoded again.
 func FuzzDecodePlan(f *testing.F) {
 	m := newModel(5, 2)
 	m.step()
@@ -538,6 +538,6 @@ func FuzzDecodePlan(f *testing.F) {
 		if len(p.Moves) > len(data) || len(p.Owners) > len(data) {
 			t.Fatal("the plan is larger than its text")
 		}
-		_ = next(p, map[string]record{"a": {Weight: 1}}, Spec{Shards: []string{"s"}}, 1, someTime)
+		_ = nextPlan(p, map[string]record{"a": {Weight: 1}}, Spec{Shards: []string{"s"}}, 1, someTime)
 	})
 }

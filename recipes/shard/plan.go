@@ -52,7 +52,7 @@ type Move struct {
 // Reason is the reason of a [Move].
 type Reason string
 
-// The reasons of moves.
+// The reasons why a shard moves.
 const (
 	Added     Reason = "added"     // the shard had no owner: it is new, or was paused
 	Removed   Reason = "removed"   // the shard was removed from the Spec
@@ -90,9 +90,9 @@ func (p Plan) member(id string) (PlannedMember, bool) {
 // contain the path and the check of the leader's hold.
 const maxPlanSize = 1<<20 - 16<<10
 
-// fit returns the plan and its encoding. If the plan is too large, fit first omits the moves that only inform
+// fitPlan returns the plan and its encoding. If the plan is too large, fit first omits the moves that only inform
 // operators, and then all moves. MaxMoves counts the moves by choice.
-func (p Plan) fit() (Plan, []byte, error) {
+func (p Plan) fitPlan() (Plan, []byte, error) {
 	data, err := encodePlan(p)
 	for _, keep := range []func(Move) bool{func(m Move) bool { return m.Reason.byChoice() }, func(Move) bool { return false }} {
 		if err != nil || len(data) <= maxPlanSize {
@@ -119,7 +119,7 @@ type memberText struct {
 	ID     string `json:"id"`
 	Zone   string `json:"zone,omitempty"`
 	Weight int    `json:"weight"`
-	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // in milliseconds since 1970
+	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // the time in milliseconds since 1970
 }
 
 // moveText contains moves that differ only in the shard.

@@ -9,8 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestPlan_LargestPlanFits fails if a plan does not fit into a znode in which 10,000 shards with long names
-// all move.
+// TestPlan_LargestPlanFits checks that a plan fits into a znode in which 10,000 shards with long names all move.
 func TestPlan_LargestPlanFits(t *testing.T) {
 	m := newModel(10_000, 0)
 	for i := range m.spec.Shards {
@@ -18,7 +17,7 @@ func TestPlan_LargestPlanFits(t *testing.T) {
 	}
 	require.Len(t, m.spec.Shards[0], 70)
 	require.NoError(t, m.spec.normalize())
-	for _, id := range names("member-of-the-group-", 100) {
+	for _, id := range numberedNames("member-of-the-group-", 100) {
 		m.members[id] = record{Weight: 1, Zone: "zone"}
 	}
 	m.plan.Version = 1 << 40
@@ -33,8 +32,7 @@ func TestPlan_LargestPlanFits(t *testing.T) {
 	require.True(t, decoded.equal(m.plan))
 }
 
-// TestSpec_Normalize fails if normalize does not sort the shards and remove duplicates, or accepts an invalid
-// Spec.
+// TestSpec_Normalize checks that normalize sorts the shards and removes duplicates, and rejects an invalid Spec.
 func TestSpec_Normalize(t *testing.T) {
 	s := Spec{Shards: []string{"b", "a", "b"}}
 	require.NoError(t, s.normalize())
@@ -46,27 +44,27 @@ func TestSpec_Normalize(t *testing.T) {
 		"moves":      {MaxMoves: -1},
 		"delay":      {RestartDelay: -1},
 		"too large":  {Shards: []string{strings.Repeat("<", 200<<10)}},
-		"too many":   {Shards: names("s", 60_000)},
+		"too many":   {Shards: numberedNames("s", 60_000)},
 	} {
 		require.ErrorIs(t, s.normalize(), recipes.ErrInvalid, name)
 	}
 }
 
-// TestPlan_FitKeepsMovesByChoice fails if fit omits moves by choice, which MaxMoves limits, although it is
-// sufficient to omit others.
+// TestPlan_FitKeepsMovesByChoice checks that fitPlan does not omit moves by choice, which MaxMoves limits,
+// when it is sufficient to omit others.
 func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
 	p := Plan{Owners: map[string]string{}, Moves: []Move{{Shard: "s", From: "a", To: "b", Reason: Drained}}}
-	for _, name := range names(strings.Repeat("x", 60), 20_000) {
+	for _, name := range numberedNames(strings.Repeat("x", 60), 20_000) {
 		p.Moves = append(p.Moves, Move{Shard: name, From: "a", Reason: Removed})
 	}
-	fit, data, err := p.fit()
+	fit, data, err := p.fitPlan()
 	require.NoError(t, err)
 	require.Less(t, len(data), maxPlanSize)
 	require.Equal(t, p.Moves[:1], fit.Moves)
 	require.Len(t, p.Moves, 20_001)
 }
 
-// TestPlan_RejectsLastVersion fails if decodePlan accepts a plan after whose version no other is possible.
+// TestPlan_RejectsLastVersion checks that decodePlan rejects a plan after whose version no other is possible.
 func TestPlan_RejectsLastVersion(t *testing.T) {
 	for _, text := range []string{`{"version":-1}`, `{"version":1152921504606846976}`} {
 		_, err := decodePlan([]byte(text))

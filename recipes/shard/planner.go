@@ -89,16 +89,16 @@ func (p *planner) run(ctx context.Context) error {
 		}
 		timer.Reset(time.Until(due))
 	}
-	wakeSoon := func() { wake(earlier(due, time.Now().Add(batchTime))) }
+	wakeSoon := func() { wake(earlierTime(due, time.Now().Add(batchTime))) }
 	for {
 		select {
 		case v, ok := <-views:
 			if !ok || v.Err != nil {
 				return cmp.Or(v.Err, context.Cause(ctx))
 			}
-			is := records(v.Members)
+			is := recordsOf(v.Members)
 			if now := time.Now(); len(is) != len(p.members) && now.Before(p.quiet) {
-				p.quiet = earlier(now.Add(quietTime), begin.Add(maxQuietTime))
+				p.quiet = earlierTime(now.Add(quietTime), begin.Add(maxQuietTime))
 			}
 			p.members = is
 			wakeSoon()
@@ -136,16 +136,16 @@ func (p *planner) run(ctx context.Context) error {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// records returns the records of the members. It omits znodes of other programs: they must not become owners,
+// recordsOf returns the records of the members. It omits znodes of other programs: they must not become owners,
 // and a number in their data could exceed all later versions of the plan.
-func records(members []group.Member) map[string]record {
+func recordsOf(members []group.Member) map[string]record {
 	all := make(map[string]record, len(members))
 	for _, m := range members {
 		var r record
@@ -177,11 +177,11 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 			return now, err
 		}
 	}
-	plan := next(p.plan, p.confirmations(now), p.spec.Value, p.spec.Version.Zxid(), now)
+	plan := nextPlan(p.plan, p.confirmedRecords(now), p.spec.Value, p.spec.Version.Zxid(), now)
 	if plan.Version == p.plan.Version && plan.Version == p.stored {
 		return p.wakeup(now), nil
 	}
-	plan, data, err := plan.fit()
+	plan, data, err := plan.fitPlan()
 	if err != nil {
 		return now, err
 	}
@@ -241,9 +241,9 @@ func (p *planner) roundLimit() time.Duration {
 	return 2 * (p.group.settings.grace + p.group.setup.SessionTimeout())
 }
 
-// confirmations returns the records of the members. A move that began longer ago than roundLimit counts as
+// confirmedRecords returns the records of the members. A move that began longer ago than roundLimit counts as
 // confirmed. Otherwise a member that cannot lock a shard would stop the moves of all others.
-func (p *planner) confirmations(now time.Time) map[string]record {
+func (p *planner) confirmedRecords(now time.Time) map[string]record {
 	late := int64(0)
 	versions := map[int64]bool{}
 	for _, m := range p.plan.Moves {
@@ -274,7 +274,7 @@ func (p *planner) wakeup(now time.Time) time.Time {
 	at := now.Add(idle)
 	for _, m := range p.plan.Members {
 		if m.Away.After(now) {
-			at = earlier(at, m.Away)
+			at = earlierTime(at, m.Away)
 		}
 	}
 	for _, m := range p.plan.Moves {
@@ -283,7 +283,7 @@ func (p *planner) wakeup(now time.Time) time.Time {
 			begun = now
 		}
 		if end := begun.Add(p.roundLimit()); end.After(now) { // after that time the move counts as confirmed
-			at = earlier(at, end)
+			at = earlierTime(at, end)
 		}
 	}
 	return at

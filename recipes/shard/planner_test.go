@@ -31,8 +31,8 @@ func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	return p, hold
 }
 
-// TestPlanner_FormerLeader fails if a former leader that has not noticed the end of its term replaces the
-// plan of its successor.
+// TestPlanner_FormerLeader checks that a former leader that has not noticed the end of its term does not
+// replace the plan of its successor.
 func TestPlanner_FormerLeader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former, hold := lockedPlanner(w)
@@ -47,8 +47,8 @@ func TestPlanner_FormerLeader(t *testing.T) {
 	})
 }
 
-// TestPlanner_LeavingLeaderDoesNotPlan fails if a leader plans while it leaves. At that time the channels
-// from which it receives may be closed.
+// TestPlanner_LeavingLeaderDoesNotPlan checks that a leader does not plan while it leaves. At that time the
+// channels from which it receives may be closed.
 func TestPlanner_LeavingLeaderDoesNotPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
@@ -65,7 +65,7 @@ func TestPlanner_LeavingLeaderDoesNotPlan(t *testing.T) {
 	})
 }
 
-// TestPlanner_ReadsChangedPlan fails if a leader replaces a plan that it has not read.
+// TestPlanner_ReadsChangedPlan checks that a leader does not replace a plan that it has not read.
 func TestPlanner_ReadsChangedPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
@@ -88,14 +88,14 @@ func TestPlanner_ReadsChangedPlan(t *testing.T) {
 	})
 }
 
-// TestPlanner_NamesOfRemovedShardsDoNotFit fails if a leader cannot write a plan because the names of the
-// shards that were removed make it too large.
+// TestPlanner_NamesOfRemovedShardsDoNotFit checks that a leader can write a plan when the names of the shards
+// that were removed would make it too large.
 func TestPlanner_NamesOfRemovedShardsDoNotFit(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
 		p.plan.Owners = map[string]string{}
-		for i, name := range names(strings.Repeat("x", 60), 10_000) {
+		for i, name := range numberedNames(strings.Repeat("x", 60), 10_000) {
 			p.plan.Owners[name] = "a"
 			p.spec.Value.Shards = append(p.spec.Value.Shards, fmt.Sprintf("y%s%d", name, i))
 		}
@@ -115,10 +115,11 @@ func TestPlanner_NamesOfRemovedShardsDoNotFit(t *testing.T) {
 	})
 }
 
-// TestRecords_ForeignZnodes fails if a znode of another program becomes an owner, or prevents later plans.
+// TestRecords_ForeignZnodes checks that a znode of another program does not become an owner, and does not
+// prevent later plans.
 func TestRecords_ForeignZnodes(t *testing.T) {
 	all := func(data string, session int64) map[string]record {
-		return records([]group.Member{{ID: "a", Data: []byte(data), Session: session}})
+		return recordsOf([]group.Member{{ID: "a", Data: []byte(data), Session: session}})
 	}
 	require.Len(t, all(`{"weight":1,"confirmed":7}`, 1), 1)
 	require.Empty(t, all(`{"weight":1}`, 0), "it is persistent")
@@ -130,7 +131,7 @@ func TestRecords_ForeignZnodes(t *testing.T) {
 	}
 }
 
-// TestPlanner_WithoutPermission fails if a member that is not permitted to write plans remains the leader.
+// TestPlanner_WithoutPermission checks that a member that is not permitted to write plans does not remain the leader.
 func TestPlanner_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)

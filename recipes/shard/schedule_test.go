@@ -63,21 +63,21 @@ func newSchedule(seed uint64) faultschedule.Schedule {
 	return s
 }
 
-// TestSchedules fails if a shard is granted while an earlier grant of it is valid, if its token does
-// not increase, or if the shards are not divided evenly among the members when all faults are over.
-// -schedules sets the number of schedules.
-func TestSchedules(t *testing.T) {
+// TestSchedules_OneOwnerAtATime checks that a shard is not granted while an earlier grant of it is valid,
+// that its token increases, and that the shards are divided evenly among the members when all faults are
+// over. -schedules sets the number of schedules.
+func TestSchedules_OneOwnerAtATime(t *testing.T) {
 	n := faultschedule.Run(t, 20, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {
-			return &trial{Trial: x, schedule: s, r: rand.New(rand.NewPCG(seed, 72)), grants: map[string]granted{}, taken: map[string]time.Time{}}
+			return &scheduleTrial{Trial: x, schedule: s, r: rand.New(rand.NewPCG(seed, 72)), grants: map[string]grantedShard{}, taken: map[string]time.Time{}}
 		})
 	})
 	t.Logf("%d schedules", n)
 }
 
-// trial is one run of a schedule.
-type trial struct {
+// scheduleTrial is one run of a schedule.
+type scheduleTrial struct {
 	*faultschedule.Trial
 	schedule faultschedule.Schedule
 	operator *zk.Conn
@@ -85,11 +85,11 @@ type trial struct {
 	r        *rand.Rand
 
 	mu     sync.Mutex
-	grants map[string]granted   // the newest grant of each shard
-	taken  map[string]time.Time // for each member, when its session was expired by force
+	grants map[string]grantedShard // the newest grant of each shard
+	taken  map[string]time.Time    // for each member, when its session was expired by force
 }
 
-type granted struct {
+type grantedShard struct {
 	ctx   context.Context // the context of the function that works on the shard
 	id    string
 	shard *Shard
@@ -103,7 +103,7 @@ type program struct {
 	running chan struct{} // closed when the member has left
 }
 
-func (x *trial) Begin() {
+func (x *scheduleTrial) Begin() {
 	x.operator = x.connect()
 	for i := range x.programs {
 		x.programs[i] = &program{id: fmt.Sprint("m", i), conn: x.connect(), running: make(chan struct{})}
@@ -114,7 +114,7 @@ func (x *trial) Begin() {
 	x.join(x.programs[1], 1)
 }
 
-func (x *trial) connect() *zk.Conn {
+func (x *scheduleTrial) connect() *zk.Conn {
 	conn, _, err := x.Ensemble.Connect(x.schedule.Timeout, zk.WithMaxBufferSize(64<<10))
 	if err != nil {
 		x.Violate("cannot connect: %v", err)
@@ -123,7 +123,7 @@ func (x *trial) connect() *zk.Conn {
 	return conn
 }
 
-func (x *trial) group(conn *zk.Conn, opts ...Option) *Group {
+func (x *scheduleTrial) group(conn *zk.Conn, opts ...Option) *Group {
 	g, err := NewGroup(conn, dir, append(opts, recipes.WithSessionTimeout(x.schedule.Timeout))...)
 	if err != nil {
 		x.Violate("%v", err)
@@ -133,7 +133,7 @@ func (x *trial) group(conn *zk.Conn, opts ...Option) *Group {
 
 // join starts the member of a program unless it runs. n determines its options, and how long its functions
 // continue after they must end.
-func (x *trial) join(p *program, n int) {
+func (x *scheduleTrial) join(p *program, n int) {
 	select {
 	case <-p.running:
 	default:
@@ -167,7 +167,7 @@ func (x *trial) join(p *program, n int) {
 }
 
 // grant records that a member owns a shard.
-func (x *trial) grant(ctx context.Context, id string, s *Shard) {
+func (x *scheduleTrial) grant(ctx context.Context, id string, s *Shard) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s.Err() != nil {
@@ -188,12 +188,12 @@ func (x *trial) grant(ctx context.Context, id string, s *Shard) {
 			x.Violate("the token of %s does not increase", s.Name())
 		}
 	}
-	x.grants[s.Name()] = granted{ctx, id, s}
+	x.grants[s.Name()] = grantedShard{ctx, id, s}
 }
 
 // change changes the Spec at random.
-func (x *trial) change() {
-	shards := names("s", 10)
+func (x *scheduleTrial) change() {
+	shards := numberedNames("s", 10)
 	x.r.Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
 	spec := Spec{
 		Shards: shards[:1+x.r.IntN(10)], MaxMoves: x.r.IntN(3), RestartDelay: time.Duration(x.r.IntN(3)) * x.schedule.Timeout,
@@ -206,7 +206,7 @@ func (x *trial) change() {
 }
 
 // setSpec replaces the Spec as an operator does. It accepts errors after which the outcome is unknown.
-func (x *trial) setSpec(spec Spec, limit time.Duration) {
+func (x *scheduleTrial) setSpec(spec Spec, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	_, err := x.group(x.operator).Update(ctx, func(s *Spec) error { *s = spec; return nil })
@@ -216,7 +216,7 @@ func (x *trial) setSpec(spec Spec, limit time.Duration) {
 	}
 }
 
-func (x *trial) Perform(s faultschedule.Step) {
+func (x *scheduleTrial) Perform(s faultschedule.Step) {
 	x.Note("%v", s)
 	p := x.programs[s.Who%len(x.programs)]
 	switch s.Kind {
@@ -243,18 +243,18 @@ func (x *trial) Perform(s faultschedule.Step) {
 	}
 }
 
-func (x *trial) End() {
+func (x *scheduleTrial) End() {
 	x.Advance(x.schedule.Timeout)
 	x.Heal()
 	x.join(x.programs[0], 1)
 	x.join(x.programs[3], 1)
 	x.Advance(10*x.schedule.Timeout + 5*time.Second) // members that leave have left by then
-	x.setSpec(Spec{Shards: names("s", 13)}, time.Minute)
+	x.setSpec(Spec{Shards: numberedNames("s", 13)}, time.Minute)
 	x.join(x.programs[0], 1)
 	x.Advance(30*x.schedule.Timeout + 10*time.Second)
 	loads, present := map[string]int{}, 0
 	x.mu.Lock()
-	for _, name := range names("s", 13) {
+	for _, name := range numberedNames("s", 13) {
 		if g := x.grants[name]; g.shard == nil || g.shard.Err() != nil {
 			x.Violate("nobody owns %s", name)
 		} else {

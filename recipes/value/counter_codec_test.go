@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// FuzzCodecs decodes arbitrary data in the format of each kind of counter. It fails if data that is accepted
-// is not the same number after it was encoded and decoded again.
+// FuzzCodecs decodes arbitrary data in the format of each kind of counter. Data that is accepted must be the
+// same number after it was encoded and decoded again.
 func FuzzCodecs(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 7})
 	f.Add([]byte{0, 0, 0, 7})

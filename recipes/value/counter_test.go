@@ -55,7 +55,7 @@ func TestCounter_Formats(t *testing.T) {
 	})
 }
 
-// TestNewCounter_InvalidArguments fails if invalid arguments are accepted.
+// TestNewCounter_InvalidArguments checks that invalid arguments are rejected.
 func TestNewCounter_InvalidArguments(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := NewCounter(nil, node)
@@ -112,7 +112,7 @@ func TestCounter_ConcurrentAdditions(t *testing.T) {
 		}
 		adding.Wait()
 		require.Equal(h, int64(2*clients*each), get(h, newCounter(h)))
-		require.Equal(h, clients, records(h))
+		require.Equal(h, clients, countRecords(h))
 	})
 }
 

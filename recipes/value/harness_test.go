@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is the path of values and counters, unless a test uses another one.
+// node is the path of values and counters, unless a test uses another path.
 const node = "/app/count"
 
 var openACL = zk.WorldACL(zk.PermAll)
@@ -56,5 +56,5 @@ func create(h *bubble.Test, conn *zk.Conn, path, data string) {
 	require.NoError(h, err)
 }
 
-// records returns the number of records of sessions below all znodes.
-func records(h *bubble.Test) int { return strings.Count(h.Server.Tree(), "_r_") }
+// countRecords returns the number of records of sessions below all znodes.
+func countRecords(h *bubble.Test) int { return strings.Count(h.Server.Tree(), "_r_") }

@@ -15,7 +15,7 @@ import (
 )
 
 // CompareAndSet succeeds only for the current version. Update returns the error of its function.
-func TestValue(t *testing.T) {
+func TestValue_GetSetUpdate(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		ctx := h.Context()
 		v := newValue[[]string](h, h.Connect(), "/app/words")

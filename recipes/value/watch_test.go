@@ -63,7 +63,7 @@ func TestWatch_DeliversNewestState(t *testing.T) {
 }
 
 // The number of watches does not grow with the number of calls of Watch.
-func TestWatch_LeaveOneWatch(t *testing.T) {
+func TestWatch_LeavesOneWatch(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		v := newValue[int](h, conn, "/n")

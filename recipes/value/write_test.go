@@ -46,8 +46,7 @@ func TestTrap07_33_ReplyLostAtVersionOverflow(t *testing.T) {
 	}
 }
 
-// TestTrap37_ValueTooLarge fails if a value that is too large is sent: the server would close the
-// connection.
+// TestTrap37_ValueTooLarge checks that a value that is too large is not sent: the server would close the connection.
 func TestTrap37_ValueTooLarge(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		v := newValue[string](h, h.Connect(zk.WithMaxBufferSize(0)), node)
@@ -66,9 +65,8 @@ func TestTrap37_ValueTooLarge(t *testing.T) {
 	})
 }
 
-// TestTrap07_ReplyLost fails if a write that was applied, and whose reply was lost, fails or is
-// repeated because another client has changed the version in the meantime (CURATOR-584,
-// CURATOR-268).
+// TestTrap07_ReplyLost checks that a write that was applied, and whose reply was lost, neither fails nor is
+// repeated when another client has changed the version in the meantime (CURATOR-584, CURATOR-268).
 func TestTrap07_ReplyLost(t *testing.T) {
 	for name, exists := range map[string]bool{"first change": false, "later change": true} {
 		t.Run(name, func(t *testing.T) {
@@ -92,8 +90,8 @@ func TestTrap07_ReplyLost(t *testing.T) {
 	}
 }
 
-// TestTrap07_SessionExpiresWithReply fails if a write whose reply is lost with the session is
-// repeated, or is reported as applied without data that shows it.
+// TestTrap07_SessionExpiresWithReply checks that a write whose reply is lost with the session is not
+// repeated, and is reported as applied only with data that shows it.
 func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -137,8 +135,8 @@ func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	}
 }
 
-// TestTrap28_ZnodeIsCreatedAgain fails if a value that was computed from an old value replaces a
-// new one that has the same version, because the znode was deleted and created again.
+// TestTrap28_ZnodeIsCreatedAgain checks that a value that was computed from an old value does not replace a
+// new value that has the same version, because the znode was deleted and created again.
 func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 	const hundred = "\x00\x00\x00\x00\x00\x00\x00\x64"
 	t.Run("after a write", func(t *testing.T) {
@@ -171,7 +169,7 @@ func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 	})
 }
 
-// TestTrap33_VersionOverflow fails if a write leaves the znode at version -1. A write that expects
+// TestTrap33_VersionOverflow checks that a write does not leave the znode at version -1. A write that expects
 // version -1 is applied at any version, so that an addition would be lost (CURATOR-688).
 func TestTrap33_VersionOverflow(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {

@@ -23,8 +23,8 @@ const (
 	hangLimit = time.Second
 )
 
-// TestTable_MatchesCode fails if an edit of the table does not apply, if the edited file cannot be
-// parsed, or if a test that the table names does not exist.
+// TestTable_MatchesCode checks that each edit of the table applies, that the edited file can be parsed, and
+// that each test that the table names exists.
 func TestTable_MatchesCode(t *testing.T) {
 	names := map[string]bool{}
 	known := map[string][]string{}
@@ -84,8 +84,8 @@ func testsOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestRunner_Outcomes fails if the runner misjudges a mutant that is killed, survives, hangs, or
-// does not build. The mutants are of a module that the test creates.
+// TestRunner_Outcomes checks that the runner recognizes a mutant that is killed, survives, hangs, or does not
+// build. The mutants are of a module that the test creates.
 func TestRunner_Outcomes(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -56,7 +56,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`case o.StrictACL && !Protects(o.ACL):`, `case false:`},
 		},
-		tests: "./internal/zk/connection -run ^TestOptions_Strict$",
+		tests: "./internal/zk/connection -run ^TestOptions_StrictACLIsError$",
 	},
 	{
 		name: "access/cost", breaks: "participants without WithACL read the ACL",

@@ -6,13 +6,13 @@ var changefeedMutants = []mutant{
 		name: "changefeed/unreachable", breaks: "NewElection does not return ErrUnreachable if the server refuses connections",
 		file:  "adapters/changefeed/election.go",
 		edits: []edit{{"err = unreachable{err}", "_ = unreachable{err}"}},
-		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+		tests: "./adapters/changefeed -run ^TestNewElection_CanBeCalledAgainAfterFailure$",
 	},
 	{
 		name: "changefeed/unreachable-closed", breaks: "NewElection returns ErrUnreachable if the store is closed",
 		file:  "adapters/changefeed/election.go",
 		edits: []edit{{"!errors.Is(err, ErrUnsuitable) && !errors.Is(err, ErrClosed) &&", "!errors.Is(err, ErrUnsuitable) &&"}},
-		tests: "./adapters/changefeed -run ^TestNewElection_FailedStart$",
+		tests: "./adapters/changefeed -run ^TestNewElection_CanBeCalledAgainAfterFailure$",
 	},
 	{
 		name: "sqlfence/smaller", breaks: "a fence accepts a smaller token",
@@ -69,7 +69,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"	case m.in.Listens:\n", "	case false:\n"},
 		},
-		tests: "./adapters/changefeed -run ^TestTransfer_Listens$",
+		tests: "./adapters/changefeed -run ^TestTransfer_ListeningLeaderStopsAtResign$",
 	},
 	{
 		name: "changefeed/transfer-target", breaks: "the heartbeats of a leader that hands over remove the transfer target",
@@ -77,7 +77,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"// other candidates rely on it\n	if next.Nominee == m.cfg.ID {", "// Others rely on it.\n	if true {"},
 		},
-		tests: "./adapters/changefeed -run ^TestTransfer_Listens$",
+		tests: "./adapters/changefeed -run ^TestTransfer_ListeningLeaderStopsAtResign$",
 	},
 	{
 		name: "changefeed/release-guard", breaks: "the next leader begins while the program of a leader whose feed has failed still stops",
@@ -93,7 +93,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"r, err = updateRecord(o.ctx, o, store, func(*Record) bool { return false })", "r, err = tryUpdate(o.ctx, o, store, func(*Record) bool { return false })"},
 		},
-		tests: "./adapters/changefeed -run ^TestTransfer_Errors$",
+		tests: "./adapters/changefeed -run ^TestTransfer_RetriesTransientErrors$",
 	},
 	{
 		name: "changefeed/transfer-replaced", breaks: "Transfer does not notice that another request has replaced its own",
@@ -109,7 +109,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"withdrawn := r.Nominee == id", "withdrawn := false"},
 		},
-		tests: "./adapters/changefeed -run TestTransfer_Canceled",
+		tests: "./adapters/changefeed -run TestTransfer_RequestEndsWithContext",
 	},
 	{
 		name: "changefeed/prefer-ready", breaks: "a candidate that cannot lead requests the leadership",
@@ -149,7 +149,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"return unreachable{err}", "return err"},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_Candidates$",
+		tests: "./adapters/changefeed -run ^TestQueue_CandidatesCanTakeOver$",
 	},
 	{
 		name: "changefeed/next", breaks: "each follower is the target of a transfer",
@@ -157,7 +157,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"current.Nominee == cfg.ID", "current.Nominee != \"\""},
 		},
-		tests: "./adapters/changefeed -run ^TestElection_Next$",
+		tests: "./adapters/changefeed -run ^TestElection_NextIsTransferTarget$",
 	},
 	{
 		name: "changefeed/former-claim", breaks: "a record that was released without a leadership counts as a resignation",
@@ -165,7 +165,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"record.Released() && record.Term == f.renewed", "record.Released()"},
 		},
-		tests: "./adapters/changefeed -run ^TestElection_FormerErr$",
+		tests: "./adapters/changefeed -run ^TestElection_FormerErrTellsHowFormerLeaderLeft$",
 	},
 	{
 		name: "changefeed/former-own", breaks: "the candidate's own claim without a leadership counts as one whose lease has expired",
@@ -237,7 +237,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.Deadline, m.RenewedAt, m.LostClaims = m.SentAt+m.cfg.Lease, m.SentAt, 0", "m.Deadline, m.RenewedAt, m.LostClaims = m.now+m.cfg.Lease, m.SentAt, 0"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestLeader_Deadline",
+		tests: "./adapters/changefeed/internal/protocol -run TestLeader_LeaseStartsAtRequest",
 	},
 	{
 		name: "changefeed/clock-rates", breaks: "different rates of clocks are not taken into account",
@@ -333,7 +333,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case !f.started || f.last.Hint:", "case !f.started:"},
 		},
-		tests: "./adapters/changefeed/store -run TestFeed_ConfirmedHint",
+		tests: "./adapters/changefeed/store -run TestFeed_ReadThatConfirmsHintIsDelivered",
 	},
 	{
 		name: "changefeed/feed-quiet", breaks: "a feed trusts a silent watch",
@@ -341,7 +341,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"			err = f.checkWatch()\n", "			err = nil\n"},
 		},
-		tests: "./adapters/changefeed/store -run TestFeed_Hint$",
+		tests: "./adapters/changefeed/store -run TestFeed_HintIsDeliveredWithoutRead$",
 	},
 	{
 		name: "changefeed/lost-claims", breaks: "claims that are not acknowledged are not limited",
@@ -382,7 +382,7 @@ var changefeedMutants = []mutant{
 			{"redis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])\n", ""},
 			{"'ttl', ARGV[12], 'ended', ARGV[13], 'time', time)\n", "'ttl', ARGV[12], 'ended', ARGV[13], 'time', time)\nredis.call('PUBLISH', ARGV[1], time .. ' ' .. ARGV[4])\n"},
 		},
-		tests: "./adapters/changefeed/redis -run TestHeartbeat_NotPublished",
+		tests: "./adapters/changefeed/redis -run TestHeartbeat_ForbiddenPublishChangesNothing",
 	},
 	{
 		name: "changefeed/edited-ttl", breaks: "followers wait for a TTL that was edited by hand",
@@ -415,7 +415,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"cfg.Fallbacks = append(cfg.Fallbacks, f)", ""},
 		},
-		tests: "./adapters/changefeed/storeurl -run TestOpen_TLS",
+		tests: "./adapters/changefeed/storeurl -run TestOpen_SendsOnlyTLSHandshake",
 	},
 	{
 		name: "changefeed/poll-retry", breaks: "one failed read ends the feed of a polled store",
@@ -463,7 +463,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"IN ('idle_session_timeout', 'lock_timeout')", "IN ('lock_timeout')"},
 		},
-		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessions",
+		tests: "./adapters/changefeed/postgres -run TestFeed_IdleSessionIsKept",
 	},
 	{
 		name: "changefeed/postgres-pooler-settings", breaks: "a store behind a pooler changes settings of sessions that others use",

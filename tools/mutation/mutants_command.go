@@ -6,7 +6,7 @@ var commandMutants = []mutant{
 		name: "command/long-name", breaks: "a long name of one candidate makes each line of the status long",
 		file: "cmd/elector/status.go",
 		edits: []edit{
-			{"cell(c.Name), cmp", "cmdline.Printable(c.Name), cmp"},
+			{"shortenCell(c.Name), cmp", "cmdline.Printable(c.Name), cmp"},
 		},
 		tests: "./cmd/elector -run ^TestPrintStatus_LongName$",
 	},
@@ -16,7 +16,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"strings.Contains(f.Value.String(), \"@\")", "strings.Contains(f.Name, \"@\")"},
 		},
-		tests: "./cmd/elector -run ^TestConfig$",
+		tests: "./cmd/elector -run ^TestConfig_PrintedFileIsEquivalent$",
 	},
 	{
 		name: "command/leader-escapes", breaks: "the page of the leader contains control characters of other candidates",
@@ -26,16 +26,16 @@ var commandMutants = []mutant{
 			{"	\"log/slog\"\n", "	\"log/slog\"\n	\"encoding/json\"\n"},
 			{"	\"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline\"\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestPrint_ControlCharacters$",
+		tests: "./cmd/elector -run ^TestPrint_EscapesControlCharacters$",
 	},
 	{
 		name: "command/page-escapes", breaks: "names of other candidates are a part of the page of --listen",
 		file: "cmd/elector/page.go",
 		edits: []edit{
-			{"html.EscapeString(cell(text))", "cell(text)"},
+			{"html.EscapeString(shortenCell(text))", "shortenCell(text)"},
 			{"	\"html\"\n", ""},
 		},
-		tests: "./cmd/elector -run ^TestPage_Escapes$",
+		tests: "./cmd/elector -run ^TestPage_EscapesTexts$",
 	},
 	{
 		name: "command/page-policy", breaks: "a browser may execute scripts that are not those of the page of --listen",
@@ -43,7 +43,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"; script-src \" + sourceHash(pageScript)", "; script-src 'unsafe-inline'\""},
 		},
-		tests: "./cmd/elector -run ^TestPage_Escapes$",
+		tests: "./cmd/elector -run ^TestPage_EscapesTexts$",
 	},
 	{
 		name: "command/page-lists", breaks: "each view of the page of --listen lists the candidates",
@@ -67,7 +67,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"v.changes[max(0, len(v.changes)-maxChanges):]", "v.changes[:]"},
 		},
-		tests: "./cmd/elector -cpu 1 -run ^TestPage$",
+		tests: "./cmd/elector -cpu 1 -run ^TestPage_ShowsQueue$",
 	},
 	{
 		name: "command/doctor-ensembles", breaks: "elector doctor accepts servers of different ensembles",
@@ -75,15 +75,15 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"case modes > 1:", "case modes > 2:"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor_Assessments$",
+		tests: "./cmd/elector -run ^TestDoctor_FindingsHaveSeverity$",
 	},
 	{
 		name: "command/doctor-remains", breaks: "elector doctor leaves a znode behind",
 		file: "cmd/elector/zookeeper_doctor.go",
 		edits: []edit{
-			{"_, deleted := ask(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "var deleted error"},
+			{"_, deleted := readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })", "var deleted error"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor$",
+		tests: "./cmd/elector -run ^TestDoctor_ChecksServer$",
 	},
 	{
 		name: "command/doctor-lost-reply", breaks: "elector doctor takes a lost connection for servers without containers",
@@ -91,7 +91,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"return newFinding(severityUnknown, \"containers\", \"the servers may", "return newFinding(severityWarning, \"containers\", \"the servers may"},
 		},
-		tests: "./cmd/elector -run ^TestDoctor_Assessments$",
+		tests: "./cmd/elector -run ^TestDoctor_FindingsHaveSeverity$",
 	},
 	{
 		name: "command/transfer-unreachable", breaks: "elector transfer reports servers that do not answer as a candidate that does not lead in time",
@@ -107,7 +107,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"a.candidate.Store(candidate)", "_ = candidate"},
 		},
-		tests: "./cmd/elector -run ^TestAlso$",
+		tests: "./cmd/elector -run ^TestAlso_OneInstanceWorksDuringMigration$",
 	},
 	{
 		name: "command/also-grace", breaks: "an instance that uses only the second backend begins while the program of another one still stops",
@@ -306,9 +306,9 @@ var commandMutants = []mutant{
 		name: "command/printable-status", breaks: "elector status prints names of others with control characters",
 		file: "cmd/elector/status.go",
 		edits: []edit{
-			{`cell(c.Name), cmp`, `c.Name, cmp`},
+			{`shortenCell(c.Name), cmp`, `c.Name, cmp`},
 		},
-		tests: "./cmd/elector -run TestPrint_ControlCharacters",
+		tests: "./cmd/elector -run TestPrint_EscapesControlCharacters",
 	},
 	{
 		name: "command/printable-watch", breaks: "elector watch prints names of others with control characters",
@@ -316,7 +316,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`cmdline.Printable(text)`, `text`},
 		},
-		tests: "./cmd/elector -run TestPrint_ControlCharacters",
+		tests: "./cmd/elector -run TestPrint_EscapesControlCharacters",
 	},
 	{
 		name: "command/printable-json", breaks: "JSON contains characters that a terminal could execute",
@@ -332,7 +332,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`strings.ContainsFunc(name, unicode.IsControl)`, `strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) && r == 0 })`},
 		},
-		tests: ". -run TestOptions_Invalid",
+		tests: ". -run TestNewElection_RejectsInvalidOptions",
 	},
 	{
 		name: "command/value-of-candidate", breaks: "the value of a candidate may contain a null character",
@@ -340,7 +340,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`case strings.Contains(value, separator):`, `case false:`},
 		},
-		tests: ". -run TestOptions_Invalid",
+		tests: ". -run TestNewElection_RejectsInvalidOptions",
 	},
 	{
 		name: "command/control-host", breaks: "a web page can read a dev-server by the name of another host",
@@ -378,7 +378,7 @@ var commandMutants = []mutant{
 		name: "command/control-used", breaks: "the requests of a dev-server are not checked",
 		file: "cmd/elector/devserver_control.go",
 		edits: []edit{
-			{`newHTTPServer(rejectWebPages(f.routes(), []string{hostName(address)}), `, `newHTTPServer(f.routes(), `},
+			{`newHTTPServer(rejectWebPages(f.newHandler(), []string{hostName(address)}), `, `newHTTPServer(f.newHandler(), `},
 		},
 		tests: "./cmd/elector -run TestDevServer_WebPageRequests",
 	},
@@ -388,7 +388,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{`if check && !isAllowedHost(r.Host, names) {`, `if false {`},
 		},
-		tests: "./cmd/elector -run TestWebServer_Host",
+		tests: "./cmd/elector -run TestWebServer_RejectsOtherHosts",
 	},
 	{
 		name: "command/listen-loopback", breaks: "the host of requests to a loopback address is not checked",

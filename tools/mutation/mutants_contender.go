@@ -87,7 +87,7 @@ var contenderMutants = []mutant{
 			{`	c.queue.predecessor.unwatch()
 `, ""},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
 		name: "contender/reset/before", breaks: "the watch before the predecessor counts after a reconnect",
@@ -96,7 +96,7 @@ var contenderMutants = []mutant{
 			{`	c.queue.before.unwatch()
 `, ""},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
 		name: "contender/reset/none", breaks: "watches are not set again after a reconnect",
@@ -104,7 +104,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{"\tif c.conn.Up && c.conn.Epoch != c.watches.epoch {", "\tif false {"},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
 		name: "contender/doubt", breaks: "watches in doubt are not set again",
@@ -114,7 +114,7 @@ var contenderMutants = []mutant{
 			c.resetWatches()`, `		if false {
 			c.resetWatches()`},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
 		name: "contender/position/before", breaks: "a listing from before a deletion counts",
@@ -178,7 +178,7 @@ var contenderMutants = []mutant{
 		}
 		o.znode`, "\t\to.znode"},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
 		name: "contender/own/epoch", breaks: "the watch on the contender's znode that was set before a reconnect counts",
@@ -188,7 +188,7 @@ var contenderMutants = []mutant{
 			c.watches.own = notWatched
 `, ""},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
 		name: "contender/own/missing", breaks: "the contender's missing znode is ignored",
@@ -426,7 +426,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{" || !r.reliable || others <= 1", " || others <= 1"},
 		},
-		tests: "./internal/zk/queue -run ^TestRotation$",
+		tests: "./internal/zk/queue -run ^TestRotation_PredictsPredecessors$",
 	},
 	{
 		name: "contender/rotation/blocks", breaks: "a reader waits for the reader that its RWMutex predicts",
@@ -442,7 +442,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{"r.reliable = false // until", "// until"},
 		},
-		tests: "./internal/zk/queue -run ^TestRotation$",
+		tests: "./internal/zk/queue -run ^TestRotation_PredictsPredecessors$",
 	},
 	{
 		name: "contender/rotation/second", breaks: "a contender that could be prepared for its turn predicts its predecessor",

@@ -11,7 +11,7 @@ var contenderEndMutants = []mutant{
 		return connection.ErrSessionExpired
 `, ""},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Replacement$",
+		tests: "./internal/zk/contender -run ^TestExplore_ReplacedSession$",
 	},
 	{
 		name: "contender/reason/session", breaks: "the expiry of an unknown session is reported as a deletion",
@@ -160,7 +160,7 @@ var contenderEndMutants = []mutant{
 		edits: []edit{
 			{"\tif c.conn.Missing && c.znode.renamingTo == \"\" {", "\tif false {"},
 		},
-		tests: "./internal/zk/contender -run ^TestExplore_Watches$",
+		tests: "./internal/zk/contender -run ^TestExplore_LostWatches$",
 	},
 	{
 		name: "contender/hold/prove", breaks: "no lease is requested during the turn",

@@ -6,10 +6,10 @@ var electionMutants = []mutant{
 		name: "election/R3", breaks: "Resign returns nil although the removal is not confirmed",
 		file: "resign.go",
 		edits: []edit{
-			{`	if e.left() {
+			{`	if e.hasLeft() {
 		return nil
 	}
-	znode`, `	if e.left() || true {
+	znode`, `	if e.hasLeft() || true {
 		return nil
 	}
 	znode`},
@@ -241,7 +241,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"candidates[ahead-1].ID", "candidates[0].ID"},
 		},
-		tests: "./resign -run ^TestQueue_Transfer$",
+		tests: "./resign -run ^TestQueue_TransferAsksLeaderLast$",
 	},
 	{
 		name: "election/prefer-period", breaks: "a candidate with a higher priority replaces a leader at once",
@@ -249,7 +249,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"time.Since(since) >= period", "time.Since(since) >= 0"},
 		},
-		tests: "./resign -run ^TestQueue_Prefer$",
+		tests: "./resign -run ^TestQueue_PreferMakesHighestPriorityLead$",
 	},
 	{
 		name: "election/prefer-token", breaks: "a leadership counts from an earlier one of a candidate with the same ID",
@@ -274,7 +274,7 @@ var electionMutants = []mutant{
 			{"best.ID == candidates[0].ID", "len(candidates) == 1"},
 			{"slices.MaxFunc(candidates, ", "slices.MaxFunc(candidates[len(candidates)-1:], "},
 		},
-		tests: "./resign -run ^TestQueue_Prefer$",
+		tests: "./resign -run ^TestQueue_PreferMakesHighestPriorityLead$",
 	},
 	{
 		name: "election/A1", breaks: "a request to resign overwrites one that was made in between",
@@ -282,7 +282,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"r.conn.Set(r.node, data, stat.Version)", "r.conn.Set(r.node, data, stat.Version*0-1)"},
 		},
-		tests: "./resign -run ^TestRequest_Concurrent$",
+		tests: "./resign -run ^TestRequest_ConcurrentCallsDoNotOverwrite$",
 	},
 	{
 		name: "watch/H1", breaks: "a reader does not read again after a reconnect",
@@ -306,7 +306,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"revoke := c.takeCurrent(); revoke != nil {", "revoke := c.takeCurrent(); false {\n_ = revoke"},
 		},
-		tests: ". -run TestCandidacy_Stop$",
+		tests: ". -run TestCandidacy_StopEndsWithReason$",
 	},
 	{
 		name: "candidacy/vacated", breaks: "a predecessor that was not the leader counts as a hand-over",
@@ -338,7 +338,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"s.token == e.Token:", "s.token != e.Token:"},
 		},
-		tests: ". -run ^TestEvents_Suspension$",
+		tests: ". -run ^TestEvents_SuspendedAndResumed$",
 	},
 	{
 		name: "candidacy/once", breaks: "the last reason counts",
@@ -346,7 +346,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	first := !c.over.Load()\n", "	first := !c.over.Load()\n	c.err = reason\n"},
 		},
-		tests: ". -run TestCandidacy_Stop$",
+		tests: ". -run TestCandidacy_StopEndsWithReason$",
 	},
 	{
 		name: "candidacy/skipped", breaks: "a candidacy that was stopped can start",
@@ -362,7 +362,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })", "_ = 0"},
 		},
-		tests: ". -run TestCandidacy_Stop$",
+		tests: ". -run TestCandidacy_StopEndsWithReason$",
 	},
 	{
 		name: "candidacy/late", breaks: "leaderships begin after the end of the candidacy",
@@ -370,7 +370,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if over {\n		revoke(c.reason())", "	if false {\n		revoke(c.reason())"},
 		},
-		tests: ". -run TestCandidacy_CallsAfterEnd$",
+		tests: ". -run TestCandidacy_CallsAfterEndHaveNoEffect$",
 	},
 	{
 		name: "candidacy/goroutines", breaks: "goroutines outlive the candidacy",
@@ -394,7 +394,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if a.newest != nil && (!isClosed", "if false && (!isClosed"},
 		},
-		tests: ". -run TestAttempts_RunOneAtATime|TestCandidacy_End$",
+		tests: ". -run TestAttempts_RunOneAtATime|TestCandidacy_EndElectionOnlyIfConfirmed$",
 	},
 	{
 		name: "elector/in-use", breaks: "a call of Lead uses the candidate of another call",
@@ -402,7 +402,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	return !used\n", "	return !used || true\n"},
 		},
-		tests: "./elector -run ^TestLead_UsedCandidate$",
+		tests: "./elector -run ^TestLead_RejectsUsedCandidate$",
 	},
 	{
 		name: "elector/second-signal", breaks: "the end command runs after the signal that ends elector immediately",
@@ -442,7 +442,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if !isFresh && l.isRejected() {", "	if _ = isFresh; false && l.isRejected() {"},
 		},
-		tests: "./elector -run ^TestLead_UsedCandidate$",
+		tests: "./elector -run ^TestLead_RejectsUsedCandidate$",
 	},
 	{
 		name: "election/watch-left", breaks: "the watch for resign requests remains after the candidate has left",

@@ -48,7 +48,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"v.next = complete && i == len(earlierKeys)-1", "v.next = i >= 0"},
 		},
-		tests: "./adapters/etcd -run ^TestElection_Next$",
+		tests: "./adapters/etcd -run ^TestElection_NextIsSecondCandidate$",
 	},
 	{
 		name: "etcd/stream", breaks: "each keepalive opens a stream, and authenticates",
@@ -94,7 +94,7 @@ var etcdMutants = []mutant{
 		name: "etcd/lost-data-expired", breaks: "a former leader leads while its successor cannot know that etcd has lost data",
 		file: "adapters/etcd/entry.go",
 		edits: []edit{
-			{"	sole = n.head && !n.lease.expired(time.Now())\n", "	sole = n.head\n"},
+			{"	sole = n.head && !n.lease.hasExpired(time.Now())\n", "	sole = n.head\n"},
 		},
 		tests: "./adapters/etcd -run TestElection_DataLost/RestoredWhileSuccessorCutOff",
 	},

@@ -8,7 +8,7 @@ var grantMutants = []mutant{
 		edits: []edit{
 			{"if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {", "if d := g.Deadline(); false && limit.Expired(d, now) {"},
 		},
-		tests: "./internal/zk/connection -run ^TestErr_LeaseExpiresByTheClock$",
+		tests: "./internal/zk/connection -run ^TestGrant_ErrAfterLeaseHasExpired$",
 	},
 	{
 		name: "grant/Q2", breaks: "deadline moves after the end",
@@ -18,7 +18,7 @@ var grantMutants = []mutant{
 		if d := g.deadline(); !d.IsZero() {`, `	{
 		if d := g.deadline(); !d.IsZero() {`},
 		},
-		tests: "./internal/zk/connection -run ^TestErr_LeaseExpiresByTheClock$",
+		tests: "./internal/zk/connection -run ^TestGrant_ErrAfterLeaseHasExpired$",
 	},
 	{
 		name: "grant/U1", breaks: "the check of the grant's znode is the last operation",
@@ -32,7 +32,7 @@ var grantMutants = []mutant{
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}`},
 		},
-		tests: ". -run ^TestMulti_OnlyLeader$",
+		tests: ". -run ^TestMulti_OnlyLeaderWrites$",
 	},
 	{
 		name: "grant/U2", breaks: "a lost reply is reported as an error of ZooKeeper",

@@ -6,7 +6,7 @@ var migrationMutants = []mutant{
 		name: "migration/deadline", breaks: "the lease of the new election is not considered",
 		file: "migration/candidate.go",
 		edits: []edit{
-			{"earlier(old.Deadline(), new.Deadline())", "old.Deadline()"},
+			{"earlierDeadline(old.Deadline(), new.Deadline())", "old.Deadline()"},
 		},
 		tests: "./migration -run ^TestCandidate_Phases$",
 	},
@@ -73,7 +73,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"if errors.Is(reason, leaderelection.ErrUnreachable) {", "if false {"},
 		},
-		tests: "./migration -run ^TestCandidate_Unreachable$",
+		tests: "./migration -run ^TestCandidate_UnreachableBackendDoesNotEndCandidacy$",
 	},
 	{
 		name: "migration/join-limit", breaks: "a leader of the old election that does not reach the new backend keeps its place",

@@ -14,15 +14,15 @@ var raftlogMutants = []mutant{
 		name: "raftlog/dedup-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
 		file: "adapters/raftlog/internal/replica/ids.go",
 		edits: []edit{
-			{`t.buckets[expired] = b.from(n)`, `t.len += n`},
+			{`t.buckets[expired] = b.suffixFrom(n)`, `t.len += n`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestIDs_ExpireLimits",
+		tests: "./adapters/raftlog/internal/replica -run TestIDs_ExpireOlderThanLimit",
 	},
 	{
 		name: "raftlog/dedup-fits", breaks: "an index that is too great for its bucket is truncated",
 		file: "adapters/raftlog/internal/replica/ids_bucket.go",
 		edits: []edit{
-			{` && width(e.index-h.Base) <= h.IndexWidth`, ``},
+			{` && byteWidth(e.index-h.Base) <= h.IndexWidth`, ``},
 		},
 		tests: "./adapters/raftlog/internal/replica -run TestIDs_EqualsModel",
 	},

@@ -8,7 +8,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"limit is %d\", ErrFrameTooLarge, size, c.limits.Max)", "limit is %d\", api.ErrTooLarge, size, c.limits.Max)"},
 		},
-		tests: "./adapters/raftlog/client -run ^TestConnect_Secret$",
+		tests: "./adapters/raftlog/client -run ^TestConnect_RequiresSecret$",
 	},
 	{
 		name: "raftlog/client-memory", breaks: "the requests of one client occupy any amount of memory",
@@ -38,7 +38,7 @@ var raftlogClientMutants = []mutant{
 		name: "raftlog/client-release", breaks: "what a connection has occupied remains occupied",
 		file: "adapters/raftlog/internal/rpc/limits.go",
 		edits: []edit{
-			{"	c.change(load{}.sub(c.own))", "	c.change(load{})"},
+			{"	c.change(load{}.subtract(c.own))", "	c.change(load{})"},
 		},
 		tests: "./adapters/raftlog/internal/rpc -run TestUsage",
 	},
@@ -121,7 +121,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"		case <-ticker.C:\n", ""},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestServer_BackPressure",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_StopsReadingForUnreadStream",
 	},
 	{
 		name: "raftlog/client-idle", breaks: "a connection for calls that is not used remains open",

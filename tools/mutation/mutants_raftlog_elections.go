@@ -74,7 +74,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"es.countCandidates(name, es.byName[name], -1)", ""},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestElections_Indexed",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_IndexMatchesQueues",
 	},
 	{
 		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
@@ -117,7 +117,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case e.EndedAt == t.index:", "case e.Ended:"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestElections_Forget$",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_ForgetEndedElections$",
 	},
 	{
 		name: "raftlog/forget-snapshot", breaks: "requests that are too late are accepted after a snapshot",

@@ -72,7 +72,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"if err = f.Allocate(size); err == nil {", "if true {"},
 		},
-		tests: "./adapters/raftlog -run TestCopyTo_Errors",
+		tests: "./adapters/raftlog -run TestCopyTo_RecognizesFullDisk",
 	},
 	{
 		name: "raftlog/snapshot-one", breaks: "several snapshots are received at the same time",

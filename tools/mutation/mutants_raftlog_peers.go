@@ -71,7 +71,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"n >= max(v.Lowest, other.Lowest)", "n > 0"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_Versions",
+		tests: "./adapters/raftlog/internal/link -run TestHandshake_UsesHighestCommonVersion",
 	},
 	{
 		name: "raftlog/client-claim", breaks: "clients receive the claim of a peer",
@@ -111,7 +111,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"case p.dialed != nil && p.dialer != nil &&", "case false &&"},
 		},
-		tests: "./adapters/raftlog/internal/transport -run TestDialer_TwoAddresses",
+		tests: "./adapters/raftlog/internal/transport -run TestDialer_TriesBothAddresses",
 	},
 	{
 		name: "raftlog/cut-off", breaks: "a voter that the leader does not reach never has a leader",

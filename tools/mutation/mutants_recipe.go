@@ -58,7 +58,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"|| r >= 0xfff0", "|| r >= 0xfff0 && r <= 0xffff"},
 		},
-		tests: ". -run ^TestCheckNode$",
+		tests: ". -run ^TestCheckNode_AcceptsValidPaths$",
 	},
 	{
 		name: "znode/length", breaks: "a path is accepted with which transactions become larger than servers accept",
@@ -66,7 +66,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"case len(node) > maxPath:", "case false:"},
 		},
-		tests: ". -run ^TestCheckNode$",
+		tests: ". -run ^TestCheckNode_AcceptsValidPaths$",
 	},
 	{
 		name: "recipe/rO1", breaks: "a batch is retried although the lost request may still be applied",
@@ -126,6 +126,6 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"	case <-done: // both may have happened at the same time\n		return true\n", ""},
 		},
-		tests: "./candidacy/limit -run ^TestAwait$",
+		tests: "./candidacy/limit -run ^TestAwait_DoneOrEnd$",
 	},
 }

@@ -16,7 +16,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"				u.filterChildren(f)\n", "				_ = f\n"},
 		},
-		tests: "./recipes/cache -run ^TestWithFilter$",
+		tests: "./recipes/cache -run ^TestWithFilter_OmitsExcludedZnodes$",
 	},
 	{
 		name: "recipe/cache-filter-shared", breaks: "a filter removes znodes from other caches on the connection",
@@ -32,7 +32,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"return Reject(err)", "return err"},
 		},
-		tests: "./recipes/queue -run ^TestTyped$",
+		tests: "./recipes/queue -run ^TestTyped_DecodesValues$",
 	},
 	{
 		name: "recipe/typed-format", breaks: "a value that cannot be decoded is the zero value, without an error",
@@ -40,7 +40,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"		err = fmt.Errorf(\"%w: %w\", ErrFormat, err)\n", "		err = nil\n"},
 		},
-		tests: "./recipes/cache ./recipes/group ./recipes/discovery -run ^TestTyped$",
+		tests: "./recipes/cache ./recipes/group ./recipes/discovery -run ^TestTyped_DecodesValues$",
 	},
 	{
 		name: "recipe/typed-unreadable", breaks: "a member whose data could not be read has the zero value, without that error",
@@ -48,7 +48,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"	case m.Err != nil:\n		err = m.Err\n", ""},
 		},
-		tests: "./recipes/group -run ^TestTyped$",
+		tests: "./recipes/group -run ^TestTyped_DecodesValues$",
 	},
 	{
 		name: "recipe/rC2", breaks: "a list removes children that were created after it",

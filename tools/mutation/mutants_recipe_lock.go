@@ -58,7 +58,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"(h.session != nil || h.wasRenamed(path))", "h.wasRenamed(path)"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_Multi$",
+		tests: "./recipes/lock -run ^TestSingle_MultiIsGuarded$",
 	},
 	{
 		name: "single/parent", breaks: "the parent of the znode is a container, which the servers remove",
@@ -179,7 +179,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"!errors.Is(err, recipes.ErrReleased) {", "errors.Is(err, recipes.ErrReleased) && err == nil {"},
 		},
-		tests: "./recipes -run ^TestEvents_Locks$",
+		tests: "./recipes -run ^TestEvents_LocksReportHolds$",
 	},
 	{
 		name: "recipe/events-item", breaks: "the end of a delivery is reported as its loss",
@@ -187,7 +187,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"case d.completed != c.as:", "case d.completed != errReturned:"},
 		},
-		tests: "./recipes -run ^TestEvents_Queue$",
+		tests: "./recipes -run ^TestEvents_QueueReportsItems$",
 	},
 	{
 		name: "recipe/semaphore-request", breaks: "a contender that wakes its follower erases a request to release",
@@ -253,7 +253,7 @@ var lockMutants = []mutant{
 		name: "recipe/rL13", breaks: "a grant becomes valid again after its lease has expired",
 		file: "recipes/lock/entry.go",
 		edits: []edit{
-			{"		t.lose(connection.ErrLeaseExpired)", "		_ = connection.ErrLeaseExpired"},
+			{"		t.loseGrant(connection.ErrLeaseExpired)", "		_ = connection.ErrLeaseExpired"},
 		},
 		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
 	},

@@ -75,7 +75,7 @@ var workQueueMutants = []mutant{
 			{"&zk.CreateRequest{Path: claim, Acl", "&zk.CreateRequest{Path: claim + \"x\", Acl"},
 			{"&zk.DeleteRequest{Path: claim, Version", "&zk.DeleteRequest{Path: claim + \"x\", Version"},
 		},
-		tests: "./recipes/queue -run ^TestWithdraw$",
+		tests: "./recipes/queue -run ^TestWithdraw_DeletesItem$",
 	},
 	{
 		name: "recipe/queue-wait-dead", breaks: "Wait reports a dead letter as completed",
@@ -83,7 +83,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"itemOfDeadLetter(letter) == id && (", "false && ("},
 		},
-		tests: "./recipes/queue -run ^TestWait$",
+		tests: "./recipes/queue -run ^TestWait_ReturnsOutcome$",
 	},
 	{
 		name: "recipe/queue-wait-blocked", breaks: "Wait does not notice a dead letter that remains in the queue",
@@ -163,7 +163,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"(!state.Proven || state.Lapses != d.lapses)", "!state.Proven"},
 		},
-		tests: "./recipes/queue -run ^TestLossReason$",
+		tests: "./recipes/queue -run ^TestLossReason_OfClaim$",
 	},
 	{
 		name: "recipe/rQ6", breaks: "the attempt of an unread item counts",
@@ -223,7 +223,7 @@ var workQueueMutants = []mutant{
 		name: "recipe/queue-unread", breaks: "an item that cannot be read is given to the program",
 		file: "recipes/queue/claim.go",
 		edits: []edit{
-			{"		case a.Err != nil:\n			d.skip(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skip("},
+			{"		case a.Err != nil:\n			d.skipItem(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skipItem("},
 		},
 		tests: "./recipes/queue -run ^TestItems_UnreadableItem$",
 	},

@@ -49,7 +49,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"return 2 * (p.group.settings.grace", "return 1000 * (p.group.settings.grace"},
 		},
-		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+		tests: "./recipes/shard -run ^TestRun_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/no-leader", breaks: "shards have no owner if there is no leader",
@@ -73,7 +73,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"f.confirm && f.held == len(f.mine)", "f.confirm"},
 		},
-		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+		tests: "./recipes/shard -run ^TestRun_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/stop", breaks: "a member keeps shards that the plan gives to others",
@@ -89,7 +89,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"connection.Work(s.Context(), m.caller)", "connection.Work(context.Background(), m.caller)"},
 		},
-		tests: "./recipes/shard -run ^TestRun_Crash$",
+		tests: "./recipes/shard -run ^TestRun_CrashMovesShards$",
 	},
 	{
 		name: "shard/not-received", breaks: "a shard that was not received is kept for the grace period",
@@ -105,7 +105,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"			s.delivered.Store(true)\n", "			_ = s\n"},
 		},
-		tests: "./recipes/shard -run ^TestMember_Owned$",
+		tests: "./recipes/shard -run ^TestMember_OwnedIsDelivered$",
 	},
 	{
 		name: "shard/grace", breaks: "a shard is not revoked after the grace period",
@@ -129,7 +129,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"		case errors.Is(err, recipes.ErrConnClosed):\n", "		case !errors.Is(err, recipes.ErrSessionExpired):\n"},
 		},
-		tests: "./recipes/shard -run ^TestRun_MaxMoves$",
+		tests: "./recipes/shard -run ^TestRun_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/fewest-moves", breaks: "the larger shares go to members that have fewer shards",
@@ -137,7 +137,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"if s.held > s.quota {", "if s.held < s.quota {"},
 		},
-		tests: "./recipes/shard -run ^TestNext_Sizes$",
+		tests: "./recipes/shard -run ^TestNext_SharesDifferByOne$",
 	},
 	{
 		name: "shard/zones", breaks: "the larger shares can all be in one zone",
@@ -145,7 +145,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"		z := zones[m.zone]\n", "		m.zone = \"\"\n		z := zones[m.zone]\n"},
 		},
-		tests: "./recipes/shard -run ^TestNext_Zones$",
+		tests: "./recipes/shard -run ^TestNext_ZonesShareEvenly$",
 	},
 	{
 		name: "shard/pins", breaks: "a member with many pins gets other shards in addition",
@@ -153,7 +153,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"m.pinned > total*m.weight/weights", "false"},
 		},
-		tests: "./recipes/shard -run ^TestNext_Random$",
+		tests: "./recipes/shard -run ^TestNext_RandomChangesSatisfyRules$",
 	},
 	{
 		name: "shard/max-moves", breaks: "moves in progress do not count",
@@ -161,7 +161,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"if m.Reason.byChoice() && p.inProgress(m) {", "if m.Reason == \"\" {"},
 		},
-		tests: "./recipes/shard -run ^TestNext_MaxMoves$",
+		tests: "./recipes/shard -run ^TestNext_MaxMovesLimitsMoves$",
 	},
 	{
 		name: "shard/away", breaks: "shards of a member that restarts are given to others",

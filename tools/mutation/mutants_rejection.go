@@ -8,7 +8,7 @@ var rejectionMutants = []mutant{
 		edits: []edit{
 			{"failure != nil {", "false {"},
 		},
-		tests: "./internal/zk/connection -run ^TestExplain$",
+		tests: "./internal/zk/connection -run ^TestExplain_OutageNamesReason$",
 	},
 	{
 		name: "request/probe", breaks: "the answer to the request that detects Close is discarded",

@@ -110,7 +110,7 @@ var roleMutants = []mutant{
 		name: "role/stranger", breaks: "messages of processes that are not members reach the engine",
 		file: "adapters/raftlog/internal/core/receive.go",
 		edits: []edit{
-			{"if !c.senders.accepts(c, from, frame[0]) {", "if !c.senders.accepts(c, from, frame[0]) && frame[0] != frameRaft {"},
+			{"if !c.senders.acceptsFrame(c, from, frame[0]) {", "if !c.senders.acceptsFrame(c, from, frame[0]) && frame[0] != frameRaft {"},
 		},
 		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
 	},

@@ -48,7 +48,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"case plain != \"\" && secure != \"\":", "case false:"},
 		},
-		tests: "./transport -run ^TestUsesTLS$",
+		tests: "./transport -run ^TestUsesTLS_RequiredByAddress$",
 	},
 	{
 		name: "transport/plain-scheme", breaks: "a scheme without TLS is accepted although options of TLS are set",
@@ -56,7 +56,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"case plain != \"\" && flags:", "case false:"},
 		},
-		tests: "./transport -run ^TestUsesTLS$",
+		tests: "./transport -run ^TestUsesTLS_RequiredByAddress$",
 	},
 	{
 		name: "transport/no-scheme", breaks: "an endpoint without a scheme is accepted together with one that has a scheme",
@@ -64,7 +64,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"case plain != \"\" && unspecified != \"\", secure != \"\" && unspecified != \"\" && !flags:", "case false:"},
 		},
-		tests: "./transport -run ^TestUsesTLS$",
+		tests: "./transport -run ^TestUsesTLS_RequiredByAddress$",
 	},
 	{
 		name: "transport/plain-credentials", breaks: "credentials are sent without TLS to the servers after a local one",
@@ -144,7 +144,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if e.password != \"\" {", "if false {"},
 		},
-		tests: "./cmd/elector -run ^TestUsage$",
+		tests: "./cmd/elector -run ^TestUsage_ErrorsHelpUser$",
 	},
 	{
 		name: "transport/zookeeper-password", breaks: "digest credentials are sent without TLS",
@@ -152,7 +152,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if err == nil && z.auth != \"\" {", "if false {"},
 		},
-		tests: "./cmd/elector -run ^TestUsage$",
+		tests: "./cmd/elector -run ^TestUsage_ErrorsHelpUser$",
 	},
 	{
 		name: "transport/shown-name", breaks: "an unknown name of a parameter is shown",
@@ -160,7 +160,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"!slices.Contains(maskedParameters, key):", "name == \"\":"},
 		},
-		tests: "./transport -run ^TestRedact$",
+		tests: "./transport -run ^TestRedact_HidesPasswords$",
 	},
 	{
 		name: "transport/shown-parameter", breaks: "the values of unknown parameters are shown",
@@ -168,7 +168,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"case shown && plainText", "case plainText"},
 		},
-		tests: "./transport -run ^TestRedact$",
+		tests: "./transport -run ^TestRedact_HidesPasswords$",
 	},
 	{
 		name: "transport/shown-token", breaks: "the token of NATS is shown",
@@ -176,7 +176,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"password == \"\" && !slices.Contains(usersShown, u.Scheme)", "false"},
 		},
-		tests: "./transport -run ^TestRedact$",
+		tests: "./transport -run ^TestRedact_HidesPasswords$",
 	},
 	{
 		name: "raftlog/replaced-certificate", breaks: "replaced files of a certificate are not read again",

@@ -48,7 +48,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"case r.watch.Fired():", "case false:"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
 	},
 	{
 		name: "watch/lost/children", breaks: "a reader of children does not notice that watches were lost",
@@ -56,7 +56,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"case <-r.sub.Changed(): // the channel of a watch that was lost receives nothing\n", "case <-r.sub.Changed():\n\t\t\tcontinue\n"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
 	},
 	{
 		name: "watch/lost/contender", breaks: "a contender does not notice that the watches on the candidates before it were lost",
@@ -64,7 +64,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if d.watches[slot].watch.Fired() {", "if d.kind(slot) != contender.OtherWatch && d.watches[slot].watch.Fired() {"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
 	},
 	{
 		name: "watch/lost/own", breaks: "a candidate does not notice that the watch on its znode was lost",
@@ -72,7 +72,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if d.watches[slot].watch.Fired() {", "if slot != ownSlot && d.watches[slot].watch.Fired() {"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
 	},
 	{
 		name: "watch/lost/keeper", breaks: "a member does not notice that the watch on its znode was lost",
@@ -80,7 +80,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if own.Fired() {", "if false {"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
 	},
 	{
 		name: "watch/lost/cache", breaks: "a cache does not notice that watches were lost",
@@ -88,6 +88,6 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"			u.watches.poll()\n", ""},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch$",
+		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
 	},
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRemoveDeclarations fails if removeDeclarations keeps a declaration with one of the names or an import that
-// nothing uses, or removes another declaration.
-func TestRemoveDeclarations(t *testing.T) {
+// TestRemoveDeclarations_KeepsOthers checks that removeDeclarations removes exactly the declarations with one of the
+// names, and the imports that nothing uses then.
+func TestRemoveDeclarations_KeepsOthers(t *testing.T) {
 	changed, removed, err := removeDeclarations([]byte(`package p
 
 import (
@@ -43,16 +43,16 @@ func function() { _, _ = os.Getwd() }
 	require.Contains(t, string(changed), `"math/rand/v2"`)
 }
 
-// TestRemoveReplaced_Missing fails if an adapter is used although the project does not declare the
+// TestRemoveReplaced_Missing checks that an adapter is rejected when the project does not declare the
 // declarations that the adapter replaces.
 func TestRemoveReplaced_Missing(t *testing.T) {
 	a := adopter{dir: ".", replaced: []string{"run", "absent"}}
 	require.EqualError(t, a.removeReplaced(t.TempDir()), ". does not declare run or absent")
 }
 
-// TestReplaceImports fails if a file keeps an import that is replaced, or if replaceImports returns no error for
-// an import that no file contains.
-func TestReplaceImports(t *testing.T) {
+// TestReplaceImports_RequiresImport checks that no file keeps an import that is replaced, and that
+// replaceImports returns an error for an import that no file contains.
+func TestReplaceImports_RequiresImport(t *testing.T) {
 	a := adopter{dir: ".", imports: map[string]string{"example.org/old": "example.org/new"}}
 	dir := t.TempDir()
 	name := filepath.Join(dir, "p.go")

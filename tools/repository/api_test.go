@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write docs/api.txt")
 // in a review.
 const apiFile = "docs/api.txt"
 
-// TestAPI fails if docs/api.txt is not the exported API. "make api" writes it.
-func TestAPI(t *testing.T) {
+// TestAPI_DocumentIsUpToDate checks that docs/api.txt is the exported API. "make api" writes it.
+func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	var text strings.Builder
 	for _, dir := range publicPackages(t) {
 		fmt.Fprintf(&text, "# %s\n\n%s\n\n", dir, strings.Join(exported(t, dir), "\n"))
@@ -39,7 +39,7 @@ func TestAPI(t *testing.T) {
 	require.True(t, text.String() == string(written), "%s is not the exported API: run make api, and review the difference", apiFile)
 }
 
-// TestAPI_Size fails if the root package exports more than 60 constants, errors, functions, types and
+// TestAPI_Size checks that the root package exports at most 60 constants, errors, functions, types and
 // methods. Parts that few users need belong in other packages.
 func TestAPI_Size(t *testing.T) {
 	names := exported(t, ".")

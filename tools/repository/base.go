@@ -26,7 +26,7 @@ func (p *proxy) checkBase(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version := uniqueVersion(p.created.Add(-time.Hour)) // precedes p.version
+	version := uniqueVersion(p.created.Add(-time.Hour)) // a version that precedes p.version
 	if err := p.publish(base, version); err != nil {
 		return err
 	}

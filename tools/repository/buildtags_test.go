@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBuildTags fails if a build tag does not exclude the drivers of its backend, or excludes those of
-// other backends. The command make sizes compiles the builds with these tags.
-func TestBuildTags(t *testing.T) {
+// TestBuildTags_ExcludeDrivers checks that a build tag excludes the drivers of its backend, and no others.
+// The command make sizes compiles the builds with these tags.
+func TestBuildTags_ExcludeDrivers(t *testing.T) {
 	drivers := map[string][]string{
 		"no_etcd":       {"go.etcd.io/etcd/"},
 		"no_kubernetes": {"k8s.io/"},

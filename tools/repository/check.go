@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// These are limits on the effects of the core module on a program that uses it.
+// The limits on the effects of the core module on a program that uses it.
 const (
 	maxRaised = 0  // the number of requirements of the program service whose versions change
 	maxEdges  = 14 // the number of edges in the module graph of a program without other requirements
@@ -33,7 +33,7 @@ func (p *proxy) checkModules(ctx context.Context) error {
 		if m.isProgram() {
 			continue
 		}
-		if _, err := p.runExactly(ctx, m, "vet", "./..."); err != nil {
+		if _, err := p.runWithExactVersions(ctx, m, "vet", "./..."); err != nil {
 			return err
 		}
 		if err := p.measureModule(ctx, m); err != nil {
@@ -70,7 +70,7 @@ func (p *proxy) testModules(ctx context.Context, dirs []string) error {
 		if m.isProgram() || !slices.Contains(dirs, m.dir) {
 			continue
 		}
-		out, err := p.runExactly(ctx, m, "test", "-cpu", "1", "./...")
+		out, err := p.runWithExactVersions(ctx, m, "test", "-cpu", "1", "./...")
 		if err != nil {
 			return err
 		}
@@ -79,9 +79,9 @@ func (p *proxy) testModules(ctx context.Context, dirs []string) error {
 	return nil
 }
 
-// runExactly runs the go command in the copy of a module, which must be tidy, with exactly the versions that
+// runWithExactVersions runs the go command in the copy of a module, which must be tidy, with exactly the versions that
 // the module requires.
-func (p *proxy) runExactly(ctx context.Context, m *module, command string, args ...string) (string, error) {
+func (p *proxy) runWithExactVersions(ctx context.Context, m *module, command string, args ...string) (string, error) {
 	return runCommand(ctx, p.copyDir(m), p.env, "go", append([]string{command, "-mod=readonly"}, args...)...)
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWorkflows fails if a workflow uses an action by a tag, which its owner can move, a tool whose
-// version is not fixed, or a checkout that keeps the token of the workflow.
-func TestWorkflows(t *testing.T) {
+// TestWorkflows_UseFixedVersions checks that no workflow uses an action by a tag, which its owner can move, a
+// tool whose version is not fixed, or a checkout that keeps the token of the workflow.
+func TestWorkflows_UseFixedVersions(t *testing.T) {
 	files, err := filepath.Glob(".github/workflows/*.yml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
@@ -39,10 +39,11 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// TestWalls fails if a file that is not a test imports an internal package of another module. The modules
-// are released separately, and a program can raise one of them alone, so what another module imports
-// must be a public package. The modules that are never released may import the servers of tests.
-func TestWalls(t *testing.T) {
+// TestWalls_NoInternalImportsAcrossModules checks that no file that is not a test imports an internal package
+// of another module. The modules are released separately, and a program can raise one of them alone, so what
+// another module imports must be a public package. The modules that are never released may import the servers
+// of tests.
+func TestWalls_NoInternalImportsAcrossModules(t *testing.T) {
 	var modules []string // the directories of the modules
 	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if d.Name() == "go.mod" {
@@ -93,10 +94,10 @@ func neverReleased(module string) bool {
 	return module == "integrationtest" || module == "bench" || strings.HasPrefix(module, "bench/") || module == "tools"
 }
 
-// TestDependencies fails if a program that imports one of the packages in the table links anything
-// except the standard library, this module and the ZooKeeper client. The other requirements of the
-// module are those of tests.
-func TestDependencies(t *testing.T) {
+// TestDependencies_AreFew checks that a program that imports one of the packages in the table links only the
+// standard library, this module and the ZooKeeper client. The other requirements of the module are those of
+// tests.
+func TestDependencies_AreFew(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		packages := linked(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
@@ -113,9 +114,9 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestDemoDependencies fails if the demo, which new users compile first, links anything except the
-// client library, the election, its dialer and the embedded servers.
-func TestDemoDependencies(t *testing.T) {
+// TestDemoDependencies_AreFew checks that the demo, which new users compile first, links only the client library,
+// the election, its dialer and the embedded servers.
+func TestDemoDependencies_AreFew(t *testing.T) {
 	for _, p := range linked(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, core); {
 		case p == "github.com/go-zookeeper/zk":

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCodeOfDocuments fails if a block of Go code in one of the documents of the table is not part of a
-// file that is compiled and tested, or a block of a configuration is not part of a file that is tested.
-func TestCodeOfDocuments(t *testing.T) {
+// TestCodeOfDocuments_IsCompiled checks that each block of Go code in one of the documents of the table is part of a
+// file that is compiled and tested, and each block of a configuration part of a file that is tested.
+func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
 		"README.md":                 {"examples/readme/readme_test.go"},
@@ -68,9 +68,8 @@ func TestCodeOfDocuments(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocuments fails if a link between documents leads to a file or heading that does not
-// exist.
-func TestLinksOfDocuments(t *testing.T) {
+// TestLinksOfDocuments_Exist checks that each link between documents leads to a file or heading that exists.
+func TestLinksOfDocuments_Exist(t *testing.T) {
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
 		heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
@@ -107,9 +106,9 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 }
 
-// TestReadingTimes fails if a section of docs/README.md that states how long its pages take to read is wrong by more
-// than a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
-func TestReadingTimes(t *testing.T) {
+// TestReadingTimes_AreRight checks that the sections of docs/README.md that state how long their pages take to read
+// are right within a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
+func TestReadingTimes_AreRight(t *testing.T) {
 	const wordsPerMinute = 200
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```")
@@ -143,8 +142,8 @@ func TestReadingTimes(t *testing.T) {
 	assert.Equal(t, 5, stated, "sections that state a time")
 }
 
-// TestTestsOfDocuments fails if a document names a test that does not exist.
-func TestTestsOfDocuments(t *testing.T) {
+// TestTestsOfDocuments_Exist checks that documents name only tests that exist.
+func TestTestsOfDocuments_Exist(t *testing.T) {
 	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go", "*_test.go.txt").Output()
 	if err != nil {
 		t.Skip("not a checkout:", err)

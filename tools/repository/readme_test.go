@@ -13,9 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadme_Program fails if the first program of README.md is too long, or if it does not run after
-// it was copied into an empty module. It compiles with the library of this repository, and needs no
-// network.
+// TestReadme_Program checks that the first program of README.md is short, and runs after it was copied into
+// an empty module. It compiles with the library of this repository, and needs no network.
 func TestReadme_Program(t *testing.T) {
 	root, err := os.Getwd()
 	require.NoError(t, err)
@@ -48,7 +47,8 @@ func TestReadme_Program(t *testing.T) {
 	assert.Regexp(t, `(?m)^this replica leads with token \d+$`, string(out))
 }
 
-// TestReadme_Size fails if README.md is too long to be read, or if a table has more columns than a narrow page shows.
+// TestReadme_Size checks that README.md is short enough to be read, and that no table has more columns than a
+// narrow page shows.
 func TestReadme_Size(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)

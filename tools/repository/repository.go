@@ -22,7 +22,7 @@ type repository struct {
 
 // module is a Go module of this repository.
 type module struct {
-	path string        // for example github.com/go-leaderelection/leaderelection/adapters/etcd
+	path string        // the module path, for example github.com/go-leaderelection/leaderelection/adapters/etcd
 	dir  string        // relative to the root, for example adapters/etcd; "." for the core module
 	file *modfile.File // the contents of its go.mod
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLinkRepository fails if a link to a file outside of docs remains, or if another link changes.
-func TestLinkRepository(t *testing.T) {
+// TestLinkRepository_ReplacesOutsideLinks checks that no link to a file outside of docs remains, and that
+// other links do not change.
+func TestLinkRepository_ReplacesOutsideLinks(t *testing.T) {
 	text := "[a](lock.md#b) [b](../design.md) [c](../../zktest/doc.go) [d](https://example.com/../x) [e](#f) [g](../../README.md#h)"
 	require.Equal(t, "[a](lock.md#b) [b](../design.md) [c]("+browse+"zktest/doc.go) [d](https://example.com/../x) [e](#f) [g]("+browse+"README.md#h)",
 		linkRepository("docs/tasks/job.md", text))
 }
 
-// TestNavigation fails if a page of docs is not in the navigation.
-func TestNavigation(t *testing.T) {
+// TestNavigation_ContainsAllPages checks that each page of docs is in the navigation.
+func TestNavigation_ContainsAllPages(t *testing.T) {
 	config, err := os.ReadFile("tools/repository/mkdocs.yml")
 	require.NoError(t, err)
 	docs := os.DirFS("docs")
@@ -31,8 +32,8 @@ func TestNavigation(t *testing.T) {
 	}))
 }
 
-// TestCheckLinks fails if broken links are accepted, or valid links are rejected.
-func TestCheckLinks(t *testing.T) {
+// TestCheckLinks_RejectsBrokenLinks checks that broken links are rejected, and valid links are accepted.
+func TestCheckLinks_RejectsBrokenLinks(t *testing.T) {
 	page := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	others, problems, err := checkLinks(fstest.MapFS{
 		"index.html":   page(`<h1 id="top">x</h1><a class="a" href="a/b.html#--listen">x</a> <a href="#top">x</a> <a href=".">x</a> <img alt="" src="x.svg">`),

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestScenariosAreListed fails if a test is named after a failure scenario that docs/traps.md does
-// not list, or if a listed scenario has no test.
-func TestScenariosAreListed(t *testing.T) {
+// TestScenarios_AreListed checks that each test that is named after a failure scenario has a scenario that
+// docs/traps.md lists, and that each listed scenario has a test.
+func TestScenarios_AreListed(t *testing.T) {
 	page, err := os.ReadFile("docs/traps.md")
 	require.NoError(t, err)
 	listed := map[string]bool{}

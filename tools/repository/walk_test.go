@@ -65,9 +65,10 @@ func TestCandidate(t *testing.T) {
 }
 `
 
-// TestWalk fails if one candidate that joins, leads and resigns executes code in more packages or files than the
-// limits below. It measures this with the coverage of candidateTest. go test -v prints the packages and files.
-func TestWalk(t *testing.T) {
+// TestWalk_ExecutesFewFiles checks that one candidate that joins, leads and resigns does not execute code in
+// more packages or files than the limits below. It measures this with the coverage of candidateTest. go test
+// -v prints the packages and files.
+func TestWalk_ExecutesFewFiles(t *testing.T) {
 	source, profile := filepath.Join(t.TempDir(), "candidate_test.go"), filepath.Join(t.TempDir(), "profile")
 	require.NoError(t, os.WriteFile(source, []byte(candidateTest), 0o600))
 	out, err := exec.Command("go", "test", "-count=1", "-cpu=1", "-coverpkg="+core+"/...", "-coverprofile="+profile, source).CombinedOutput()

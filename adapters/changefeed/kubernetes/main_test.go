@@ -42,7 +42,7 @@ func newFactory(serverOf func(t testing.TB) *standIn) storetest.Factory {
 				return s
 			},
 			Lose: func(testing.TB) {
-				server.put(name, func(*coordination.Lease) *coordination.Lease { return nil })
+				server.putLease(name, func(*coordination.Lease) *coordination.Lease { return nil })
 			},
 			Restart:  server.restart,
 			Patience: fixture.Patience,

@@ -93,8 +93,8 @@ func (s *standIn) lease(name string) *coordination.Lease {
 	return s.leases[name].DeepCopy()
 }
 
-// put replaces a Lease, or deletes it if change returns nil. change receives nil if it does not exist.
-func (s *standIn) put(name string, change func(*coordination.Lease) *coordination.Lease) {
+// putLease replaces a Lease, or deletes it if change returns nil. change receives nil if it does not exist.
+func (s *standIn) putLease(name string, change func(*coordination.Lease) *coordination.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.write(name, change(s.leases[name].DeepCopy()))
@@ -157,8 +157,8 @@ func (s *standIn) endWatches() {
 	}
 }
 
-// watching returns the number of watches.
-func (s *standIn) watching() int {
+// countWatches returns the number of watches.
+func (s *standIn) countWatches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.watches)

@@ -21,14 +21,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
 
-// TestElections tests the contract of elections. The cases run in parallel, each on a separate server.
-func TestElections(t *testing.T) {
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel, each on a
+// separate server.
+func TestElections_SatisfyContract(t *testing.T) {
 	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	for name, create := range map[string]func() (*kubernetes.Store, error){
@@ -50,9 +51,9 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestLease_Fields fails if kubectl does not show the leader, or if the fields of a Lease do not follow
-// from the record.
-func TestLease_Fields(t *testing.T) {
+// TestLease_FieldsShowLeader checks that kubectl shows the leader, and that the fields of a Lease follow from
+// the record.
+func TestLease_FieldsShowLeader(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	next := r
@@ -91,11 +92,11 @@ func TestLease_Fields(t *testing.T) {
 	require.Equal(t, first.Spec.AcquireTime, server.lease(name).Spec.AcquireTime)
 }
 
-// TestLease_OtherMetadata fails if a heartbeat removes what other programs have added to the Lease.
-func TestLease_OtherMetadata(t *testing.T) {
+// TestLease_KeepsOtherMetadata checks that a heartbeat does not remove what other programs have added to the Lease.
+func TestLease_KeepsOtherMetadata(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
-	server.put(name, func(l *coordination.Lease) *coordination.Lease {
+	server.putLease(name, func(l *coordination.Lease) *coordination.Lease {
 		l.Labels = map[string]string{"app": "report"}
 		l.Annotations["note"] = "keep"
 		return l
@@ -110,23 +111,23 @@ func TestLease_OtherMetadata(t *testing.T) {
 	r = fixture.Read(t, s)
 	same := server.lease(name)
 	uid := same.UID
-	server.put(name, func(*coordination.Lease) *coordination.Lease { return nil })
-	server.put(name, func(*coordination.Lease) *coordination.Lease { return same })
+	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return nil })
+	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return same })
 	require.NotEqual(t, uid, server.lease(name).UID)
 	_, err = s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
 }
 
-// TestLease_ManyChanges fails if a heartbeat is repeated without a limit because other programs change
-// the Lease.
-func TestLease_ManyChanges(t *testing.T) {
+// TestLease_HeartbeatAmongManyChanges checks that a heartbeat is not repeated without a limit when other
+// programs change the Lease.
+func TestLease_HeartbeatAmongManyChanges(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	patches := 0
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPatch {
 			patches++
-			server.put(name, func(l *coordination.Lease) *coordination.Lease { return l })
+			server.putLease(name, func(l *coordination.Lease) *coordination.Lease { return l })
 		}
 		return false
 	})
@@ -135,9 +136,9 @@ func TestLease_ManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestStore_ClientCertificate fails if goroutines remain when a store with files of a client
+// TestStore_CloseWithClientCertificate checks that no goroutines remain when a store with files of a client
 // certificate is closed.
-func TestStore_ClientCertificate(t *testing.T) {
+func TestStore_CloseWithClientCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
 	config.CAFile, config.CertFile, config.KeyFile = testenv.NewAuthority(t).Files("client")
@@ -148,7 +149,7 @@ func TestStore_ClientCertificate(t *testing.T) {
 	require.Empty(t, config.CertData, "the config is changed")
 }
 
-// TestErrors_ContainNoPassword fails if an error contains the password of the address.
+// TestErrors_ContainNoPassword checks that an error does not contain the password of the address.
 func TestErrors_ContainNoPassword(t *testing.T) {
 	for _, host := range []string{"http://user:secret@127.0.0.1:1", "user:secret@127.0.0.1:1"} {
 		s := newStore(t, &rest.Config{Host: host}, "x")
@@ -158,13 +159,13 @@ func TestErrors_ContainNoPassword(t *testing.T) {
 	}
 }
 
-// TestLease_OtherHolder fails if a Lease that client-go's election has changed is used although a
+// TestLease_OfClientGoIsNotUsed checks that a Lease that client-go's election has changed is not used while a
 // candidate of client-go leads.
-func TestLease_OtherHolder(t *testing.T) {
+func TestLease_OfClientGoIsNotUsed(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	holder := "a candidate of client-go"
-	server.put(name, func(l *coordination.Lease) *coordination.Lease { l.Spec.HolderIdentity = &holder; return l })
+	server.putLease(name, func(l *coordination.Lease) *coordination.Lease { l.Spec.HolderIdentity = &holder; return l })
 	_, err := s.Read(fixture.Context(t))
 	fixture.RequireUnsuitable(t, err, "holderIdentity")
 	_, err = s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
@@ -174,14 +175,14 @@ func TestLease_OtherHolder(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, "holderIdentity")
 
 	other := newName()
-	server.put(other, func(*coordination.Lease) *coordination.Lease {
+	server.putLease(other, func(*coordination.Lease) *coordination.Lease {
 		return &coordination.Lease{Spec: coordination.LeaseSpec{HolderIdentity: &holder}}
 	})
 	fixture.RequireUnsuitable(t, newStore(t, server.config(), other).Start(fixture.Context(t)), "annotation")
 }
 
-// TestWithoutCreate fails if the store creates a Lease, or does not accept an empty one.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_UsesEmptyLease checks that the store does not create a Lease, and accepts an empty Lease.
+func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
 	server, name := startStandIn(t), newName()
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
@@ -192,7 +193,7 @@ func TestWithoutCreate(t *testing.T) {
 	s := newStore(t, server.config(), name, kubernetes.WithoutCreate())
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "create it")
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
-	server.put(name, func(*coordination.Lease) *coordination.Lease { return &coordination.Lease{} })
+	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return &coordination.Lease{} })
 	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	r := fixture.CreateRecord(t, s)
@@ -200,8 +201,8 @@ func TestWithoutCreate(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, s))
 }
 
-// TestErrors fails if an error of the API server has another meaning than documented.
-func TestErrors(t *testing.T) {
+// TestErrors_HaveDocumentedMeaning checks that each error of the API server has the documented meaning.
+func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 	_, s, r := createRecord(t, newName())
 	for name, c := range map[string]struct {
 		code    int
@@ -246,7 +247,7 @@ func TestErrors(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestStart_NoNamespace fails if Start accepts a namespace that does not exist.
+// TestStart_NoNamespace checks that Start rejects a namespace that does not exist.
 func TestStart_NoNamespace(t *testing.T) {
 	s, err := kubernetes.NewStore(startStandIn(t).config(), "missing", "x")
 	require.NoError(t, err)
@@ -255,7 +256,7 @@ func TestStart_NoNamespace(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "namespace does not exist")
 }
 
-// TestStart_WritesNothing fails if Start creates or changes a Lease.
+// TestStart_WritesNothing checks that Start does not create or change a Lease.
 func TestStart_WritesNothing(t *testing.T) {
 	server, name := startStandIn(t), newName()
 	s := newStore(t, server.config(), name)
@@ -267,8 +268,8 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafety fails if Start accepts other deployments than the documentation states.
-func TestSafety(t *testing.T) {
+// TestSafety_AcceptedSettings checks that Start accepts only the deployments that the documentation states.
+func TestSafety_AcceptedSettings(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
 		return newStore(t, server.config(), newName()).Start(fixture.Context(t))
@@ -281,14 +282,14 @@ func TestSafety(t *testing.T) {
 	})
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store, or all APIs
-// of Kubernetes.
-func TestDependencies(t *testing.T) {
+// TestDependencies_NoOtherDrivers checks that a program that imports this store links neither the driver of
+// another store nor all APIs of Kubernetes.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "k8s.io/client-go/rest")
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }
 
-// FuzzDecode decodes arbitrary annotations. It fails if the result is a record without an epoch.
+// FuzzDecode decodes arbitrary annotations. The result must not be a record without an epoch.
 func FuzzDecode(f *testing.F) {
 	valid, err := store.Encode(fixture.Blank())
 	require.NoError(f, err)

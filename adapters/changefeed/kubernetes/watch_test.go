@@ -30,9 +30,10 @@ func linksClientset(t testing.TB) bool {
 	return strings.Contains(string(out), "k8s.io/client-go/kubernetes")
 }
 
-// TestFeed_Events fails if a feed does not deliver later writes after an event or an end of its watch that API
-// servers cause: a bookmark, an expired resourceVersion (410), and the end of the watch after some minutes.
-func TestFeed_Events(t *testing.T) {
+// TestFeed_ContinuesAfterSpecialEvents checks that a feed delivers later writes after an event or an end of
+// its watch that API servers cause: a bookmark, an expired resourceVersion (410), and the end of the watch
+// after some minutes.
+func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 	bookmark := map[string]any{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "99"}}
 	for name, c := range map[string]struct {
 		cause func(server *standIn, lease string)
@@ -48,7 +49,7 @@ func TestFeed_Events(t *testing.T) {
 			lease := newName()
 			server, s, r := createRecord(t, lease, kubernetes.WithQuiet(time.Hour))
 			f := fixture.SubscribeTo(t, s, r)
-			require.Eventually(t, func() bool { return server.watching() == 1 }, fixture.Patience, time.Millisecond)
+			require.Eventually(t, func() bool { return server.countWatches() == 1 }, fixture.Patience, time.Millisecond)
 			c.cause(server, lease)
 			r = fixture.Heartbeat(t, s, r)
 			ctx := fixture.Context(t)
@@ -68,8 +69,9 @@ func TestFeed_Events(t *testing.T) {
 	}
 }
 
-// TestFeed_LongWatch fails if a feed ends because the API server has ended a watch that has lasted.
-func TestFeed_LongWatch(t *testing.T) {
+// TestFeed_ContinuesAfterEndOfLongWatch checks that a feed continues when the API server has ended a watch
+// that has lasted.
+func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
 	for name, end := range map[string]func(server *standIn, lease string){
 		"Ended": func(s *standIn, _ string) { s.endWatches() },
 		"Expired": func(s *standIn, lease string) {
@@ -96,8 +98,8 @@ func TestFeed_LongWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_Throttled fails if a feed does not report that the API server rejects its watch.
-func TestFeed_Throttled(t *testing.T) {
+// TestFeed_ReportsThrottling checks that a feed reports that the API server rejects its watch.
+func TestFeed_ReportsThrottling(t *testing.T) {
 	server, s, _ := createRecord(t, newName())
 	server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool { throttle(w); return true })
 	err := fixture.AwaitError(t, fixture.Subscribe(t, s))
@@ -105,8 +107,8 @@ func TestFeed_Throttled(t *testing.T) {
 	require.ErrorContains(t, err, "TooManyRequests")
 }
 
-// TestFeed_WithoutReads fails if followers read the record although the watch delivers it, or if a heartbeat
-// is more than one request.
+// TestFeed_WithoutReads checks that followers do not read the record when the watch delivers it, and that a
+// heartbeat is a single request.
 func TestFeed_WithoutReads(t *testing.T) {
 	name := newName()
 	server, leader, r := createRecord(t, name)
@@ -130,8 +132,9 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.EqualValues(t, 20, requests.Load())
 }
 
-// TestStore_SilentConnection fails if the store continues to use a connection that has failed silently, for
-// example because a load balancer has forgotten it. With HTTP/2 the client would notice after 45 seconds.
+// TestStore_SilentConnection checks that the store does not continue to use a connection that has failed
+// silently, for example when a load balancer has forgotten it. With HTTP/2 the client would notice after 45
+// seconds.
 func TestStore_SilentConnection(t *testing.T) {
 	server := &standIn{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
 	secure := httptest.NewUnstartedServer(server)
@@ -163,8 +166,9 @@ func TestStore_SilentConnection(t *testing.T) {
 	}, fixture.Patience, 10*time.Millisecond)
 }
 
-// TestPartitions fails if a leader that is cut off from the API server still acts when the next leader starts.
-func TestPartitions(t *testing.T) {
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the API server has stopped when
+// the next leader starts.
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, name := startStandIn(t), newName()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {

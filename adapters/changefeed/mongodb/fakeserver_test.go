@@ -104,8 +104,8 @@ func (s *fakeServer) wake() {
 	s.changed = make(chan struct{})
 }
 
-// count returns the number of commands with a name.
-func (s *fakeServer) count(name string) int {
+// countCommands returns the number of commands with a name.
+func (s *fakeServer) countCommands(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[name]

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestRecord_OtherDocument fails if a document that is not a record is returned as one, or
-// replaced.
-func TestRecord_OtherDocument(t *testing.T) {
+// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record
+// nor replaced.
+func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	id := bson.E{Key: "_id", Value: bson.D{{Key: "changefeed", Value: "an election"}}}
 	valid := bson.D{
 		id,
@@ -51,9 +51,9 @@ func TestRecord_OtherDocument(t *testing.T) {
 	}
 }
 
-// TestStore_WriteConcern fails if a command is sent with the concerns of the caller's collection,
-// which may require less than a majority.
-func TestStore_WriteConcern(t *testing.T) {
+// TestStore_IgnoresConcernsOfCollection checks that commands are not sent with the concerns of the caller's
+// collection, which may require less than a majority.
+func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	server := newFakeServer(t)
 	var commands atomic.Int64
 	server.setInterceptor(func(name string, command, reply bson.D) bson.D {
@@ -85,8 +85,8 @@ func TestStore_WriteConcern(t *testing.T) {
 	require.EqualValues(t, 3, commands.Load())
 }
 
-// TestHeartbeat_WriteConcernError fails if a write that the server has applied, and a majority has
-// not, is reported as success or as a conflict.
+// TestHeartbeat_WriteConcernError checks that a write that the server has applied, and a majority has not, is
+// not reported as success or as a conflict.
 func TestHeartbeat_WriteConcernError(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
@@ -104,8 +104,8 @@ func TestHeartbeat_WriteConcernError(t *testing.T) {
 	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
 }
 
-// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
-// retries it after the connection broke, and the server does not recognize the retry.
+// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
+// it after the connection broke, and the server does not recognize the retry.
 func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	var sent atomic.Int64
@@ -120,8 +120,8 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	fixture.RequireUnknownOutcome(t, err)
 }
 
-// TestHeartbeat_AppliedAfterContextDone fails if a write whose context was done, which may have
-// been applied, is reported as rejected, or if the feed does not deliver it.
+// TestHeartbeat_AppliedAfterContextDone checks that a write whose context was done, which may have been
+// applied, is not reported as rejected, and that the feed delivers it.
 func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := fixture.SubscribeTo(t, s, r)
@@ -143,8 +143,7 @@ func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
 	require.Equal(t, r.Seq+1, e.Record.Seq)
 }
 
-// TestCreate_DuplicateKey fails if Create returns an error because another store has created the
-// record.
+// TestCreate_DuplicateKey checks that Create does not return an error when another store has created the record.
 func TestCreate_DuplicateKey(t *testing.T) {
 	server, s, _ := createRecord(t, nil)
 	var duplicate atomic.Bool

@@ -36,9 +36,8 @@ func replyCase(replies map[string]bson.D) fixture.SafetyCase {
 	}}
 }
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
-// deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	fixture.CheckSafety(t, "MongoDB", map[string]fixture.SafetyCase{
 		"a replica set, of one member too": replyCase(settingsReplies("wiredTiger", true)),
 		"a sharded cluster": replyCase(map[string]bson.D{
@@ -60,9 +59,8 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_HiddenSettings fails if Start rejects a server because the user may not call a
-// command, or the server does not support it, or if a command that fails for another reason is
-// reported as permanent.
+// TestStart_HiddenSettings checks that Start accepts a server on which the user may not call a command, or
+// which does not support it, and that a command that fails for another reason is not reported as permanent.
 func TestStart_HiddenSettings(t *testing.T) {
 	for _, command := range []string{"serverStatus", "replSetGetConfig"} {
 		for _, code := range []int{13, 59, 115, 238, 303, 8000} {

@@ -11,8 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestStart_StandaloneServer fails if Start accepts a standalone server, which does not support
-// change streams.
+// TestStart_StandaloneServer checks that Start rejects a standalone server, which does not support change streams.
 func TestStart_StandaloneServer(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c")
@@ -20,9 +19,9 @@ func TestStart_StandaloneServer(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "replica set")
 }
 
-// TestStart_Errors fails if Start does not report a permanent failure as such with advice, or
-// reports a transient failure as permanent.
-func TestStart_Errors(t *testing.T) {
+// TestStart_ReportsPermanentErrors checks that Start reports a permanent failure as permanent, with advice,
+// and a transient failure as transient.
+func TestStart_ReportsPermanentErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		command string
 		code    int
@@ -58,8 +57,8 @@ func TestStart_Errors(t *testing.T) {
 	})
 }
 
-// TestStart_UnsuitableCollection fails if Start accepts a capped collection, which would lose the
-// record, or a view.
+// TestStart_UnsuitableCollection checks that Start rejects a capped collection, which would lose the record,
+// and a view.
 func TestStart_UnsuitableCollection(t *testing.T) {
 	for kind, spec := range map[string]bson.D{
 		"capped": {{Key: "name", Value: "c"}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}}}},
@@ -76,11 +75,11 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 	}
 }
 
-// TestWithoutCreate fails if the store creates the collection despite the option.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_CreatesNoCollection checks that the store does not create the collection.
+func TestWithoutCreate_CreatesNoCollection(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 	require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
-	require.Zero(t, server.count("update"))
+	require.Zero(t, server.countCommands("update"))
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestStore tests the contract of stores on a real server, and TestStore_FakeServer on every machine.
-func TestStore(t *testing.T) {
+// TestStore_SatisfiesContract tests the contract of stores on a real server, and TestStore_FakeServer on
+// every machine.
+func TestStore_SatisfiesContract(t *testing.T) {
 	serverURI(t)
 	storetest.Run(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-// TestElections tests the contract of elections on a real server, and TestElections_FakeServer on every
-// machine.
-func TestElections(t *testing.T) {
+// TestElections_SatisfyContract tests the contract of elections on a real server, and
+// TestElections_FakeServer on every machine.
+func TestElections_SatisfyContract(t *testing.T) {
 	serverURI(t)
 	storetest.RunElection(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
@@ -31,7 +32,7 @@ func TestElections_FakeServer(t *testing.T) {
 	fixture.RunElections(t, newFactory(useFakeServer), newFactory(useFakeServer))
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	coll := func(name string) *mongo.Collection {
 		return connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection(name)
@@ -53,8 +54,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_KeepsClient fails if the store disconnects the client, or if it does not report that
-// the caller has disconnected it, with the names of the servers.
+// TestStore_KeepsClient checks that the store does not disconnect the client, and that it reports, with the
+// names of the servers, that the caller has disconnected it.
 func TestStore_KeepsClient(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	require.NoError(t, s.Close())
@@ -69,7 +70,8 @@ func TestStore_KeepsClient(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, " at db1,db2: ")
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) {
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "go.mongodb.org/mongo-driver/v2/mongo")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// These are the errors of a stream that ends although the driver reports no error.
+// The errors of a stream that ends although the driver reports no error.
 var (
 	errDropped     = errors.New("the collection was dropped or renamed")
 	errStreamEnded = errors.New("the server has ended the change stream")

@@ -14,22 +14,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestFeed_WithoutReads fails if followers read the record although events contain it.
+// TestFeed_WithoutReads checks that followers do not read the record when events contain it.
 func TestFeed_WithoutReads(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
-	before := server.count("find")
+	before := server.countCommands("find")
 	for range 20 {
 		r = fixture.Heartbeat(t, s, r)
 		fixture.AwaitRecord(t, f, r)
 	}
-	require.Equal(t, before, server.count("find"))
-	require.Equal(t, 20, server.count("findAndModify"))
+	require.Equal(t, before, server.countCommands("find"))
+	require.Equal(t, 20, server.countCommands("findAndModify"))
 }
 
-// TestFeed_OldEvents fails if a feed delivers an event that is older than the record that it has
+// TestFeed_SkipsOldEvents checks that a feed does not deliver an event that is older than the record that it has
 // read. The stream is opened first, and the record is deleted and created again before it is read.
-func TestFeed_OldEvents(t *testing.T) {
+func TestFeed_SkipsOldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
 	other := connect(t, server.uri(), nil).Database(database).Collection("c")
@@ -60,8 +60,7 @@ func TestFeed_OldEvents(t *testing.T) {
 	}
 }
 
-// TestFeed_CollectionDropped fails if a feed does not end when its collection is dropped, with an
-// event or without one.
+// TestFeed_CollectionDropped checks that a feed ends when its collection is dropped, with an event or without one.
 func TestFeed_CollectionDropped(t *testing.T) {
 	for _, withEvent := range []bool{true, false} {
 		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
@@ -72,7 +71,7 @@ func TestFeed_CollectionDropped(t *testing.T) {
 		client := connect(t, server.uri(), nil)
 		if withEvent {
 			require.NoError(t, client.Database(database).Collection("c").Drop(fixture.Context(t)))
-		} else { // In this case the stream ends without an event and without an error.
+		} else { // The stream ends without an event and without an error.
 			server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 				if name == "getMore" {
 					return batch(0, "nextBatch", bson.A{})
@@ -88,9 +87,9 @@ func TestFeed_CollectionDropped(t *testing.T) {
 	}
 }
 
-// TestFeed_HistoryLost fails if a feed does not end when its stream cannot be resumed, or if the
-// next feed does not work.
-func TestFeed_HistoryLost(t *testing.T) {
+// TestFeed_EndsIfHistoryIsLost checks that a feed ends when its stream cannot be resumed, and that the next
+// feed works.
+func TestFeed_EndsIfHistoryIsLost(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := fixture.SubscribeTo(t, s, r)
 	server.setInterceptor(failCommand("getMore", 286))
@@ -100,7 +99,7 @@ func TestFeed_HistoryLost(t *testing.T) {
 	fixture.SubscribeTo(t, s, r)
 }
 
-// TestFeed_ClientTimeout fails if the client's Timeout ends a stream without events.
+// TestFeed_ClientTimeout checks that the client's Timeout does not end a stream without events.
 func TestFeed_ClientTimeout(t *testing.T) {
 	t.Parallel()
 	_, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
@@ -122,8 +121,8 @@ func TestFeed_ClientTimeout(t *testing.T) {
 	fixture.AwaitRecord(t, f, r)
 }
 
-// TestFeed_ServerDown fails if a feed does not detect an outage that the driver hides: it tries to
-// resume the stream for 30 seconds by default, without reporting an error.
+// TestFeed_ServerDown checks that a feed detects an outage that the driver hides: it tries to resume the
+// stream for 30 seconds by default, without reporting an error.
 func TestFeed_ServerDown(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
@@ -135,9 +134,8 @@ func TestFeed_ServerDown(t *testing.T) {
 	require.Less(t, time.Since(start), fixture.Patience)
 }
 
-// TestFeed_LateStream fails if a feed does not deliver writes that its stream does not report, or
-// reports late, as in a sharded cluster with an idle shard. The feed must read the record, and replace
-// the stream.
+// TestFeed_LateStream checks that a feed delivers writes that its stream does not report, or reports late, as
+// in a sharded cluster with an idle shard. The feed must read the record, and replace the stream.
 func TestFeed_LateStream(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
@@ -149,17 +147,17 @@ func TestFeed_LateStream(t *testing.T) {
 		}
 		return reply
 	})
-	streams := server.count("aggregate")
-	for start := time.Now(); server.count("aggregate") < streams+2; {
+	streams := server.countCommands("aggregate")
+	for start := time.Now(); server.countCommands("aggregate") < streams+2; {
 		require.Less(t, time.Since(start), fixture.Patience, "the stream was not replaced")
 		r = fixture.Heartbeat(t, s, r)
 		fixture.AwaitRecord(t, f, r) // the feed delivers r by a read
 	}
 	server.setInterceptor(nil)
 	reads := -1
-	for start := time.Now(); server.count("find") != reads; { // wait until the stream alone delivers the writes
+	for start := time.Now(); server.countCommands("find") != reads; { // wait until the stream alone delivers the writes
 		require.Less(t, time.Since(start), fixture.Patience, "the record is still read")
-		reads = server.count("find")
+		reads = server.countCommands("find")
 		for range 10 {
 			r = fixture.Heartbeat(t, s, r)
 			fixture.AwaitRecord(t, f, r)
@@ -167,9 +165,8 @@ func TestFeed_LateStream(t *testing.T) {
 	}
 }
 
-// TestChanges_OtherCollection fails if Changes does not deliver the changes of the given
-// collection, or delivers others.
-func TestChanges_OtherCollection(t *testing.T) {
+// TestChanges_OnlyOfGivenCollection checks that Changes delivers the changes of the given collection, and no others.
+func TestChanges_OnlyOfGivenCollection(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	changes, err := s.Changes(fixture.Context(t), "another")
 	require.NoError(t, err)

@@ -12,7 +12,7 @@
 //   - If innodb_flush_log_at_trx_commit is 0 or 2, or if the server writes a binary log and sync_binlog
 //     is not 1, a crash of the machine can lose writes ([changefeed.RiskPowerLoss]).
 //   - A replica receives a write after it was acknowledged, or can forget it, also if it is
-//     semi-synchronous. So a server with replicas, or one that replicates from another, can lose writes
+//     semi-synchronous. So a server with replicas, or a server that replicates from another, can lose writes
 //     in a failover ([changefeed.RiskFailover]). A replica of MySQL that accepts writes is not detected,
 //     because it has no status variable Slaves_running: set read_only there.
 //   - Galera is accepted if wsrep_sync_wait of the connections contains 1 (causal reads): then no node

@@ -18,10 +18,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestGalera fails if stores, elections or fences do not satisfy their contract when their connections use both
-// nodes of a Galera cluster. The case ConcurrentHeartbeats, which writes at the same time on both, requires that
-// only one of these writes is committed.
-func TestGalera(t *testing.T) {
+// TestGalera_SatisfiesContracts checks that stores, elections and fences satisfy their contract when their
+// connections use both nodes of a Galera cluster. The case ConcurrentHeartbeats, which writes at the same
+// time on both, requires that only one of these writes is committed.
+func TestGalera_SatisfiesContracts(t *testing.T) {
 	first := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Galera() })
 	second := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.GaleraNode(first) })
 	causal := withSetting("wsrep_sync_wait", "7")
@@ -36,7 +36,7 @@ func TestGalera(t *testing.T) {
 				require.NoError(t, err)
 				return s
 			},
-			Lose:     func(t testing.TB) { execSQL(t, operator, "DELETE FROM "+quoted(table)) },
+			Lose:     func(t testing.TB) { execSQL(t, operator, "DELETE FROM "+quoteTable(table)) },
 			Patience: fixture.Patience,
 		}
 	}

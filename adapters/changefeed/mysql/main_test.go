@@ -106,7 +106,7 @@ func newTable() string {
 	return fmt.Sprintf("The `Elections`; %%s of \"naive\" 'table' no %06d", lastName.Add(1))
 }
 
-func quoted(table string) string { return "`" + strings.ReplaceAll(table, "`", "``") + "`" }
+func quoteTable(table string) string { return "`" + strings.ReplaceAll(table, "`", "``") + "`" }
 
 func execSQL(t testing.TB, db *sql.DB, text string) {
 	t.Helper()
@@ -126,7 +126,7 @@ func newFactory(serverOf func(testing.TB) *dbserver.Server, change func(*driver.
 				require.NoError(t, err)
 				return s
 			},
-			Lose:     func(t testing.TB) { execSQL(t, operator, "DELETE FROM "+quoted(table)) },
+			Lose:     func(t testing.TB) { execSQL(t, operator, "DELETE FROM "+quoteTable(table)) },
 			Restart:  func(t testing.TB) { require.NoError(t, server.Restart()) },
 			Patience: fixture.Patience,
 		}

@@ -41,8 +41,8 @@ func newStatements(table string) statements {
 	}
 }
 
-// arguments returns the arguments of insert and update, without those of the condition of update.
-func (t *table) arguments(r changefeed.Record) []any {
+// recordArguments returns the arguments of insert and update, without those of the condition of update.
+func (t *table) recordArguments(r changefeed.Record) []any {
 	return []any{
 		[]byte(r.Epoch), []byte(r.Leader), []byte(r.Session), []byte(r.Nominee), int64(r.Term), int64(r.Seq), int64(r.TTL), r.Ended,
 		[]byte(r.Version), []byte(t.key),
@@ -92,7 +92,7 @@ func (t *table) Create(ctx context.Context, blank changefeed.Record) error {
 // createRecord creates the record. If the table does not exist, it creates it first.
 func (t *table) createRecord(ctx context.Context, blank changefeed.Record) error {
 	insert := func(conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, t.sql.insert, t.arguments(blank)...)
+		_, err := conn.ExecContext(ctx, t.sql.insert, t.recordArguments(blank)...)
 		return err
 	}
 	err := t.transact(ctx, insert)
@@ -120,7 +120,7 @@ func (t *table) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 func (t *table) replaceRecord(ctx context.Context, prev, next changefeed.Record) (now changefeed.Record, err error) {
 	var missing error
 	err = t.transact(ctx, func(conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, t.sql.update, append(t.arguments(next), []byte(prev.Version))...)
+		_, err := conn.ExecContext(ctx, t.sql.update, append(t.recordArguments(next), []byte(prev.Version))...)
 		if err == nil {
 			now, err = t.readRecord(ctx, conn)
 		}

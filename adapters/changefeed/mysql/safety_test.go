@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	serverCase := func(server func(t *testing.T) *dbserver.Server, change func(*driver.Config)) fixture.SafetyCase {
 		var running *dbserver.Server
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
@@ -61,7 +61,7 @@ func TestSafetyTable(t *testing.T) {
 		"a table with another engine than InnoDB, such as MyISAM, Aria or MEMORY": {Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 			createRecord(t, db, table)
-			execSQL(t, db, "ALTER TABLE "+quoted(table)+" ENGINE=MyISAM")
+			execSQL(t, db, "ALTER TABLE "+quoteTable(table)+" ENGINE=MyISAM")
 			return newStore(t, db, table, mysql.WithRisk(accepted...)).Start(fixture.Context(t))
 		}},
 		"a replica of MySQL that accepts writes":                                    {NotChecked: "MySQL has no status variable Slaves_running, and was not run"},

@@ -125,7 +125,7 @@ func (t *table) checkTable(ctx context.Context) error {
 		return t.runner.Unsuitable("the primary key of table %s is %s; use the column election alone", t.quoted, keys)
 	}
 	return t.transact(ctx, func(conn *sql.Conn) error {
-		_, err := conn.ExecContext(ctx, t.sql.update, append(t.arguments(changefeed.Record{}), []byte{})...)
+		_, err := conn.ExecContext(ctx, t.sql.update, append(t.recordArguments(changefeed.Record{}), []byte{})...)
 		if err != nil {
 			return err
 		}

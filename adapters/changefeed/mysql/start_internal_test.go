@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestUnsafeSettings_ListOfProcesses fails if replicas are accepted that only the list of processes shows, as on
-// MySQL, or if settings are rejected that the server does not have.
+// TestUnsafeSettings_ListOfProcesses checks that replicas that only the list of processes shows, as on MySQL,
+// are rejected, and that settings that the server does not have are accepted.
 func TestUnsafeSettings_ListOfProcesses(t *testing.T) {
 	settings := map[string]string{"innodb_flush_log_at_trx_commit": "1", "log_bin": "ON", "sync_binlog": "1", "binlog_readers": "0"}
 	require.Empty(t, unsafeSettings(settings))

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mysql"
 )
 
-// TestStart_Unsuitable fails if Start accepts a table or connections with which the store cannot work, or if
-// its error does not contain the reason.
+// TestStart_Unsuitable checks that Start rejects a table or connections with which the store cannot work,
+// with an error that contains the reason.
 func TestStart_Unsuitable(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
@@ -48,7 +48,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			table := newTable()
 			createRecord(t, operator, table)
-			names := strings.NewReplacer("%t", quoted(table), "%r", weak, "%b", quoted(newTable()))
+			names := strings.NewReplacer("%t", quoteTable(table), "%r", weak, "%b", quoteTable(newTable()))
 			for statement := range strings.SplitSeq(c.prepare, "; ") {
 				if statement != "" {
 					execSQL(t, operator, names.Replace(statement))
@@ -62,14 +62,14 @@ func TestStart_Unsuitable(t *testing.T) {
 	}
 }
 
-// TestStart_RequiredPrivileges fails if Start requires more privileges than the store needs, or changes the
-// record.
+// TestStart_RequiredPrivileges checks that Start does not require more privileges than the store needs, and
+// does not change the record.
 func TestStart_RequiredPrivileges(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := connect(t, server.Addr(), nil), newTable()
 	_, r := createRecord(t, operator, table)
 	user := newUser(t, operator)
-	execSQL(t, operator, "GRANT SELECT, UPDATE ON "+quoted(table)+" TO "+user)
+	execSQL(t, operator, "GRANT SELECT, UPDATE ON "+quoteTable(table)+" TO "+user)
 	s := newStore(t, connect(t, server.Addr(), withUser(user)), "test."+table, mysql.WithoutCreate())
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Equal(t, r, fixture.Read(t, s))
@@ -77,7 +77,7 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestCreate_MayNotCreate fails if the error does not state that the privilege is missing.
+// TestCreate_MayNotCreate checks that the error states that the privilege is missing.
 func TestCreate_MayNotCreate(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
@@ -88,19 +88,20 @@ func TestCreate_MayNotCreate(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "CREATE if the store must create it")
 }
 
-// TestWithoutCreate fails if the store creates the table, or does not create the record in an existing table.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record
+// in an existing table.
+func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	s := newStore(t, db, table, mysql.WithoutCreate())
 	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
 	createRecord(t, db, table)
-	execSQL(t, db, "DELETE FROM "+quoted(table))
+	execSQL(t, db, "DELETE FROM "+quoteTable(table))
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
 	fixture.Read(t, s)
 }
 
-// TestStart_UnreachableServer fails if a server that is down is reported as unsuitable, or is not named.
+// TestStart_UnreachableServer checks that a server that is down is not reported as unsuitable, and is named.
 func TestStart_UnreachableServer(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1", nil), "elections", mysql.WithServerNames("db1", "db2"))
 	err := s.Start(fixture.Context(t))
@@ -112,7 +113,7 @@ func TestStart_UnreachableServer(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestHeartbeat_StatementLog fails if the error does not state that the format of the binary log forbids the
+// TestHeartbeat_StatementLog checks that the error states that the format of the binary log forbids the
 // isolation level of the connections.
 func TestHeartbeat_StatementLog(t *testing.T) {
 	server := startServer(t, "log-bin", "sync-binlog=1", "binlog-format=STATEMENT")

@@ -20,10 +20,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_Connections fails if the store depends on settings of the connections.
-func TestStore_Connections(t *testing.T) {
+// TestStore_IgnoresConnectionSettings checks that the store does not depend on settings of the connections.
+func TestStore_IgnoresConnectionSettings(t *testing.T) {
 	for name, change := range map[string]func(*driver.Config){
 		"Serializable":  withSetting("tx_isolation", "'SERIALIZABLE'"),
 		"ReadCommitted": withSetting("tx_isolation", "'READ-COMMITTED'"),
@@ -41,16 +41,16 @@ func TestStore_Connections(t *testing.T) {
 	}
 }
 
-// TestElections tests the contract of elections. The cases run in parallel; the one that kills its
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
 // server uses a separate server.
-func TestElections(t *testing.T) {
+func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
-// starts, even if the server was killed in between.
-func TestPartitions(t *testing.T) {
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts, even when the server was killed in between.
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := dbserver.StartProxy(t, server.Addr())
@@ -58,7 +58,7 @@ func TestPartitions(t *testing.T) {
 	}, func() { require.NoError(t, server.Restart()) })
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	db := connect(t, "127.0.0.1:1", nil)
 	for name, create := range map[string]func() (*mysql.Store, error){
@@ -81,8 +81,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// TestHeartbeat_ManualCommit fails if a heartbeat is acknowledged that is not committed, because
-// the connections do not commit by themselves.
+// TestHeartbeat_ManualCommit checks that a heartbeat that is not committed is not acknowledged, because the
+// connections do not commit automatically.
 func TestHeartbeat_ManualCommit(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	other, r := createRecord(t, connect(t, server.Addr(), nil), table)
@@ -91,8 +91,8 @@ func TestHeartbeat_ManualCommit(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, other))
 }
 
-// TestStore_LockedByOtherClient fails if a request waits for a row or a table that another client has
-// locked until its context is done: it would occupy a connection, and continue on the server.
+// TestStore_LockedByOtherClient checks that a request does not wait for a row or a table that another client
+// has locked until its context is done: it would occupy a connection, and continue on the server.
 func TestStore_LockedByOtherClient(t *testing.T) {
 	for name, lock := range map[string]string{"Row": "UPDATE %t SET term = term + 1", "Table": "LOCK TABLES %t WRITE"} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestStore_LockedByOtherClient(t *testing.T) {
 			s, r := createRecord(t, connect(t, server.Addr(), nil), table)
 			locker, err := operator.Conn(fixture.Context(t))
 			require.NoError(t, err)
-			for _, statement := range []string{"START TRANSACTION", strings.ReplaceAll(lock, "%t", quoted(table))} {
+			for _, statement := range []string{"START TRANSACTION", strings.ReplaceAll(lock, "%t", quoteTable(table))} {
 				_, err = locker.ExecContext(fixture.Context(t), statement)
 				require.NoError(t, err)
 			}
@@ -118,9 +118,8 @@ func TestStore_LockedByOtherClient(t *testing.T) {
 	}
 }
 
-// TestStore_UnresponsiveConnection fails if the feed does not detect that its connection has failed silently,
-// if calls do not return when their contexts are done, if Close blocks, or if the store does not work
-// afterwards.
+// TestStore_UnresponsiveConnection checks that the feed detects that its connection has failed silently, that
+// calls return when their contexts are done, that Close does not block, and that the store works afterwards.
 func TestStore_UnresponsiveConnection(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	proxy := dbserver.StartProxy(t, server.Addr())
@@ -151,7 +150,7 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 	fixture.SubscribeTo(t, s, fixture.Heartbeat(t, other, r))
 }
 
-// TestHeartbeat_ClosedDB fails if the error does not state that the database was closed.
+// TestHeartbeat_ClosedDB checks that the error states that the database was closed.
 func TestHeartbeat_ClosedDB(t *testing.T) {
 	db := connect(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, db, newTable())
@@ -163,18 +162,18 @@ func TestHeartbeat_ClosedDB(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestRead_NotRecord fails if a row that another program has changed is read as a record that no store writes.
+// TestRead_NotRecord checks that a row that another program has changed is not read as a record that no store writes.
 func TestRead_NotRecord(t *testing.T) {
 	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
 		db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 		s, _ := createRecord(t, db, table)
-		execSQL(t, db, "UPDATE "+quoted(table)+" SET "+change)
+		execSQL(t, db, "UPDATE "+quoteTable(table)+" SET "+change)
 		_, err := s.Read(fixture.Context(t))
 		fixture.RequireUnsuitable(t, err, "use another key")
 	}
 }
 
-// TestStore_SimilarKeys fails if two elections whose keys differ in case or in spaces share a record.
+// TestStore_SimilarKeys checks that two elections whose keys differ in case or in spaces do not share a record.
 func TestStore_SimilarKeys(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	for _, key := range []string{"job", "Job", "job ", "jöb"} {
@@ -187,7 +186,8 @@ func TestStore_SimilarKeys(t *testing.T) {
 	}
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) {
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/go-sql-driver/mysql")
 }

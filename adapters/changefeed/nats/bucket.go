@@ -31,7 +31,7 @@ func (s *Store) creationTime(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	info := stream.CachedInfo()
-	if reason := unsuitable(info.Config); reason != "" {
+	if reason := describeUnsuitable(info.Config); reason != "" {
 		return 0, fmt.Errorf("changefeed/nats: bucket %s: %w: %s", s.bucket, changefeed.ErrUnsuitable, reason)
 	}
 	if err := s.checkReplicas(info.Config.Replicas); err != nil {
@@ -70,8 +70,8 @@ func atLeast(release string, major, minor, patch int) bool {
 // maxRecordSize is the size of a record with IDs of the greatest length, in bytes.
 const maxRecordSize = 32 << 10
 
-// unsuitable returns the reason for which a stream cannot store records, or "" if it can.
-func unsuitable(c jetstream.StreamConfig) string {
+// describeUnsuitable returns the reason for which a stream cannot store records, or "" if it can.
+func describeUnsuitable(c jetstream.StreamConfig) string {
 	limited := c.MaxMsgs > 0 || c.MaxBytes > 0
 	switch {
 	case c.MaxMsgsPerSubject < 1:

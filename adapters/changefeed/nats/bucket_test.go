@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestCheckReplicas fails if a replicated bucket is accepted without WithReplicas or WithRisk, or
-// rejected with one of them.
-func TestCheckReplicas(t *testing.T) {
+// TestCheckReplicas_RequiresOptionOrRisk checks that a replicated bucket is accepted with WithReplicas or
+// WithRisk, and rejected without them.
+func TestCheckReplicas_RequiresOptionOrRisk(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	for name, c := range map[string]struct {
 		opts     []Option
@@ -45,8 +45,8 @@ func TestCheckReplicas(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStore_ReplicatedBucket fails if a store accepts servers that can acknowledge two writes to
-// one revision, or newer servers if the risk was not accepted.
+// TestStore_ReplicatedBucket checks that a store rejects servers that can acknowledge two writes to one
+// revision, and accepts newer servers only with the risk.
 func TestStore_ReplicatedBucket(t *testing.T) {
 	t.Parallel()
 	all := startCluster(t)
@@ -134,9 +134,9 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	})
 }
 
-// TestAtLeast fails if a release is compared incorrectly, or a text that is not a number is
-// accepted.
-func TestAtLeast(t *testing.T) {
+// TestAtLeast_ComparesReleases checks that releases are compared correctly, and that a text that is not a
+// number is rejected.
+func TestAtLeast_ComparesReleases(t *testing.T) {
 	for release, want := range map[string]bool{
 		"2.9.20": false, "2.9.21": true, "2.10.0": true, "3.0.0": true, "1.99.99": false, "v2.9.22": true,
 		"2.10.0-RC.1": true, "": false, "dev": false, "2.9": false,
@@ -145,8 +145,8 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// TestCreate_Concurrently fails if Create returns an error because stores on other connections
-// create the bucket at the same time.
+// TestCreate_Concurrently checks that Create does not return an error when stores on other connections create
+// the bucket at the same time.
 func TestCreate_Concurrently(t *testing.T) {
 	server := shared.Get(t)
 	const creators, rounds = 8, 10
@@ -170,8 +170,8 @@ func TestCreate_Concurrently(t *testing.T) {
 	}
 }
 
-// TestCreate_SubjectsOfOtherStream fails if Create waits indefinitely because another stream has
-// the subjects of the bucket.
+// TestCreate_SubjectsOfOtherStream checks that Create does not wait indefinitely when another stream has the
+// subjects of the bucket.
 func TestCreate_SubjectsOfOtherStream(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// These are the errors that end feeds and changes.
+// The errors that end feeds and changes.
 var (
 	errDisconnected   = errors.New("there is no connection to a server")
 	errConsumerEnded  = errors.New("the consumer has ended")

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestFeed_ServerKilled fails if a feed does not end immediately when its server is killed, or if
-// Close takes longer than two seconds. The watcher of the client library reports no error, and
-// blocks for five seconds when it is stopped.
+// TestFeed_ServerKilled checks that a feed ends immediately when its server is killed, and that Close takes
+// at most two seconds. The watcher of the client library reports no error, and blocks for five seconds when
+// it is stopped.
 func TestFeed_ServerKilled(t *testing.T) {
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
@@ -48,8 +48,8 @@ func TestFeed_ServerKilled(t *testing.T) {
 	require.NoError(t, server.Start())
 }
 
-// TestStore_UnresponsiveServer fails if a feed does not end, or a call or Close waits, when the
-// server does not respond.
+// TestStore_UnresponsiveServer checks that a feed ends, and that calls and Close do not wait, when the server
+// does not respond.
 func TestStore_UnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -70,8 +70,8 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	server.Thaw()
 }
 
-// TestFeed_DroppedConsumer fails if a feed does not read the record after the quiet time when the
-// server has dropped its consumer, which the server does not report.
+// TestFeed_DroppedConsumer checks that a feed reads the record after the quiet time when the server has
+// dropped its consumer, which the server does not report.
 func TestFeed_DroppedConsumer(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, shared.Get(t).Addr())
@@ -96,7 +96,7 @@ func TestFeed_DroppedConsumer(t *testing.T) {
 	require.Less(t, time.Since(start), 3*quietTime, "the library takes at least ten seconds")
 }
 
-// TestElection_LongOutage fails if a candidacy ends because the server is down for longer than the
+// TestElection_LongOutage checks that a candidacy continues when the server is down for longer than the
 // library's default of 60 attempts to reconnect.
 func TestElection_LongOutage(t *testing.T) {
 	t.Parallel()

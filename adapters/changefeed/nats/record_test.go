@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestHeartbeat_BucketCreatedAgain fails if a delayed heartbeat replaces the record of a bucket
+// TestHeartbeat_BucketCreatedAgain checks that a delayed heartbeat does not replace the record of a bucket
 // that was deleted and created again: the revisions of the new bucket restart.
 func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
@@ -42,7 +42,7 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	require.Equal(t, now, still)
 }
 
-// TestStore_SuccessForgetsFailure fails if the error of a request without an answer contains the
+// TestStore_SuccessForgetsFailure checks that the error of a request without an answer does not contain the
 // error of an operation before the last success.
 func TestStore_SuccessForgetsFailure(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr()), newBucket())
@@ -60,8 +60,8 @@ func TestStore_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestCreate_DeletedKey fails if a record that was deleted, of which a marker remains, is not
-// reported as missing, or cannot be created again.
+// TestCreate_DeletedKey checks that a record that was deleted, of which a marker remains, is reported as
+// missing and can be created again.
 func TestCreate_DeletedKey(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
@@ -90,8 +90,8 @@ func TestCreate_DeletedKey(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_PermissionRevoked fails if the error does not name what the server reports: the server
-// does not answer a write that is not permitted any more, or rejects the connection.
+// TestHeartbeat_PermissionRevoked checks that the error names what the server reports: the server does not
+// answer a write that is not permitted any more, or rejects the connection.
 func TestHeartbeat_PermissionRevoked(t *testing.T) {
 	t.Parallel()
 	for report, users := range map[string]string{

@@ -12,9 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
-// deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	t.Parallel()
 	server := shared.Get(t)
 	var members []*dbserver.Server

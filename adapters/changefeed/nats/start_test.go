@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestStart_Unsuitable fails if Start or Create accepts a bucket or a connection with which the
-// store cannot work, or changes it.
+// TestStart_Unsuitable checks that Start and Create reject a bucket or a connection with which the store
+// cannot work, and do not change it.
 func TestStart_Unsuitable(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	js, err := jetstream.New(conn)
@@ -114,15 +114,15 @@ func TestStart_Unsuitable(t *testing.T) {
 	})
 }
 
-// TestStart_NoJetStream fails if Start does not report that the server has no JetStream.
+// TestStart_NoJetStream checks that Start reports that the server has no JetStream.
 func TestStart_NoJetStream(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--jetstream=false")
 	fixture.RequireUnsuitable(t, newStore(t, connect(t, server.Addr()), newBucket()).Start(fixture.Context(t)), "JetStream")
 }
 
-// TestStart_Permissions fails if a missing permission is not reported, for which the server sends a
-// separate message instead of an answer, or if the documented permissions are not sufficient.
+// TestStart_Permissions checks that a missing permission is reported, for which the server sends a separate
+// message instead of an answer, and that the documented permissions are sufficient.
 func TestStart_Permissions(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--config", writeConfig(t, `

@@ -12,20 +12,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-func TestStore(t *testing.T) {
+func TestStore_SatisfiesContract(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, shared.Get(t)) })
 }
 
-// TestElections tests the contract of elections. It uses a separate server, because a case kills it.
-func TestElections(t *testing.T) {
+// TestElections_SatisfyContract tests the contract of elections. It uses a separate server, because a case kills it.
+func TestElections_SatisfyContract(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })
 }
 
-// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
-// starts.
-func TestPartitions(t *testing.T) {
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts.
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, bucket := shared.Get(t), newBucket()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -36,8 +36,8 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used, or a connection
-// that may close itself.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used, and a
+// connection that may close itself.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := NewStore(nil, "a", "b")
@@ -71,5 +71,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/nats-io/nats.go") }
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
+	fixture.RequireOneDriver(t, "github.com/nats-io/nats.go")
+}

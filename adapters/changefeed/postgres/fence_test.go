@@ -34,7 +34,7 @@ func TestFence_NoLostUpdate(t *testing.T) { fixture.RunNoLostUpdate(t, newFenced
 
 func TestFence_TwoElections(t *testing.T) { fixture.RunTwoElections(t, newFencedDB(t)) }
 
-// TestFence_Guard also fails if a transaction of pgx is not fenced.
+// TestFence_Guard also checks that transactions of pgx are fenced.
 func TestFence_Guard(t *testing.T) {
 	db := newFencedDB(t)
 	fixture.RunGuard(t, db)

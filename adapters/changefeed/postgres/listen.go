@@ -55,7 +55,7 @@ func (l *listener) subscribe(channel string) *subscription {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
-		s.end(context.Cause(l.ctx))
+		s.endSubscription(context.Cause(l.ctx))
 		return s
 	}
 	if l.channels[channel] == nil {
@@ -111,8 +111,8 @@ func (l *listener) request(channel string) {
 	}
 }
 
-// end ends a subscription because of err. The caller must hold the listener's mu.
-func (s *subscription) end(err error) {
+// endSubscription ends a subscription because of err. The caller must hold the listener's mu.
+func (s *subscription) endSubscription(err error) {
 	s.err = err
 	close(s.ended)
 }
@@ -204,7 +204,7 @@ func (l *listener) receiveNotification(ctx context.Context, conn *pgx.Conn) erro
 		case s.notifications <- n:
 		default:
 			l.remove(s)
-			s.end(errSlowReader)
+			s.endSubscription(errSlowReader)
 		}
 	}
 	return nil
@@ -237,7 +237,7 @@ func (l *listener) listen(conn *pgx.Conn, channels []string) error {
 // endChannel ends the subscriptions to a channel because of err. The caller must hold mu.
 func (l *listener) endChannel(channel string, err error) {
 	for s := range l.channels[channel] {
-		s.end(err)
+		s.endSubscription(err)
 	}
 	delete(l.channels, channel)
 }

@@ -50,19 +50,19 @@ func newPooledFactory(serverOf func(testing.TB) *dbserver.Server) storetest.Fact
 	}
 }
 
-// TestPgBouncer_Store fails if polled stores behind PgBouncer do not satisfy the contract, alone or
-// together with stores that are not behind it.
+// TestPgBouncer_Store checks that polled stores behind PgBouncer satisfy the contract, alone and together
+// with stores that are not behind it.
 func TestPgBouncer_Store(t *testing.T) { storetest.Run(t, newPooledFactory(shared.Get)) }
 
-// TestPgBouncer_Elections fails if elections on polled stores behind PgBouncer do not satisfy their
-// contract, alone or together with candidates that are not behind it.
+// TestPgBouncer_Elections checks that elections on polled stores behind PgBouncer satisfy their contract,
+// alone and together with candidates that are not behind it.
 func TestPgBouncer_Elections(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newPooledFactory(shared.Get), newPooledFactory(separate))
 }
 
-// TestPgBouncer_Rejected fails if the error of Start at a pooler in transaction mode does not name the
-// option WithPoll, with prepared statements or without.
+// TestPgBouncer_Rejected checks that the error of Start at a pooler in transaction mode names the option
+// WithPoll, with prepared statements and without.
 func TestPgBouncer_Rejected(t *testing.T) {
 	pooler := startPgBouncer(t, shared.Get(t))
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
@@ -72,7 +72,8 @@ func TestPgBouncer_Rejected(t *testing.T) {
 	}
 }
 
-// TestPgBouncer_Settings fails if a polled store changes the settings of sessions that others use afterwards.
+// TestPgBouncer_Settings checks that a polled store does not change the settings of sessions that others use
+// afterwards.
 func TestPgBouncer_Settings(t *testing.T) {
 	pooler := startPgBouncer(t, shared.Get(t))
 	pool := newPool(t, pooler.Addr(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec })
@@ -85,7 +86,7 @@ func TestPgBouncer_Settings(t *testing.T) {
 	}
 }
 
-func TestWithPoll(t *testing.T) {
+func TestWithPoll_SatisfiesContracts(t *testing.T) {
 	pool := newPool(t, "127.0.0.1:1", nil)
 	_, err := postgres.NewStore(pool, pgx.Identifier{"elections"}, "k", postgres.WithPoll(0))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)

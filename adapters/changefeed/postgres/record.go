@@ -16,7 +16,7 @@ import (
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read string }
 
-// These are parts of statements. Parameters have types because pools may use the simple protocol.
+// The parts of which SQL statements consist. Parameters have types because pools may use the simple protocol.
 const (
 	// microseconds is the time of a record as a number, because the text of a time depends on
 	// DateStyle.
@@ -120,7 +120,7 @@ func (s *Store) writeRecord(ctx context.Context, sql string, prev, next changefe
 	for range maxAttempts {
 		err = s.queryRow(ctx, sql, []any{
 			s.key, prev.Version, next.Epoch, next.Leader, next.Session, next.Nominee, int64(next.Term), int64(next.Seq),
-			int64(next.TTL), next.Ended, next.Version, prev.Epoch, store.EncodeMessage(next), s.table, s.hash(),
+			int64(next.TTL), next.Ended, next.Version, prev.Epoch, store.EncodeMessage(next), s.table, s.keyHash(),
 		}, []any{&micros, &exists, &notified, &durable})
 		if c := errorCode(err); c != serializationFailure && c != deadlockDetected {
 			break

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestCreate_Concurrently fails if Create returns an error because other stores create the table at
-// the same time: CREATE TABLE IF NOT EXISTS fails for most of them.
+// TestCreate_Concurrently checks that Create succeeds when other stores create the table at the same time,
+// although CREATE TABLE IF NOT EXISTS fails for most of them.
 func TestCreate_Concurrently(t *testing.T) {
 	server := shared.Get(t)
 	const n = 6
@@ -45,8 +45,8 @@ func TestCreate_Concurrently(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_AsynchronousCommit fails if an acknowledged heartbeat is lost in a crash because
-// the session's setting does not wait for the disk.
+// TestHeartbeat_AsynchronousCommit checks that an acknowledged heartbeat is not lost in a crash when the
+// session's setting does not wait for the disk.
 func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for _, value := range []string{"off", "local", "remote_apply"} {
@@ -68,9 +68,9 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_SynchronousCommit fails if the commit of a heartbeat does not wait for the disks
-// of the server and of its synchronous standbys, for any setting of the session. A deferred
-// trigger reads the setting at the commit.
+// TestHeartbeat_SynchronousCommit checks that the commit of a heartbeat waits for the disks of the server and
+// of its synchronous standbys, for any setting of the session. A deferred trigger reads the setting at the
+// commit.
 func TestHeartbeat_SynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for value, want := range map[string]string{
@@ -96,7 +96,7 @@ func executeAtCommit(t *testing.T, pool *pgxpool.Pool, table pgx.Identifier, nam
 		name, table.Sanitize(), statement))
 }
 
-// TestHeartbeat_FailedCommit fails if a heartbeat is acknowledged although the server could not commit it.
+// TestHeartbeat_FailedCommit checks that a heartbeat that the server could not commit is not acknowledged.
 func TestHeartbeat_FailedCommit(t *testing.T) {
 	pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
 	s, r := createRecord(t, pool, table)
@@ -107,7 +107,7 @@ func TestHeartbeat_FailedCommit(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestRead_NotRecord fails if a row that another program has changed is read as a record that no store writes.
+// TestRead_NotRecord checks that a row that another program has changed is not read as a record that no store writes.
 func TestRead_NotRecord(t *testing.T) {
 	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
 		pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
@@ -118,9 +118,9 @@ func TestRead_NotRecord(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_SerializationFailure fails if a heartbeat that the server aborts because of a
-// concurrent transaction returns an error other than ErrConflict, or a conflict although the
-// record has not changed. TestStore_PoolOptions tests other isolation levels.
+// TestHeartbeat_SerializationFailure checks that a heartbeat that the server aborts because of a concurrent
+// transaction returns ErrConflict, and only when the record has changed. TestStore_IgnoresPoolOptions tests other
+// isolation levels.
 func TestHeartbeat_SerializationFailure(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
@@ -161,7 +161,7 @@ func TestHeartbeat_SerializationFailure(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_InvalidText fails if a text is written that the store cannot return unchanged.
+// TestHeartbeat_InvalidText checks that a text that the store cannot return unchanged is not written.
 func TestHeartbeat_InvalidText(t *testing.T) {
 	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable())
 	for _, id := range []string{"NUL \x00", "not UTF-8 \xff"} {
@@ -173,7 +173,7 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestHeartbeat_ClosedPool fails if the error does not state that the pool was closed.
+// TestHeartbeat_ClosedPool checks that the error states that the pool was closed.
 func TestHeartbeat_ClosedPool(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())

@@ -19,9 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
-// deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
 		s, err := postgres.NewStore(pool, newTable(), "an election", postgres.WithRisk(accepted...))
@@ -86,9 +85,8 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_CountsHiddenStandbys fails if Start does not count standbys whose states the user may not
-// see, or standbys that are not connected and have a slot, or if it counts logical slots and
-// backups.
+// TestStart_CountsHiddenStandbys checks that Start counts standbys whose states the user may not see, and
+// standbys that are not connected and have a slot, but not logical slots and backups.
 func TestStart_CountsHiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
 	// Commits of this pool do not wait for the standby, because it is stopped before the role is
@@ -134,9 +132,9 @@ func TestStart_CountsHiddenStandbys(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 
-// TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which
-// was acknowledged by a quorum commit. It fails if a commit that should wait for all standbys is
-// acknowledged while one of them is down.
+// TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which was
+// acknowledged by a quorum commit. A commit that should wait for all standbys must not be acknowledged while
+// one of them is down.
 func TestHeartbeat_PromotedStandby(t *testing.T) {
 	r := startReplication(t)
 	table := newTable()

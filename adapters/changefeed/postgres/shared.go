@@ -86,7 +86,7 @@ func (s *shared) release() {
 	if !last {
 		return
 	}
-	s.end(nil)
+	s.endListener(nil)
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -108,8 +108,8 @@ func (s *shared) unregister() {
 	}
 }
 
-// end ends the listener because of err, and closes the connections. It does not wait for them.
-func (s *shared) end(err error) {
+// endListener ends the listener because of err, and closes the connections. It does not wait for them.
+func (s *shared) endListener(err error) {
 	s.ended.Do(func() {
 		s.cancel(err)
 		s.listener.running.Go(s.closeReserved)
@@ -148,7 +148,7 @@ func (s *shared) closedError(ctx context.Context) error {
 		registry.Lock()
 		s.unregister()
 		registry.Unlock()
-		s.end(err)
+		s.endListener(err)
 		return err
 	}
 	return nil
@@ -219,6 +219,6 @@ func (s *shared) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	_, err := conn.Exec(ctx, `SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN $1::text ELSE '0' END, false)
-FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout')`, milliseconds(maxLockLimit))
+FROM pg_settings WHERE name IN ('idle_session_timeout', 'lock_timeout')`, formatMillis(maxLockLimit))
 	return err
 }

@@ -52,20 +52,20 @@ func parseStandbyNames(setting string) (wait int, names []string, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if len(tokens) > 0 && !tokens[0].quoted && (tokens[0].is("first") || tokens[0].is("any")) &&
-		len(tokens) > 2 && tokens[2].is("(") {
+	if len(tokens) > 0 && !tokens[0].quoted && (tokens[0].isWord("first") || tokens[0].isWord("any")) &&
+		len(tokens) > 2 && tokens[2].isWord("(") {
 		tokens = tokens[1:]
 	}
 	wait = 1
-	if len(tokens) > 1 && tokens[1].is("(") {
-		if wait, err = strconv.Atoi(tokens[0].text); err != nil || wait < 1 || !tokens[len(tokens)-1].is(")") {
+	if len(tokens) > 1 && tokens[1].isWord("(") {
+		if wait, err = strconv.Atoi(tokens[0].text); err != nil || wait < 1 || !tokens[len(tokens)-1].isWord(")") {
 			return 0, nil, errStandbyNames
 		}
 		tokens = tokens[2 : len(tokens)-1]
 	}
 	for i, t := range tokens {
-		separator := t.is(",") || t.is("(") || t.is(")")
-		if i%2 == 0 == separator || separator && !t.is(",") {
+		separator := t.isWord(",") || t.isWord("(") || t.isWord(")")
+		if i%2 == 0 == separator || separator && !t.isWord(",") {
 			return 0, nil, errStandbyNames
 		}
 		if !separator {
@@ -84,7 +84,7 @@ type standbyToken struct {
 	quoted bool
 }
 
-func (t standbyToken) is(word string) bool { return !t.quoted && strings.EqualFold(t.text, word) }
+func (t standbyToken) isWord(word string) bool { return !t.quoted && strings.EqualFold(t.text, word) }
 
 func splitStandbyNames(setting string) (tokens []standbyToken, err error) {
 	for rest := strings.TrimSpace(setting); rest != ""; rest = strings.TrimSpace(rest) {

@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseStandbyNames fails if a valid setting is parsed incorrectly, or an invalid one is
-// accepted.
-func TestParseStandbyNames(t *testing.T) {
+// TestParseStandbyNames_RejectsInvalidSettings checks that a valid setting is parsed correctly, and an
+// invalid setting is rejected.
+func TestParseStandbyNames_RejectsInvalidSettings(t *testing.T) {
 	for setting, want := range map[string]struct {
 		wait  int
 		names []string
@@ -35,8 +35,7 @@ func TestParseStandbyNames(t *testing.T) {
 	}
 }
 
-// TestUnsafeStandbys fails if a setting is accepted with which a commit does not wait for all
-// standbys.
+// TestUnsafeStandbys checks that a setting with which a commit does not wait for all standbys is rejected.
 func TestUnsafeStandbys(t *testing.T) {
 	for _, c := range []struct {
 		setting                  string
@@ -47,7 +46,7 @@ func TestUnsafeStandbys(t *testing.T) {
 		{"", 1, 1, 0, false},
 		{"", 1, 0, 0, false}, // The standby is not connected and has a slot, or the user does not see its state.
 		{"a", 1, 0, 0, true},
-		{"a", 0, 0, 0, true}, // No commit succeeds.
+		{"a", 0, 0, 0, true}, // no commit succeeds with this setting
 		{"a", 2, 1, 0, false},
 		{"a", 1, 1, 0, false}, // The standby that is connected is not a.
 		{"a, b", 2, 1, 0, false},
@@ -55,7 +54,7 @@ func TestUnsafeStandbys(t *testing.T) {
 		{"FIRST 1 (a, b)", 2, 1, 0, false},
 		{"ANY 1 (a, b)", 2, 0, 0, false},
 		{"FIRST 2 (a, b)", 2, 0, 0, true},
-		{"FIRST 2 (a, b)", 2, 0, 1, false}, // The hidden standby may be another one, while a or b is not connected.
+		{"FIRST 2 (a, b)", 2, 0, 1, false}, // The hidden standby may be a standby other than a and b, while a or b is not connected.
 		{"ANY 2 (a, b)", 2, 0, 0, true},
 		{"ANY 2 (a, b)", 3, 0, 0, false},
 		{"2 (a, a)", 2, 0, 0, true},

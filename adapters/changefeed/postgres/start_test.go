@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
 
-// TestStart_Unsuitable fails if Start accepts a table or a pool with which the store cannot work,
-// or if its error does not contain the reason.
+// TestStart_Unsuitable checks that Start rejects a table or a pool with which the store cannot work, with an
+// error that contains the reason.
 func TestStart_Unsuitable(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
@@ -64,7 +64,7 @@ func TestStart_Unsuitable(t *testing.T) {
 	}
 }
 
-// TestStart_RequiredPrivileges fails if Start requires more privileges than the store needs.
+// TestStart_RequiredPrivileges checks that Start does not require more privileges than the store needs.
 func TestStart_RequiredPrivileges(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
@@ -78,9 +78,9 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestWithoutCreate fails if the store creates the table, or does not create the record in an
-// existing table.
-func TestWithoutCreate(t *testing.T) {
+// TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record
+// in an existing table.
+func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
 	s := newStore(t, pool, table, postgres.WithoutCreate())
@@ -92,14 +92,14 @@ func TestWithoutCreate(t *testing.T) {
 	fixture.Read(t, s)
 }
 
-// TestStart_NotificationsNotDelivered fails if Start accepts a pool whose notifications do not
-// reach listening connections, as with a pooler in transaction mode.
+// TestStart_NotificationsNotDelivered checks that Start rejects a pool whose notifications do not reach
+// listening connections, as with a pooler in transaction mode.
 func TestStart_NotificationsNotDelivered(t *testing.T) {
 	s := newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second))
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "did not reach a listening connection")
 }
 
-// TestStart_UnreachableServer fails if a server that is down is reported as unsuitable.
+// TestStart_UnreachableServer checks that a server that is down is not reported as unsuitable.
 func TestStart_UnreachableServer(t *testing.T) {
 	s := newStore(t, newPool(t, "127.0.0.1:1", nil), newTable())
 	err := s.Start(fixture.Context(t))

@@ -131,21 +131,21 @@ func NewStore(pool *pgxpool.Pool, table pgx.Identifier, key string, opts ...Opti
 	}
 	s.sql = newStatements(s.table)
 	s.shared = share(pool, s.polled != nil)
-	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", Suffix: " at " + servers(pool), MeaningOf: meaningOf}
+	s.runner = store.Runner{Feeds: store.NewFeeds(s.Read, s.watch, s.quiet), Prefix: "postgres: ", Suffix: " at " + serverNames(pool), MeaningOf: meaningOf}
 	return s, nil
 }
 
 // checkName returns an error if the server would reject or truncate a name.
 func checkName(what, name string) error { return store.CheckText(what, name, 63) }
 
-// hash returns a hash of the key for the name of the channel, which can have 63 bytes.
-func (s *Store) hash() string {
+// keyHash returns a hash of the key for the name of the channel, which can have 63 bytes.
+func (s *Store) keyHash() string {
 	sum := sha256.Sum256([]byte(s.key))
 	return hex.EncodeToString(sum[:16])
 }
 
-// servers returns the addresses of a pool's servers, for messages.
-func servers(pool *pgxpool.Pool) string {
+// serverNames returns the addresses of a pool's servers, for messages.
+func serverNames(pool *pgxpool.Pool) string {
 	conf := pool.Config().ConnConfig
 	all := []string{fmt.Sprintf("%s:%d", conf.Host, conf.Port)}
 	for _, f := range conf.Fallbacks {
@@ -189,7 +189,7 @@ func (s *Store) execute(ctx context.Context, sql string, args []any, receive fun
 		return err
 	}
 	var batch pgx.Batch
-	batch.Queue(`SELECT set_config('lock_timeout', $1::text, true)`, milliseconds(lockLimit(ctx)))
+	batch.Queue(`SELECT set_config('lock_timeout', $1::text, true)`, formatMillis(lockLimit(ctx)))
 	batch.Queue(sql, args...)
 	replies := pool.SendBatch(ctx, &batch)
 	if _, err = replies.Exec(); err == nil {
@@ -214,4 +214,4 @@ func lockLimit(ctx context.Context) time.Duration {
 	return max(limit, time.Millisecond) // 0 would mean no limit.
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+func formatMillis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

@@ -24,10 +24,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_PoolOptions fails if the store depends on options of the pool.
-func TestStore_PoolOptions(t *testing.T) {
+// TestStore_IgnoresPoolOptions checks that the store does not depend on options of the pool.
+func TestStore_IgnoresPoolOptions(t *testing.T) {
 	simple := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol }
 	for name, change := range map[string]func(*pgxpool.Config){
 		"Serializable":   withSetting("default_transaction_isolation", "serializable"),
@@ -39,16 +39,16 @@ func TestStore_PoolOptions(t *testing.T) {
 	}
 }
 
-// TestElections tests the contract of elections. The cases run in parallel; the one that kills its
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
 // server uses a separate server.
-func TestElections(t *testing.T) {
+func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
-// starts, even if the server was killed in between.
-func TestPartitions(t *testing.T) {
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts, even when the server was killed in between.
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := dbserver.StartProxy(t, server.Addr())
@@ -58,7 +58,7 @@ func TestPartitions(t *testing.T) {
 	}, func() { require.NoError(t, server.Restart()) })
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	pool, err := pgxpool.New(context.Background(), "postgres://user@127.0.0.1:1/none")
 	require.NoError(t, err)
@@ -84,9 +84,9 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_KeepsPool fails if elections use more connections the more of them share a pool, if they
-// need connections of the pool while all are occupied, if connections are not prepared as the pool's
-// are, or if a store closes the pool or the connections of the other stores.
+// TestStore_KeepsPool checks that the number of connections does not grow with the elections that share a
+// pool, that elections need no connections of the pool while all are occupied, that connections are prepared
+// as the pool's are, and that a store closes neither the pool nor the connections of the other stores.
 func TestStore_KeepsPool(t *testing.T) {
 	var connections atomic.Int64
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
@@ -122,8 +122,9 @@ func TestStore_KeepsPool(t *testing.T) {
 	require.NoError(t, pool.Ping(fixture.Context(t)))
 }
 
-// TestStore_LockedByOtherClient fails if requests that wait for a row or a table, which another client has
-// locked, prevent heartbeats of elections in other tables on the pool, or wait longer than their contexts.
+// TestStore_LockedByOtherClient checks that requests that wait for a row or a table, which another client has
+// locked, do not prevent heartbeats of elections in other tables on the pool, and do not wait longer than
+// their contexts.
 func TestStore_LockedByOtherClient(t *testing.T) {
 	t.Run("Row", func(t *testing.T) { testLock(t, "SELECT FROM %s FOR UPDATE") })
 	// The server needs the lock of the table before it can plan a statement.
@@ -178,8 +179,8 @@ func testLock(t *testing.T, lock string) {
 	}, fixture.Patience, 10*time.Millisecond)
 }
 
-// TestStore_PoolCannotConnect fails if heartbeats need new connections of the program's pool although
-// the connections of the store work, or if they succeed although the pool is closed.
+// TestStore_PoolCannotConnect checks that heartbeats need no new connections of the program's pool while the
+// connections of the store work, and that they fail when the pool is closed.
 func TestStore_PoolCannotConnect(t *testing.T) {
 	refused := errors.New("too many connections")
 	for name, connect := range map[string]func(context.Context) error{
@@ -210,9 +211,9 @@ func TestStore_PoolCannotConnect(t *testing.T) {
 	}
 }
 
-// TestStore_UnusedConnections fails if the listening connection stays open after the last feed was
-// closed, if the next feed does not open it again, or if connections stay open after the program has
-// closed its pool but not the store.
+// TestStore_UnusedConnections checks that the listening connection is closed after the last feed, that the
+// next feed opens it again, and that no connections stay open after the program has closed its pool but not
+// the store.
 func TestStore_UnusedConnections(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
@@ -246,9 +247,8 @@ func TestStore_UnusedConnections(t *testing.T) {
 	awaitNone("true")
 }
 
-// TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
-// silently, if calls do not return when their contexts are done, if Close blocks, or if the store
-// does not work afterwards.
+// TestStore_UnresponsiveConnection checks that a feed detects that its connection has failed silently, that
+// calls return when their contexts are done, that Close does not block, and that the store works afterwards.
 func TestStore_UnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
@@ -258,5 +258,8 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, newPool(t, proxy.Addr(), nil), table) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5") }
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
+	fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5")
+}

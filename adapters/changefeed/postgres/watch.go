@@ -38,7 +38,7 @@ func (s *Store) watchTable(ctx context.Context, report func(changefeed.Event)) e
 	if err != nil {
 		return err
 	}
-	return s.receiveNotifications(ctx, fmt.Sprintf("changefeed_%d_%s", oid, s.hash()), func() {
+	return s.receiveNotifications(ctx, fmt.Sprintf("changefeed_%d_%s", oid, s.keyHash()), func() {
 		report(changefeed.Event{})
 	}, func(ctx context.Context) error {
 		if now, err := s.tableOID(ctx); err != nil || now == oid {

@@ -25,8 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestFeed_WithoutReads fails if followers read the record although notifications contain it, or
-// if a heartbeat is more than one request.
+// TestFeed_WithoutReads checks that followers do not read the record when notifications contain it, and that
+// a heartbeat is a single request.
 func TestFeed_WithoutReads(t *testing.T) {
 	server := shared.Get(t)
 	table := newTable()
@@ -46,7 +46,7 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Zero(t, followerQueries.queries.Load()-reads, "requests of the follower")
 }
 
-// TestFeed_SameTableInOtherSchema fails if a feed receives the writes to a table with the same
+// TestFeed_SameTableInOtherSchema checks that a feed does not receive the writes to a table with the same
 // name in another schema: channels do not belong to a schema.
 func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	server := shared.Get(t)
@@ -66,8 +66,8 @@ func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	require.Equal(t, next.Version, now.Version)
 }
 
-// TestFeed_TableCreatedAgain fails if a feed does not report that its table was dropped, or does
-// not receive the writes to the table that is created afterwards.
+// TestFeed_TableCreatedAgain checks that a feed reports that its table was dropped, and receives the writes
+// to the table that is created afterwards.
 func TestFeed_TableCreatedAgain(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
@@ -94,8 +94,7 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 	require.Less(t, reads.queries.Load()-before, int64(writes))
 }
 
-// TestFeed_LongRecord fails if a feed does not deliver a record that is too long for a
-// notification.
+// TestFeed_LongRecord checks that a feed delivers a record that is too long for a notification.
 func TestFeed_LongRecord(t *testing.T) {
 	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable(), postgres.WithQuiet(time.Hour))
 	f := fixture.Subscribe(t, s)
@@ -110,10 +109,9 @@ func TestFeed_LongRecord(t *testing.T) {
 	}
 }
 
-// TestFeed_ForgedNotifications fails if a feed trusts a notification that may be forged, because
-// any role that may connect can send notifications on any channel. A heartbeat is a hint; after
-// any other notification the feed reads the record, and delivers nothing if the record has not
-// changed.
+// TestFeed_ForgedNotifications checks that a feed does not trust a notification that may be forged, because
+// any role that may connect can send notifications on any channel. A heartbeat is a hint; after any other
+// notification the feed reads the record, and delivers nothing if the record has not changed.
 func TestFeed_ForgedNotifications(t *testing.T) {
 	server := shared.Get(t)
 	operator, table, reads := newPool(t, server.Addr(), nil), newTable(), &queryCounter{}
@@ -135,7 +133,7 @@ func TestFeed_ForgedNotifications(t *testing.T) {
 	}, reads.queries.Load)
 }
 
-// TestFeed_HandlerOfCaller fails if a handler in the caller's configuration receives the
+// TestFeed_HandlerOfCaller checks that a handler in the caller's configuration does not receive the
 // notifications instead of the feed.
 func TestFeed_HandlerOfCaller(t *testing.T) {
 	var calls atomic.Int64
@@ -150,8 +148,8 @@ func TestFeed_HandlerOfCaller(t *testing.T) {
 	require.NotNil(t, pool.Config().ConnConfig.OnNotification, "the caller's configuration has changed")
 }
 
-// TestFeed_LostConnection fails if a feed does not end immediately when the server closes its
-// connection, or if the next feed does not deliver the writes in between.
+// TestFeed_LostConnection checks that a feed ends immediately when the server closes its connection, and that
+// the next feed delivers the writes in between.
 func TestFeed_LostConnection(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
@@ -172,8 +170,8 @@ func TestFeed_LostConnection(t *testing.T) {
 	fixture.SubscribeTo(t, s, r)
 }
 
-// TestFeed_IdleSessions fails if the server ends the session of a feed because it is idle.
-func TestFeed_IdleSessions(t *testing.T) {
+// TestFeed_IdleSessionIsKept checks that the server does not end the session of an idle feed.
+func TestFeed_IdleSessionIsKept(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	writer, r := createRecord(t, newPool(t, server.Addr(), nil), table)
 	const limit = 300 * time.Millisecond
@@ -187,8 +185,8 @@ func TestFeed_IdleSessions(t *testing.T) {
 	}
 }
 
-// TestElection_LoginDisabled fails if a candidacy ends because the role temporarily may not log
-// in, if the errors are not reported, or if the candidate does not lead again afterwards.
+// TestElection_LoginDisabled checks that a candidacy continues when the role temporarily may not log in, that
+// the errors are reported, and that the candidate leads again afterwards.
 func TestElection_LoginDisabled(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
@@ -240,9 +238,8 @@ func TestElection_LoginDisabled(t *testing.T) {
 	waitForToken(token)
 }
 
-// TestChanges_OtherChannel fails if Changes does not deliver the notifications on the given
-// channel, or delivers others.
-func TestChanges_OtherChannel(t *testing.T) {
+// TestChanges_OnlyOfGivenChannel checks that Changes delivers the notifications on the given channel, and no others.
+func TestChanges_OnlyOfGivenChannel(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())
 	_, err := s.Changes(fixture.Context(t), strings.Repeat("x", 64))
@@ -257,8 +254,8 @@ func TestChanges_OtherChannel(t *testing.T) {
 	require.Equal(t, postgres.Change{Channel: "another place", Payload: "yes"}, c)
 }
 
-// TestChanges_RejectedChannel fails if a channel whose name the server rejects ends the feeds of
-// other channels, or if its reader does not receive the error.
+// TestChanges_RejectedChannel checks that a channel whose name the server rejects does not end the feeds of
+// other channels, and that its reader receives the error.
 func TestChanges_RejectedChannel(t *testing.T) {
 	execSQL(t, newPool(t, shared.Get(t).Addr(), nil), "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {

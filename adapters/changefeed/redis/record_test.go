@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestRecord_OtherData fails if data that another program has written to the key is replaced, or
+// TestRecord_OtherDataIsKept checks that data that another program has written to the key is neither replaced nor
 // returned as a record.
-func TestRecord_OtherData(t *testing.T) {
+func TestRecord_OtherDataIsKept(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s := newStore(t, client, key)
 	require.NoError(t, s.Start(fixture.Context(t)))
@@ -34,7 +34,7 @@ func TestRecord_OtherData(t *testing.T) {
 	require.Equal(t, "precious", value)
 }
 
-// TestHeartbeat_InvalidText fails if a text is written that the store cannot return unchanged.
+// TestHeartbeat_InvalidText checks that a text that the store cannot return unchanged is not written.
 func TestHeartbeat_InvalidText(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr(), nil), newKey())
 	next := r
@@ -44,8 +44,8 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
-// retries a request whose reply was lost.
+// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
+// a request whose reply was lost.
 func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
@@ -73,8 +73,8 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestHeartbeat_RecordLostByRestart fails if the loss of the record, by a restart of a server that
-// keeps nothing, is not reported, or if a heartbeat replaces the record that is created afterwards.
+// TestHeartbeat_RecordLostByRestart checks that the loss of the record, by a restart of a server that keeps
+// nothing, is reported, and that a heartbeat does not replace the record that is created afterwards.
 func TestHeartbeat_RecordLostByRestart(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
@@ -94,8 +94,8 @@ func TestHeartbeat_RecordLostByRestart(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict)
 }
 
-// TestElection_RestartFromSnapshot fails if no candidate leads after a restart has restored an
-// older record than candidates have seen.
+// TestElection_RestartFromSnapshot checks that a candidate leads after a restart has restored an older record
+// than candidates have seen.
 func TestElection_RestartFromSnapshot(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
@@ -126,7 +126,7 @@ func TestElection_RestartFromSnapshot(t *testing.T) {
 	}, fixture.Patience, 20*time.Millisecond)
 }
 
-// TestHeartbeat_ClosedClient fails if the error does not state that the client was closed.
+// TestHeartbeat_ClosedClient checks that the error states that the client was closed.
 func TestHeartbeat_ClosedClient(t *testing.T) {
 	client := driver.NewClient(&driver.Options{Addr: shared.Get(t).Addr()})
 	s, r := createRecord(t, client, newKey())
@@ -135,8 +135,9 @@ func TestHeartbeat_ClosedClient(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, "the client was closed")
 }
 
-// TestHeartbeat_NotPublished fails if a write that the user may not publish changes the record.
-func TestHeartbeat_NotPublished(t *testing.T) {
+// TestHeartbeat_ForbiddenPublishChangesNothing checks that a write that the user may not publish does not
+// change the record.
+func TestHeartbeat_ForbiddenPublishChangesNothing(t *testing.T) {
 	server, key := shared.Get(t), newKey()
 	operator := connect(t, server.Addr(), nil)
 	s, r := createRecord(t, operator, key)

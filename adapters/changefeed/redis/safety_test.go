@@ -32,9 +32,8 @@ func settingsCase(args ...string) fixture.SafetyCase {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
-// deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	var cluster *dbserver.Server
 	fixture.CheckSafety(t, "Redis", map[string]fixture.SafetyCase{
 		"one server, appendonly yes, appendfsync always":               settingsCase(),
@@ -71,7 +70,7 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_UnsafeError fails if the error lacks a setting, its remedy, or how to accept the risk.
+// TestStart_UnsafeError checks that the error names the setting, its remedy, and how to accept the risk.
 func TestStart_UnsafeError(t *testing.T) {
 	server := startServer(t, "--appendonly", "no", "--save", "3600 1")
 	startReplica(t, server)
@@ -85,8 +84,8 @@ func TestStart_UnsafeError(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 
-// TestStart_HiddenSettings fails if Start does not assume the server's default for a setting that
-// the user may not read, although INFO does not contain it. The defaults for files are not safe.
+// TestStart_HiddenSettings checks that Start assumes the server's default for a setting that the user may not
+// read and that INFO does not contain. The defaults for files are not safe.
 func TestStart_HiddenSettings(t *testing.T) {
 	risks := func(t *testing.T, server *dbserver.Server, rules ...any) []changefeed.Risk {
 		operator := connect(t, server.Addr(), nil)

@@ -17,10 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_ClientOptions fails if the store depends on options of the client.
-func TestStore_ClientOptions(t *testing.T) {
+// TestStore_IgnoresClientOptions checks that the store does not depend on options of the client.
+func TestStore_IgnoresClientOptions(t *testing.T) {
 	for name, change := range map[string]func(*driver.Options){
 		"Protocol2":      func(o *driver.Options) { o.Protocol = 2 },
 		"OtherDatabase":  func(o *driver.Options) { o.DB = 3 },
@@ -36,16 +36,16 @@ func TestStore_ClientOptions(t *testing.T) {
 	}
 }
 
-// TestElections tests the contract of elections. The cases run in parallel; the one that kills its
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
 // server uses a separate server.
-func TestElections(t *testing.T) {
+func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions fails if a leader that is cut off from the server still acts when the next leader
-// starts.
-func TestPartitions(t *testing.T) {
+// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// next leader starts.
+func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	t.Parallel()
 	server, key := shared.Get(t), newKey()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -56,8 +56,8 @@ func TestPartitions(t *testing.T) {
 	}, nil)
 }
 
-// TestStore_Cluster fails if a store does not work in Redis Cluster. The cluster has one server.
-func TestStore_Cluster(t *testing.T) {
+// TestStore_WorksInRedisCluster checks that a store works in Redis Cluster. The cluster has one server.
+func TestStore_WorksInRedisCluster(t *testing.T) {
 	server := startCluster(t)
 	for name, opt := range map[string]*driver.ClusterOptions{
 		"Plain": {}, "ReadsFromReplicas": {ReadOnly: true, RouteRandomly: true},
@@ -76,7 +76,7 @@ func TestStore_Cluster(t *testing.T) {
 	}
 }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	client := connect(t, "127.0.0.1:1", nil)
 	ring := driver.NewRing(&driver.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
@@ -98,7 +98,7 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsClient fails if the store closes the client, or changes its options.
+// TestClose_KeepsClient checks that the store does not close the client, and does not change its options.
 func TestClose_KeepsClient(t *testing.T) {
 	client := connect(t, shared.Get(t).Addr(), nil)
 	before := *client.Options()
@@ -112,9 +112,9 @@ func TestClose_KeepsClient(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// TestStore_UnresponsiveConnection fails if a feed does not detect that its connection has failed
-// silently, if calls do not return when their contexts are done, which the driver does not ensure,
-// if Close blocks, or if the store does not work afterwards.
+// TestStore_UnresponsiveConnection checks that a feed detects that its connection has failed silently, that
+// calls return when their contexts are done, which the driver does not ensure, that Close does not block, and
+// that the store works afterwards.
 func TestStore_UnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
@@ -125,5 +125,8 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, client, key) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) { fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9") }
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
+	fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9")
+}

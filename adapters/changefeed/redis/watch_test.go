@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestFeed_WithoutReads fails if followers read the record although messages contain it, or if a
-// heartbeat is more than one request.
+// TestFeed_WithoutReads checks that followers do not read the record when messages contain it, and that a
+// heartbeat is a single request.
 func TestFeed_WithoutReads(t *testing.T) {
 	server := shared.Get(t)
 	key := newKey()
@@ -40,7 +40,7 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Zero(t, reads.Load(), "requests of the follower")
 }
 
-// TestFeed_SameKeyInOtherDatabase fails if a feed receives the writes to the same key of another
+// TestFeed_SameKeyInOtherDatabase checks that a feed does not receive the writes to the same key of another
 // database: channels do not belong to a database.
 func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	server := shared.Get(t)
@@ -54,9 +54,9 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	require.Equal(t, next.Version, e.Record.Version)
 }
 
-// TestFeed_OtherMessages fails if a feed delivers a message of another client that is not a
+// TestFeed_SkipsOtherMessages checks that a feed does not deliver a message of another client that is not a
 // record, or a record of another epoch or an earlier state.
-func TestFeed_OtherMessages(t *testing.T) {
+func TestFeed_SkipsOtherMessages(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
@@ -68,9 +68,9 @@ func TestFeed_OtherMessages(t *testing.T) {
 	require.Equal(t, r.Version, e.Record.Version)
 }
 
-// TestFeed_ForgedMessages fails if a feed trusts a message that may be forged, because a client may
-// publish on the channel without permission for the key. A heartbeat is a hint; after any other
-// message the feed reads the record, and delivers nothing if the record has not changed.
+// TestFeed_ForgedMessages checks that a feed does not trust a message that may be forged: a client may
+// publish on the channel without permission for the key. A heartbeat is a hint; after any other message the
+// feed reads the record, and delivers nothing if the record has not changed.
 func TestFeed_ForgedMessages(t *testing.T) {
 	server := shared.Get(t)
 	operator, key := connect(t, server.Addr(), nil), newKey()
@@ -83,8 +83,8 @@ func TestFeed_ForgedMessages(t *testing.T) {
 	}, reads.Load)
 }
 
-// TestFeed_LostConnection fails if a feed does not end immediately when its connection is lost,
-// because the driver reconnects silently. The server cannot be reached afterwards.
+// TestFeed_LostConnection checks that a feed ends immediately when its connection is lost, because the driver
+// reconnects silently. The server cannot be reached afterwards.
 func TestFeed_LostConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
@@ -111,9 +111,8 @@ func TestFeed_LostConnection(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestChanges_OtherChannel fails if Changes does not deliver the messages of the given channel, or
-// delivers others.
-func TestChanges_OtherChannel(t *testing.T) {
+// TestChanges_OnlyOfGivenChannel checks that Changes delivers the messages of the given channel, and no others.
+func TestChanges_OnlyOfGivenChannel(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key)
 	_, err := s.Changes(fixture.Context(t), "changefeed:0:"+key)

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestRecord_OtherDocument fails if a document that is not a record is returned as one, or
-// replaced, or if a heartbeat removes fields of the program.
-func TestRecord_OtherDocument(t *testing.T) {
+// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record nor
+// replaced, and that a heartbeat keeps fields of the program.
+func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table)
@@ -45,8 +45,8 @@ func TestRecord_OtherDocument(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable, "a missing version matches an empty version")
 }
 
-// TestHeartbeat_RetriedByDriver fails if a heartbeat conflicts with itself because the driver
-// retries it after the connection broke.
+// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
+// it after the connection broke.
 func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)

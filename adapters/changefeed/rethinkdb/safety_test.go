@@ -39,9 +39,8 @@ func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Ri
 	return s.Start(fixture.Context(t))
 }
 
-// TestSafetyTable fails if Start does not do what docs/changefeed-stores.md states for a
-// deployment.
-func TestSafetyTable(t *testing.T) {
+// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	configCase := func(config map[string]any) fixture.SafetyCase {
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			return startStore(t, newMock(config), accepted...)
@@ -58,8 +57,8 @@ func TestSafetyTable(t *testing.T) {
 	})
 }
 
-// TestStart_WriteAcksList fails if Start accepts a list of write_acks, as old releases have, or if
-// its error does not contain the list.
+// TestStart_WriteAcksList checks that Start rejects a list of write_acks, as old releases have, with an error
+// that contains the list.
 func TestStart_WriteAcksList(t *testing.T) {
 	config := replicatedConfig([]any{map[string]any{"replicas": []string{"a"}, "acks": "single"}}, "a", "b")
 	err := startStore(t, newMock(config))

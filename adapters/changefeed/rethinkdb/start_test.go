@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestStart_PrimaryKey fails if Start accepts a table whose primary key is not id.
+// TestStart_PrimaryKey checks that Start rejects a table whose primary key is not id.
 func TestStart_PrimaryKey(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	_, _ = r.DBCreate(database).RunWrite(session)
@@ -19,8 +19,8 @@ func TestStart_PrimaryKey(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, session, table).Start(fixture.Context(t)), "primary key")
 }
 
-// TestStart_Permissions fails if a missing permission is not reported, or if the documented
-// permissions are not sufficient.
+// TestStart_Permissions checks that a missing permission is reported, and that the documented permissions are
+// sufficient.
 func TestStart_Permissions(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

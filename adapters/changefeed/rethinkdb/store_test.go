@@ -13,11 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-func TestStore(t *testing.T) { storetest.Run(t, newFactory(t)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(t)) }
 
-func TestElections(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
+func TestElections_SatisfyContract(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
 
-// TestNewStore_InvalidArguments fails if NewStore accepts an argument that cannot be used.
+// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
 func TestNewStore_InvalidArguments(t *testing.T) {
 	var none *r.Session
 	session := &r.Session{}
@@ -46,7 +46,7 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsSession fails if the store closes the session.
+// TestClose_KeepsSession checks that the store does not close the session.
 func TestClose_KeepsSession(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))
@@ -56,7 +56,8 @@ func TestClose_KeepsSession(t *testing.T) {
 	require.NoError(t, r.Expr(1).Exec(session))
 }
 
-// TestDependencies fails if a program that imports this store links the driver of another store.
-func TestDependencies(t *testing.T) {
+// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
+// another store.
+func TestDependencies_NoOtherDrivers(t *testing.T) {
 	fixture.RequireOneDriver(t, "gopkg.in/rethinkdb/rethinkdb-go.v6")
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestCreate_Concurrently fails if duplicate tables remain, or Create returns an error, when
-// clients create the table at the same time: RethinkDB then creates several tables with one name,
-// which cannot be used.
+// TestCreate_Concurrently checks that no duplicate tables remain, and that Create succeeds, when clients
+// create the table at the same time: RethinkDB then creates several tables with one name, which cannot be
+// used.
 func TestCreate_Concurrently(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
@@ -43,8 +43,8 @@ func TestCreate_Concurrently(t *testing.T) {
 	require.Zero(t, countTables(t, operator, "changefeed_duplicate"))
 }
 
-// TestCreate_AmbiguousTable fails if Create does not remove duplicate tables that exist already,
-// or if Start accepts them although the store is configured not to create tables.
+// TestCreate_AmbiguousTable checks that Create removes duplicate tables that exist already, and that Start
+// rejects them when the store is configured not to create tables.
 func TestCreate_AmbiguousTable(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

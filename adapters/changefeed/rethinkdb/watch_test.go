@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestFeed_MissingTable fails if a feed does not report that its table does not exist, or does not
-// deliver the record after the table was created.
+// TestFeed_MissingTable checks that a feed reports that its table does not exist, and delivers the record
+// after the table was created.
 func TestFeed_MissingTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s := newStore(t, session, newTable(t, session))
@@ -33,8 +33,8 @@ func TestFeed_MissingTable(t *testing.T) {
 	fixture.AwaitRecord(t, f, rec)
 }
 
-// TestFeed_TableDropped fails if a feed does not end when its table is dropped, or if the next
-// feed does not work after the table was created again.
+// TestFeed_TableDropped checks that a feed ends when its table is dropped, and that the next feed works after
+// the table was created again.
 func TestFeed_TableDropped(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
@@ -48,9 +48,8 @@ func TestFeed_TableDropped(t *testing.T) {
 	fixture.SubscribeTo(t, s, fixture.Read(t, s))
 }
 
-// TestChanges_OtherTable fails if Changes does not deliver the changes of the given table, or
-// delivers others.
-func TestChanges_OtherTable(t *testing.T) {
+// TestChanges_OnlyOfGivenTable checks that Changes delivers the changes of the given table, and no others.
+func TestChanges_OnlyOfGivenTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))
 	other, third := newTable(t, session), newTable(t, session)

@@ -28,8 +28,8 @@ func ApplyOptions[S, O any](store S, options []O, apply func(O, S) error) error 
 	return nil
 }
 
-// These are the limits of a quiet time. The maximum is longer than any heartbeat interval, but so short
-// that its multiples do not overflow.
+// The limits of a quiet time. The maximum is longer than any heartbeat interval, but so short that its
+// multiples do not overflow.
 const (
 	minQuiet = 10 * time.Millisecond
 	maxQuiet = 48 * time.Hour

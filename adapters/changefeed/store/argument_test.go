@@ -17,9 +17,9 @@ type optionFunc func(*int) error
 
 func (f optionFunc) apply(n *int) error { return f(n) }
 
-// TestApplyOptions fails if an option is not applied, or if a nil option or an error of an option
-// is not reported as an invalid option.
-func TestApplyOptions(t *testing.T) {
+// TestApplyOptions_ReportsInvalidOptions checks that options are applied, and that a nil option and an error
+// of an option are reported as an invalid option.
+func TestApplyOptions_ReportsInvalidOptions(t *testing.T) {
 	increment := optionFunc(func(n *int) error { *n++; return nil })
 	n := 0
 	require.NoError(t, ApplyOptions(&n, []option{increment, increment}, option.apply))
@@ -31,9 +31,9 @@ func TestApplyOptions(t *testing.T) {
 	require.ErrorIs(t, err, failure)
 }
 
-// TestSetQuietTime fails if a time is accepted that is too short, or so long that its
+// TestSetQuietTime_RejectsExtremeTimes checks that a time is rejected that is too short, or so long that its
 // multiples overflow.
-func TestSetQuietTime(t *testing.T) {
+func TestSetQuietTime_RejectsExtremeTimes(t *testing.T) {
 	quiet := time.Second
 	for _, d := range []time.Duration{9 * time.Millisecond, 48*time.Hour + 1, math.MaxInt64} {
 		require.ErrorIs(t, SetQuietTime(&quiet, d), leaderelection.ErrInvalid, d)
@@ -45,8 +45,8 @@ func TestSetQuietTime(t *testing.T) {
 	}
 }
 
-// TestCheckText fails if a text is accepted that a database would reject or truncate.
-func TestCheckText(t *testing.T) {
+// TestCheckText_RejectsUnsuitableText checks that a text is rejected that a database would reject or truncate.
+func TestCheckText_RejectsUnsuitableText(t *testing.T) {
 	require.NoError(t, CheckText("key", "漢字", 6))
 	for _, text := range []string{"", "\xff", "a\x00b", "a\nb", "漢字 "} {
 		require.ErrorIs(t, CheckText("key", text, 6), leaderelection.ErrInvalid, "%q", text)

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// TestChanges fails if changes are not delivered in order, the error of the watch is not returned
-// after them, or Close does not end Next.
-func TestChanges(t *testing.T) {
+// TestChanges_DeliveredInOrder checks that changes are delivered in order and followed by the error of the
+// watch, and that Close ends Next.
+func TestChanges_DeliveredInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := store.NewFeeds(nil, nil, 0)
 		defer feeds.Close()
@@ -62,7 +62,7 @@ func TestChanges(t *testing.T) {
 	})
 }
 
-// TestChanges_DroppedChangesAreReported fails if changes are dropped without an error.
+// TestChanges_DroppedChangesAreReported checks that no changes are dropped without an error.
 func TestChanges_DroppedChangesAreReported(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(table.Store("election"))
@@ -85,8 +85,8 @@ func TestChanges_DroppedChangesAreReported(t *testing.T) {
 	require.Fail(t, "the loop ended without an error")
 }
 
-// TestChanges_LoopEnds fails if a loop over changes does not end when its context is done, or the feed is
-// not closed with the loop.
+// TestChanges_LoopEnds checks that a loop over changes ends when its context is done, and that the feed is
+// closed with the loop.
 func TestChanges_LoopEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.NewTable()

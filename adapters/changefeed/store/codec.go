@@ -74,7 +74,7 @@ func Encode(r changefeed.Record) ([]byte, error) {
 }
 
 func encode(r changefeed.Record) ([]byte, error) {
-	for name, text := range texts(r) {
+	for name, text := range textsOf(r) {
 		if !utf8.ValidString(text) {
 			return nil, fmt.Errorf("%w: %s %q is not UTF-8", changefeed.ErrUnsuitable, name, text)
 		}
@@ -135,7 +135,7 @@ func DecodeMessage(message string) changefeed.Event {
 // CheckColumns returns an error that wraps [changefeed.ErrUnsuitable] if a database with text and
 // 64-bit columns would change r.
 func CheckColumns(r changefeed.Record) error {
-	for name, text := range texts(r) {
+	for name, text := range textsOf(r) {
 		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 			return fmt.Errorf("%w: %s %q is not UTF-8 text without NUL", changefeed.ErrUnsuitable, name, text)
 		}
@@ -146,7 +146,7 @@ func CheckColumns(r changefeed.Record) error {
 	return nil
 }
 
-// texts returns the texts that candidates write, by their fields.
-func texts(r changefeed.Record) map[string]string {
+// textsOf returns the texts that candidates write, by their fields.
+func textsOf(r changefeed.Record) map[string]string {
 	return map[string]string{"Epoch": r.Epoch, "Leader": r.Leader, "Session": r.Session, "Nominee": r.Nominee}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestEncode_KeepsAllFields fails if a field is lost or changed.
+// TestEncode_KeepsAllFields checks that all fields are kept.
 func TestEncode_KeepsAllFields(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "<☂> \x00 \"", Session: "s", Nominee: "n",
@@ -24,7 +24,7 @@ func TestEncode_KeepsAllFields(t *testing.T) {
 	require.Equal(t, r, got)
 }
 
-// TestDecode_OtherData fails if data of another program is accepted as a record.
+// TestDecode_OtherData checks that data of another program is not accepted as a record.
 func TestDecode_OtherData(t *testing.T) {
 	for _, data := range []string{
 		"", "text", "{}", "null", "[1]", `{"epoch":"e","seq":1}`, `{"format":"changefeed/2","epoch":"e"}`,
@@ -35,7 +35,7 @@ func TestDecode_OtherData(t *testing.T) {
 	}
 }
 
-// TestEncode_UnsuitableRecord fails if a record is written that JSON changes, or that is too long.
+// TestEncode_UnsuitableRecord checks that a record is not written that JSON would change, or that is too long.
 func TestEncode_UnsuitableRecord(t *testing.T) {
 	for _, r := range []changefeed.Record{
 		{Epoch: "e", Leader: "\xff"}, {Epoch: "e", Nominee: "a\xc0"}, {Epoch: "e", Leader: strings.Repeat("a", maxSize)},
@@ -46,9 +46,9 @@ func TestEncode_UnsuitableRecord(t *testing.T) {
 	}
 }
 
-// TestDocument fails if a field is lost, or if a document with a number that is not natural is
-// returned as a record.
-func TestDocument(t *testing.T) {
+// TestDocument_KeepsAllFields checks that all fields are kept, and that a document with a number that is not
+// natural is not returned as a record.
+func TestDocument_KeepsAllFields(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "l", Session: "s", Nominee: "n", Term: 1<<53 - 1, Seq: 3, TTL: time.Second, Ended: true, Version: "v",
 	}
@@ -73,8 +73,9 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestDecodeMessage fails if a field is lost, or a text that is not a message is decoded.
-func TestDecodeMessage(t *testing.T) {
+// TestDecodeMessage_RejectsOtherText checks that all fields are kept, and that a text that is not a message
+// is not decoded.
+func TestDecodeMessage_RejectsOtherText(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "<漢字> \"&\n", Session: "s", Nominee: "n", Term: 1 << 60, Seq: 1<<62 + 1,
 		TTL: time.Hour + 1, Ended: true, Version: "v", Time: time.UnixMicro(1).UTC(),
@@ -89,7 +90,7 @@ func TestDecodeMessage(t *testing.T) {
 	}
 }
 
-// TestCheckColumns fails if a record is accepted that a database would change.
+// TestCheckColumns checks that a record that a database would change is rejected.
 func TestCheckColumns(t *testing.T) {
 	require.NoError(t, CheckColumns(changefeed.Record{Leader: "<漢字> \"&\n", Term: 1 << 60, Seq: 1<<62 + 1}))
 	for _, bad := range []changefeed.Record{{Leader: "\xff"}, {Nominee: "\x00"}, {Epoch: "\xff"}, {Session: "\xff"}, {Term: 1 << 63}, {Seq: 1 << 63}} {

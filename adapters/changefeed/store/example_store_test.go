@@ -76,10 +76,10 @@ func objectBackend(testing.TB) *storetest.Backend {
 	}
 }
 
-// TestExample_Contract fails if the store of the example does not satisfy the contract of stores.
+// TestExample_Contract checks that the store of the example satisfies the contract of stores.
 func TestExample_Contract(t *testing.T) { storetest.Run(t, objectBackend, storetest.FakeTime()) }
 
-// TestExample_Election fails if elections on the store of the example do not satisfy their contract.
+// TestExample_Election checks that elections on the store of the example satisfy their contract.
 func TestExample_Election(t *testing.T) {
 	storetest.RunElection(t, objectBackend, storetest.FakeTime())
 }

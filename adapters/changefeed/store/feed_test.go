@@ -40,7 +40,7 @@ func (l *lateStore) Read(ctx context.Context) (changefeed.Record, error) {
 	return l.Store.Read(ctx)
 }
 
-func (l *lateStore) counts() (reads, watches int) {
+func (l *lateStore) countCalls() (reads, watches int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.reads, l.watches
@@ -110,9 +110,9 @@ func atMultiplesOf(period time.Duration) func(time.Time) time.Time {
 	return func(written time.Time) time.Time { return written.Truncate(period).Add(period) }
 }
 
-func promptly(written time.Time) time.Time { return written.Add(time.Millisecond) }
+func reportPromptly(written time.Time) time.Time { return written.Add(time.Millisecond) }
 
-func never(time.Time) time.Time { return time.Time{} }
+func neverReport(time.Time) time.Time { return time.Time{} }
 
 // measureLag writes once a second, and returns the greatest delay with which the feed delivers a write.
 func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
@@ -147,8 +147,8 @@ func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
 	return most
 }
 
-// TestFeed_LateWatch fails if the feed of a late watch delivers writes late, or ends, or the feed of a
-// timely watch reads after the watch has reported a write.
+// TestFeed_LateWatch checks that the feed of a late watch delivers writes in time and does not end, and that
+// the feed of a timely watch does not read after the watch has reported a write.
 func TestFeed_LateWatch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -157,17 +157,17 @@ func TestFeed_LateWatch(t *testing.T) {
 		// reads and watches are the greatest permitted numbers of reads and watches.
 		reads, watches int
 	}{
-		{"OnTime", promptly, time.Millisecond, 4, 1},
+		{"OnTime", reportPromptly, time.Millisecond, 4, 1},
 		{"After1s", atMultiplesOf(time.Second), time.Second, 1300, 1},
 		{"After10s", atMultiplesOf(10 * time.Second), quietTime / 4, 1300, 4},
-		{"Never", never, quietTime / 4, 1300, 13},
+		{"Never", neverReport, quietTime / 4, 1300, 13},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newLateStore(memory.NewTable(), c.delay)
 				defer s.Close()
 				require.LessOrEqual(t, measureLag(t, s, 600), c.lag)
-				reads, watches := s.counts()
+				reads, watches := s.countCalls()
 				require.LessOrEqual(t, reads, c.reads)
 				require.LessOrEqual(t, watches, c.watches)
 			})
@@ -175,7 +175,7 @@ func TestFeed_LateWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_SilentWatch fails if a watch that has become silent is not replaced.
+// TestFeed_SilentWatch checks that a watch that has become silent is replaced.
 func TestFeed_SilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -183,22 +183,21 @@ func TestFeed_SilentWatch(t *testing.T) {
 			if since := written.Sub(begin); since > 10*time.Second && since < 12*time.Second {
 				return time.Time{} // From this write on, the watch reports nothing.
 			}
-			return promptly(written)
+			return reportPromptly(written)
 		}
 		s := newLateStore(memory.NewTable(), silent)
 		defer s.Close()
 		require.LessOrEqual(t, measureLag(t, s, 100), quietTime)
-		reads, watches := s.counts()
+		reads, watches := s.countCalls()
 		require.Equal(t, 2, watches)
 		require.Less(t, reads, 100, "the feed reads although the second watch is timely")
 	})
 }
 
-// TestFeed_ElectionWithLateWatches fails if the leader changes, or a feed fails, because watches are
-// late.
+// TestFeed_ElectionWithLateWatches checks that late watches neither change the leader nor make a feed fail.
 func TestFeed_ElectionWithLateWatches(t *testing.T) {
 	for name, delay := range map[string]func(time.Time) time.Time{
-		"OnTime": promptly, "After1s": atMultiplesOf(time.Second), "After10s": atMultiplesOf(10 * time.Second), "After60s": atMultiplesOf(time.Minute), "Never": never,
+		"OnTime": reportPromptly, "After1s": atMultiplesOf(time.Second), "After10s": atMultiplesOf(10 * time.Second), "After60s": atMultiplesOf(time.Minute), "Never": neverReport,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -293,8 +292,8 @@ func (s *scriptedWatch) set(r changefeed.Record, err error) {
 	s.record, s.err = r, err
 }
 
-// counts returns the number of reads, and of watches that were started.
-func (s *scriptedWatch) counts() (reads, watches int) {
+// countCalls returns the number of reads, and of watches that were started.
+func (s *scriptedWatch) countCalls() (reads, watches int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reads, s.watches
@@ -303,14 +302,14 @@ func (s *scriptedWatch) counts() (reads, watches int) {
 // requireReads requires that the feed has read the record n times.
 func (s *scriptedWatch) requireReads(t *testing.T, n int) {
 	t.Helper()
-	reads, _ := s.counts()
+	reads, _ := s.countCalls()
 	require.Equal(t, n, reads)
 }
 
 // requireWatches requires that the feed has started n watches.
 func (s *scriptedWatch) requireWatches(t *testing.T, n int) {
 	t.Helper()
-	_, watches := s.counts()
+	_, watches := s.countCalls()
 	require.Equal(t, n, watches)
 }
 
@@ -350,8 +349,7 @@ func recordWithSeq(seq uint64) changefeed.Record {
 	return changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 7, Seq: seq, Version: fmt.Sprint(seq)}
 }
 
-// TestFeed_DeliversReportedRecords fails if a record that the database sends is not delivered, is delivered
-// twice, or causes a read.
+// TestFeed_DeliversReportedRecords checks that a record that the database sends is delivered once, without a read.
 func TestFeed_DeliversReportedRecords(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(3) {
@@ -365,8 +363,8 @@ func TestFeed_DeliversReportedRecords(t *testing.T) {
 	})
 }
 
-// TestFeed_UnclearReportsCauseRead fails if a report that may not be later than the last event does not cause a
-// read, or the result of the read is not delivered.
+// TestFeed_UnclearReportsCauseRead checks that a report that may not be later than the last event causes a
+// read, and that the result of the read is delivered.
 func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	other, again := recordWithSeq(9), recordWithSeq(5)
 	other.Epoch, again.Version = "another", "another"
@@ -398,9 +396,9 @@ func TestFeed_UnclearReportsCauseRead(t *testing.T) {
 	}
 }
 
-// TestFeed_Hint fails if a hint of the leader's next heartbeat causes a read or is not delivered, or a
-// read that shows that the hint was false is not delivered.
-func TestFeed_Hint(t *testing.T) {
+// TestFeed_HintIsDeliveredWithoutRead checks that a hint of the leader's next heartbeat is delivered without
+// a read, and that a read that shows that the hint was false is delivered.
+func TestFeed_HintIsDeliveredWithoutRead(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{}
@@ -416,8 +414,8 @@ func TestFeed_Hint(t *testing.T) {
 	})
 }
 
-// TestFeed_HintOtherThanHeartbeat fails if a hint is delivered that is not the next heartbeat of the
-// leader, or it does not cause a read.
+// TestFeed_HintOtherThanHeartbeat checks that a hint that is not the next heartbeat of the leader is not
+// delivered, and that it causes a read.
 func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	led := changefeed.Record{Epoch: "e", Leader: "p", Session: "s", Term: 7, Seq: 5, TTL: time.Second, Version: "v"}
 	free := led
@@ -459,8 +457,8 @@ func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_ConfirmedHint fails if a read that confirms a hint is not delivered.
-func TestFeed_ConfirmedHint(t *testing.T) {
+// TestFeed_ReadThatConfirmsHintIsDelivered checks that a read that confirms a hint is delivered.
+func TestFeed_ReadThatConfirmsHintIsDelivered(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{}
@@ -474,7 +472,7 @@ func TestFeed_ConfirmedHint(t *testing.T) {
 	})
 }
 
-// TestFeed_HintBeforeFirstEvent fails if a hint is the first event.
+// TestFeed_HintBeforeFirstEvent checks that the first event is not a hint.
 func TestFeed_HintBeforeFirstEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -483,7 +481,7 @@ func TestFeed_HintBeforeFirstEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_LateReaderReceivesNewestEvent fails if a reader that is late receives more than the newest event.
+// TestFeed_LateReaderReceivesNewestEvent checks that a reader that is late receives only the newest event.
 func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
@@ -495,9 +493,9 @@ func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_WatchReturns fails if the feed does not watch again immediately after nil, or does not report
-// a missing record and watch again after ErrNoRecord.
-func TestFeed_WatchReturns(t *testing.T) {
+// TestFeed_WatchesAgainAfterReturn checks that the feed watches again immediately after nil, and that it reports a
+// missing record and watches again after ErrNoRecord.
+func TestFeed_WatchesAgainAfterReturn(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		s.ends <- nil
@@ -515,8 +513,8 @@ func TestFeed_WatchReturns(t *testing.T) {
 	})
 }
 
-// TestFeed_EndsWithError fails if an error of the watch or of a read does not end the feed, even if
-// there is an unread event.
+// TestFeed_EndsWithError checks that an error of the watch or of a read ends the feed, even while there is an
+// unread event.
 func TestFeed_EndsWithError(t *testing.T) {
 	failed := errors.New("failed")
 	for name, fail := range map[string]func(s *scriptedWatch){
@@ -536,8 +534,8 @@ func TestFeed_EndsWithError(t *testing.T) {
 	}
 }
 
-// TestFeed_ReadsPerHeartbeat fails if a feed whose watch reports every write promptly reads the record
-// more than three times per heartbeat, even if the reports are hints or contain no record.
+// TestFeed_ReadsPerHeartbeat checks that a feed whose watch reports every write promptly reads the record at
+// most three times per heartbeat, even when the reports are hints or contain no record.
 func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 	// The interval is so long that two reads per heartbeat are due after the quiet time.
 	const heartbeat, heartbeats = 5700 * time.Millisecond, 100
@@ -563,7 +561,7 @@ func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 					s.reports <- report(recordWithSeq(i + 2))
 				}
 				synctest.Wait()
-				reads, watches := s.counts()
+				reads, watches := s.countCalls()
 				require.LessOrEqual(t, reads, 3*heartbeats+10)
 				require.Equal(t, 1, watches, "the watch was replaced")
 			})
@@ -571,7 +569,7 @@ func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_EndsIfWatchReportsNothing fails if a watch that reports nothing at first does not end the feed.
+// TestFeed_EndsIfWatchReportsNothing checks that a watch that reports nothing at first ends the feed.
 func TestFeed_EndsIfWatchReportsNothing(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()

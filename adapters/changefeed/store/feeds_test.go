@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestFeeds_CloseWithStuckWatch fails if a watch that does not observe its context blocks Close for
-// longer than the limit, or Next.
+// TestFeeds_CloseWithStuckWatch checks that a watch that does not observe its context does not block Next,
+// and blocks Close no longer than the limit.
 func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -38,8 +38,8 @@ func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 	})
 }
 
-// TestCall_ReturnsWhenContextIsDone fails if Call waits for a driver that does not observe its context, or
-// does not return its result.
+// TestCall_ReturnsWhenContextIsDone checks that Call returns its result, and does not wait for a driver that
+// does not observe its context.
 func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := store.NewFeeds(nil, nil, 0)
@@ -62,8 +62,7 @@ func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// TestFeeds_WrapError fails if the result lacks the operation, or one of the errors that it should
-// wrap.
+// TestFeeds_WrapError checks that the result contains the operation and all errors that it should wrap.
 func TestFeeds_WrapError(t *testing.T) { synctest.Test(t, testWrapError) }
 
 func testWrapError(t *testing.T) {

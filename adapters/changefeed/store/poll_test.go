@@ -33,14 +33,14 @@ func polledBackend(t testing.TB) *storetest.Backend {
 	}
 }
 
-// TestPoll_Contract fails if a polled store does not satisfy the contract of stores.
+// TestPoll_Contract checks that a polled store satisfies the contract of stores.
 func TestPoll_Contract(t *testing.T) { storetest.Run(t, polledBackend, storetest.FakeTime()) }
 
-// TestPoll_Election fails if elections on a polled store do not satisfy their contract.
+// TestPoll_Election checks that elections on a polled store satisfy their contract.
 func TestPoll_Election(t *testing.T) { storetest.RunElection(t, polledBackend, storetest.FakeTime()) }
 
-// TestPoll_FailedReads fails if a failed read ends the feed of a polled store, if a feed does not end
-// with the error of the third failed read in a row, or if reads are not limited.
+// TestPoll_FailedReads checks that a feed of a polled store ends with the error of the third failed read in a
+// row, and not with the first, and that reads are limited.
 func TestPoll_FailedReads(t *testing.T) {
 	errRead := errors.New("the connection was reset")
 	for name, c := range map[string]struct {
@@ -107,7 +107,7 @@ type failingReads struct {
 
 func (s *failingReads) Read(ctx context.Context) (changefeed.Record, error) { return s.read(ctx) }
 
-// TestPoll_InvalidArguments fails if Poll accepts an argument that it cannot use.
+// TestPoll_InvalidArguments checks that Poll rejects an argument that it cannot use.
 func TestPoll_InvalidArguments(t *testing.T) {
 	_, err := store.Poll(nil, time.Second)
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)

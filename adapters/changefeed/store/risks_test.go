@@ -16,9 +16,9 @@ var unsafeSettings = []changefeed.UnsafeSetting{
 	{Name: "save", Value: "60 1", Risk: changefeed.RiskRestart, Remedy: "turn it off"},
 }
 
-// TestAcceptedRisks_Check fails if a setting whose risk was not accepted is missing from the error, or
-// an accepted setting is part of it.
-func TestAcceptedRisks_Check(t *testing.T) {
+// TestAcceptedRisks_OtherRisksAreErrors checks that the error contains each setting whose risk was not
+// accepted, and no other setting.
+func TestAcceptedRisks_OtherRisksAreErrors(t *testing.T) {
 	var none, one, all store.AcceptedRisks
 	require.NoError(t, one.Add(changefeed.RiskFailover))
 	require.NoError(t, all.Add(changefeed.RiskFailover, changefeed.RiskRestart))
@@ -40,7 +40,7 @@ func TestAcceptedRisks_Check(t *testing.T) {
 	require.Len(t, unsafe.Settings, 2)
 }
 
-// TestAcceptedRisks_UnknownName fails if a misspelled risk is accepted without an error.
+// TestAcceptedRisks_UnknownName checks that a misspelled risk is rejected with an error.
 func TestAcceptedRisks_UnknownName(t *testing.T) {
 	var a store.AcceptedRisks
 	err := a.Add(changefeed.RiskRestart, "fire")
@@ -50,8 +50,8 @@ func TestAcceptedRisks_UnknownName(t *testing.T) {
 	require.Error(t, a.Check("redis", unsafeSettings[:1]), "a list with an unknown name was accepted in part")
 }
 
-// TestParseRisk fails if a risk cannot be parsed, or its message does not describe it.
-func TestParseRisk(t *testing.T) {
+// TestParseRisk_AcceptsEveryRisk checks that every risk can be parsed, and that its message describes it.
+func TestParseRisk_AcceptsEveryRisk(t *testing.T) {
 	for _, r := range changefeed.Risks() {
 		parsed, err := changefeed.ParseRisk(string(r))
 		require.NoError(t, err)

@@ -25,9 +25,9 @@ func newRunner(t *testing.T, ignoresContext bool) *Runner {
 	return r
 }
 
-// TestRunner_Errors fails if an error of the driver lacks the operation or its meaning, or if an
-// error comes with a record.
-func TestRunner_Errors(t *testing.T) {
+// TestRunner_ErrorsNameOperationAndMeaning checks that an error of the driver contains the operation and its
+// meaning, and comes without a record.
+func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	r := newRunner(t, false)
 	got, err := r.Read(t.Context(), "read", func(context.Context) (changefeed.Record, error) {
 		return changefeed.Record{Epoch: "e"}, errDriver
@@ -38,8 +38,8 @@ func TestRunner_Errors(t *testing.T) {
 	require.Zero(t, got)
 }
 
-// TestRunner_SuccessForgetsFailure fails if the error of an operation without an answer contains the
-// error of an operation before the last success.
+// TestRunner_SuccessForgetsFailure checks that the error of an operation without an answer does not contain
+// the error of an operation before the last success.
 func TestRunner_SuccessForgetsFailure(t *testing.T) {
 	for _, ignoresContext := range []bool{false, true} {
 		r := newRunner(t, ignoresContext)
@@ -68,9 +68,9 @@ func TestRunner_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestRunner_Writes fails if two writes have one version, or if a record that columns would change
-// is written.
-func TestRunner_Writes(t *testing.T) {
+// TestRunner_WritesHaveNewVersions checks that each write has its own version, and that a record that columns
+// would change is not written.
+func TestRunner_WritesHaveNewVersions(t *testing.T) {
 	r := newRunner(t, false)
 	prev, next := changefeed.Record{Version: "v"}, changefeed.Record{Epoch: "e", Version: "v"}
 	var created changefeed.Record
@@ -93,8 +93,8 @@ func TestRunner_Writes(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 }
 
-// TestRunner_EndsWithContextAndStore fails if an operation does not end when its context is done or
-// the store is closed, or runs afterwards.
+// TestRunner_EndsWithContextAndStore checks that an operation ends when its context is done or the store is
+// closed, and does not run afterwards.
 func TestRunner_EndsWithContextAndStore(t *testing.T) {
 	for _, ignoresContext := range []bool{false, true} {
 		r := newRunner(t, ignoresContext)

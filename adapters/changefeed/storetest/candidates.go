@@ -172,7 +172,7 @@ func (e *election) awaitLeader(excluded ...*candidate) *candidate {
 // await waits until condition holds. The mutex is held when condition is called.
 func (e *election) await(what string, condition func() bool) {
 	e.Helper()
-	timeout := time.After(e.limit())
+	timeout := time.After(e.waitLimit())
 	for {
 		e.mu.Lock()
 		ok, changed := condition(), e.changed
@@ -195,9 +195,9 @@ func (e *election) await(what string, condition func() bool) {
 	}
 }
 
-// limit returns the time for which a case waits for a state of the election. The wait ends as soon as
+// waitLimit returns the time for which a case waits for a state of the election. The wait ends as soon as
 // the state is reached, so a long limit costs time only if there is an error.
-func (e *election) limit() time.Duration {
+func (e *election) waitLimit() time.Duration {
 	return 6*e.suite.backend.Patience + 20*e.suite.backend.Heartbeat
 }
 
@@ -211,7 +211,7 @@ const stableHeartbeats = 5
 func (e *election) awaitStableLeader() *candidate {
 	e.Helper()
 	stable := stableHeartbeats * e.suite.backend.Heartbeat
-	timeout := time.After(e.limit())
+	timeout := time.After(e.waitLimit())
 	for {
 		c := e.awaitLeader()
 		e.mu.Lock()

@@ -196,7 +196,7 @@ func (f *flawedFeed) Close() error {
 	return f.Feed.Close()
 }
 
-// TestCases_FindFlaws fails if a store that lacks a property passes the case that tests this property.
+// TestCases_FindFlaws checks that a store that lacks a property fails the case that tests this property.
 func TestCases_FindFlaws(t *testing.T) {
 	for flaw, name := range map[string]string{
 		"CreateOverwrites":     "CreateKeepsRecord",
@@ -237,8 +237,9 @@ func TestCases_FindFlaws(t *testing.T) {
 	}
 }
 
-// TestCases_LongestID fails if a case requires that a store keeps longer IDs than candidates can have.
-func TestCases_LongestID(t *testing.T) {
+// TestCases_RequireNoLongerIDs checks that a case does not require that a store keeps longer IDs than
+// candidates can have.
+func TestCases_RequireNoLongerIDs(t *testing.T) {
 	for _, c := range storetest.Cases() {
 		if c.Name == "AllFields" {
 			require.Empty(t, runFlawedCase(t, c, "RejectsLongIDs"))

@@ -81,7 +81,7 @@ func testConcurrentStart(s *suite) {
 // several in succession cannot, unless candidates wait for the timeout.
 func testResign(s *suite) {
 	e := s.newElection(3)
-	limit := time.Now().Add(e.limit())
+	limit := time.Now().Add(e.waitLimit())
 	for i := 0; ; i++ {
 		first := e.awaitStableLeader()
 		begin := time.Now()
@@ -151,7 +151,7 @@ func testPrefer(s *suite) {
 			s.requireError("Prefer of "+c.name, err, context.Canceled)
 		})
 	}
-	limit := time.Now().Add(e.limit())
+	limit := time.Now().Add(e.waitLimit())
 	for leader := first; leader != best; leader = e.awaitStableLeader() {
 		if time.Now().After(limit) {
 			s.Fatalf("%s has not taken over from %s", best.name, leader.name)
@@ -173,7 +173,7 @@ func testEndAndRestart(s *suite) {
 		select {
 		case err := <-c.ended:
 			s.requireError(c.name+" after the end", err, leaderelection.ErrElectionOver)
-		case <-time.After(e.limit()):
+		case <-time.After(e.waitLimit()):
 			s.Fatalf("%s was not notified of the end of the election", c.name)
 		}
 	}
@@ -211,7 +211,7 @@ func testRecordLost(s *suite) {
 	s.backend.Lose(s)
 	select {
 	case <-l.Done():
-	case <-time.After(e.limit()):
+	case <-time.After(e.waitLimit()):
 		s.Fatalf("%s is still leader without a record", first.name)
 	}
 	e.awaitStableLeader()
@@ -227,7 +227,7 @@ func testStoreClosed(s *suite) {
 	case err := <-leader.ended:
 		s.requireError("the candidate whose store was closed", err, changefeed.ErrClosed)
 		s.requireError("the candidate whose store was closed", err, leaderelection.ErrConnClosed)
-	case <-time.After(e.limit()):
+	case <-time.After(e.waitLimit()):
 		s.Fatalf("a candidate did not detect that its store was closed")
 	}
 	e.awaitLeader(leader)

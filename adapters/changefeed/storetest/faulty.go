@@ -105,12 +105,12 @@ func (f *Faulty) drawRequestFaults() requestFaults {
 	faults := f.faults
 	return requestFaults{
 		requestDelay: f.drawDuration(faults.Delay), responseDelay: f.drawDuration(faults.Delay),
-		before: f.draw(faults.Before), after: f.draw(faults.After), late: f.draw(faults.Late),
+		before: f.randomBool(faults.Before), after: f.randomBool(faults.After), late: f.randomBool(faults.Late),
 	}
 }
 
-// draw returns true with a probability. The caller must hold mu.
-func (f *Faulty) draw(probability float64) bool {
+// randomBool returns true with a probability. The caller must hold mu.
+func (f *Faulty) randomBool(probability float64) bool {
 	return probability > 0 && f.random.Float64() < probability
 }
 

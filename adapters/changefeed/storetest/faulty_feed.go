@@ -82,8 +82,8 @@ func (f *Faulty) drawEventFaults() eventFaults {
 	defer f.mu.Unlock()
 	faults := f.faults
 	return eventFaults{
-		lag: f.drawDuration(faults.Lag), cut: f.draw(faults.FeedCut), silence: f.draw(faults.FeedSilence),
-		repeat: f.draw(faults.FeedRepeat), reorder: f.draw(faults.FeedReorder),
+		lag: f.drawDuration(faults.Lag), cut: f.randomBool(faults.FeedCut), silence: f.randomBool(faults.FeedSilence),
+		repeat: f.randomBool(faults.FeedRepeat), reorder: f.randomBool(faults.FeedReorder),
 	}
 }
 

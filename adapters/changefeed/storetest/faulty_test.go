@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestFaulty_Contract fails if a store without faults, or with faults that the contract permits, does
-// not satisfy the contract.
-func TestFaulty_Contract(t *testing.T) {
+// TestFaulty_SatisfiesContract checks that a store without faults, and with faults that the contract permits,
+// satisfies the contract.
+func TestFaulty_SatisfiesContract(t *testing.T) {
 	for name, faults := range map[string]storetest.Faults{"NoFaults": {}, "RepeatedEvents": {FeedRepeat: 0.5, Delay: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(testing.TB) *storetest.Backend {
@@ -60,8 +60,8 @@ func readSeq(t *testing.T, s changefeed.Store) uint64 {
 	return r.Seq
 }
 
-// TestFaulty_Requests fails if a fault of requests has another effect than documented.
-func TestFaulty_Requests(t *testing.T) {
+// TestFaulty_RequestsHaveDocumentedFaults checks that each fault of requests has the documented effect.
+func TestFaulty_RequestsHaveDocumentedFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
 		err    error
@@ -88,9 +88,9 @@ func TestFaulty_Requests(t *testing.T) {
 	}
 }
 
-// TestFaulty_Cut fails if requests or events pass a network that is cut, or events are lost after it
-// was healed.
-func TestFaulty_Cut(t *testing.T) {
+// TestFaulty_CutNetworkStopsRequests checks that no requests or events pass a network that is cut, and that
+// no events are lost after it was healed.
+func TestFaulty_CutNetworkStopsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, direct, r := newFaulty(t)
 		defer f.Close()
@@ -117,8 +117,8 @@ func TestFaulty_Cut(t *testing.T) {
 	})
 }
 
-// TestFaulty_Feeds fails if a fault of feeds has another effect than documented.
-func TestFaulty_Feeds(t *testing.T) {
+// TestFaulty_FeedsHaveDocumentedFaults checks that each fault of feeds has the documented effect.
+func TestFaulty_FeedsHaveDocumentedFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
 		seqs   []uint64

@@ -51,7 +51,7 @@ func RunPartitions(t testing.TB, connect func(t testing.TB) Client, restart func
 		}
 		elections[i] = e
 		running.Go(func() { _ = e.ElectLeader() })
-		running.Go(func() { p.act(i, e) })
+		running.Go(func() { p.actAsLeader(i, e) })
 	}
 	resignAll := func() {
 		for _, e := range elections {
@@ -115,9 +115,9 @@ func (p *partitions) nextLeader(t testing.TB, last tenure) tenure {
 	}
 }
 
-// act acts in each leadership of a candidate as often as it can, and records the leadership when
+// actAsLeader acts in each leadership of a candidate as often as it can, and records the leadership when
 // it is over.
-func (p *partitions) act(candidate int, e *changefeed.Election) {
+func (p *partitions) actAsLeader(candidate int, e *changefeed.Election) {
 	var known *leaderelection.Leadership
 	for status := range e.Status() {
 		l := status.Leadership

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestRunPartitions fails if RunPartitions reports a problem of a correct store.
-func TestRunPartitions(t *testing.T) {
+// TestRunPartitions_AcceptsCorrectStore checks that RunPartitions reports no problem of a correct store.
+func TestRunPartitions_AcceptsCorrectStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, seed := memory.NewTable(), uint64(0)
 		connect := func(t testing.TB) Client {
@@ -24,9 +24,9 @@ func TestRunPartitions(t *testing.T) {
 	})
 }
 
-// TestCheckTenures fails if RunPartitions would not report leaders that act at the same time, or
-// tokens that do not increase.
-func TestCheckTenures(t *testing.T) {
+// TestCheckTenures_FindsOverlaps checks that RunPartitions would report leaders that act at the same time,
+// and tokens that do not increase.
+func TestCheckTenures_FindsOverlaps(t *testing.T) {
 	first, second := tenure{0, 5, 1, 10}, tenure{1, 6, 11, 20}
 	require.Empty(t, checkTenures([]tenure{second, first}, 2))
 	require.Len(t, checkTenures([]tenure{first, second}, 3), 1, "a leadership is missing")

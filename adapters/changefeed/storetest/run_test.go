@@ -24,13 +24,13 @@ func memoryBackend(testing.TB) *storetest.Backend {
 	}
 }
 
-// TestRun fails if a case fails for a correct store.
-func TestRun(t *testing.T) { storetest.Run(t, memoryBackend, storetest.FakeTime()) }
+// TestRun_AcceptsCorrectStore checks that a correct store passes every case.
+func TestRun_AcceptsCorrectStore(t *testing.T) { storetest.Run(t, memoryBackend, storetest.FakeTime()) }
 
-// TestRun_RealTime fails if a case works only in fake time.
-func TestRun_RealTime(t *testing.T) { storetest.Run(t, memoryBackend) }
+// TestRun_WorksInRealTime checks that no case depends on fake time.
+func TestRun_WorksInRealTime(t *testing.T) { storetest.Run(t, memoryBackend) }
 
-// TestRunElection fails if a case fails for elections on a correct store.
-func TestRunElection(t *testing.T) {
+// TestRunElection_AcceptsCorrectStore checks that elections on a correct store pass every case.
+func TestRunElection_AcceptsCorrectStore(t *testing.T) {
 	storetest.RunElection(t, memoryBackend, storetest.FakeTime())
 }

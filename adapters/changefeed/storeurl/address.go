@@ -178,9 +178,9 @@ func (a *address) checkSecurity(parameters ...transport.Address) error {
 	return err
 }
 
-// login describes a login at the servers of the address, which sends a credential if sends is true. secure
+// newLogin describes a login at the servers of the address, which sends a credential if sends is true. secure
 // reports whether all connections use TLS.
-func (a *address) login(backend, credential string, sends, secure bool) transport.Login {
+func (a *address) newLogin(backend, credential string, sends, secure bool) transport.Login {
 	if !sends {
 		credential = ""
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 )
 
-// TestOpen_Kubernetes fails if a store does not use the API server and the token of the context that the address
-// names, or if a program outside a cluster waits for one.
+// TestOpen_Kubernetes checks that a store uses the API server and the token of the context that the address
+// names, and that a program outside a cluster does not wait for an API server.
 func TestOpen_Kubernetes(t *testing.T) {
 	requests := make(chan *http.Request, 10)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func TestOpen_Kubernetes(t *testing.T) {
 	require.ErrorContains(t, err, "kubeconfig")
 }
 
-// TestLogDrivers_Kubernetes fails if client-go prints on standard error, or with another level than Debug.
+// TestLogDrivers_Kubernetes checks that client-go does not print on standard error, and logs with level Debug only.
 func TestLogDrivers_Kubernetes(t *testing.T) {
 	var text bytes.Buffer
 	t.Cleanup(func() { storeurl.LogDrivers(slog.New(slog.DiscardHandler)) })

@@ -97,7 +97,7 @@ func checkMongoDBLogin(a *address, direct bool) error {
 	for _, p := range parameters { // checkSecurity has checked that all parameters have the same meaning
 		secure = p.Security == transport.TLS
 	}
-	login := a.login("MongoDB", "password or other credential", sends, secure)
+	login := a.newLogin("MongoDB", "password or other credential", sends, secure)
 	if err := login.Check(); err != nil {
 		return err
 	}

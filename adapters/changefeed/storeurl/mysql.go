@@ -77,7 +77,7 @@ func parseMySQL(a *address) (*mysqldriver.Config, error) {
 			return nil, fmt.Errorf("unknown parameter %q: expected table, poll, unsafe, %s", name, strings.Join(mysqlParameters, ", "))
 		}
 	}
-	login := a.login("MySQL", "password", false, false)
+	login := a.newLogin("MySQL", "password", false, false)
 	if mode := a.query.Get("tls"); mode != "" {
 		p := transport.Address{Text: "tls=" + mode, Security: transport.TLS}
 		switch mode {

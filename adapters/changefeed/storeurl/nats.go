@@ -42,7 +42,7 @@ func openNATS(a address) (connector, error) {
 		// The client does the same with a URL that has a user without a password.
 		options = append(options, natsclient.Token(user))
 	}
-	login := a.login("NATS", "password or token", user+password != "", a.url.Scheme == "tls")
+	login := a.newLogin("NATS", "password or token", user+password != "", a.url.Scheme == "tls")
 	if err := login.Check(); err != nil {
 		return nil, err
 	}

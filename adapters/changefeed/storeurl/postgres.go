@@ -81,7 +81,7 @@ func checkSSLMode(a *address) error {
 // default is sslmode=prefer: a machine on the way can answer that TLS is not supported, and request the
 // password.
 func postgresLogin(a *address, cfg *pgxpool.Config) transport.Login {
-	login := a.login("PostgreSQL", "password", cfg.ConnConfig.Password != "", false)
+	login := a.newLogin("PostgreSQL", "password", cfg.ConnConfig.Password != "", false)
 	login.Hosts = []string{cfg.ConnConfig.Host}
 	for _, f := range cfg.ConnConfig.Fallbacks {
 		login.Hosts = append(login.Hosts, f.Host)

@@ -31,7 +31,7 @@ func openRedis(a address) (connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	login := a.login("Redis", "password", cfg.Password != "", cfg.TLSConfig != nil)
+	login := a.newLogin("Redis", "password", cfg.Password != "", cfg.TLSConfig != nil)
 	if err := login.Check(); err != nil {
 		return nil, err
 	}

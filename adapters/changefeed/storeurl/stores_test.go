@@ -38,9 +38,9 @@ func tagOf(directory string) string {
 	return "no_" + directory
 }
 
-// listings returns the texts that each file contains about a store, by the path of the file in the
+// expectedListings returns the texts that each file contains about a store, by the path of the file in the
 // repository.
-func listings(directory, name, driver string) map[string][]string {
+func expectedListings(directory, name, driver string) map[string][]string {
 	tag := tagOf(directory)
 	path := "adapters/changefeed/" + directory
 	return map[string][]string{
@@ -60,8 +60,8 @@ func listings(directory, name, driver string) map[string][]string {
 	}
 }
 
-// TestStores_Listed fails if a store is missing in the table above or in a file that lists stores, or
-// if such a file contains the build tag of a store that does not exist.
+// TestStores_Listed checks that each store is in the table above and in all files that list stores, and that
+// these files do not contain the build tag of a store that does not exist.
 func TestStores_Listed(t *testing.T) {
 	const root = "../../.."
 	var directories, tags []string
@@ -72,7 +72,7 @@ func TestStores_Listed(t *testing.T) {
 		if s.directory != "rethinkdb" || hasRethinkDB {
 			schemes = append(schemes, s.schemes...)
 		}
-		for file, texts := range listings(s.directory, s.name, s.driver) {
+		for file, texts := range expectedListings(s.directory, s.name, s.driver) {
 			b, err := os.ReadFile(filepath.Join(root, file))
 			assert.NoError(t, err, "%s has no such file", s.name)
 			contents[file] = string(b)

@@ -66,8 +66,8 @@ func newStore(t testing.TB, cfg storeurl.Config) changefeed.Store {
 	return store
 }
 
-// TestOpen_InvalidAddress fails if Open or Check accepts an invalid address, or if the error lacks the
-// reason or contains the password.
+// TestOpen_InvalidAddress checks that Open and Check reject an invalid address, with an error that contains
+// the reason and not the password.
 func TestOpen_InvalidAddress(t *testing.T) {
 	for _, c := range []struct{ url, election, text string }{
 		{"", "jobs", "expected one of"},
@@ -144,8 +144,8 @@ func TestOpen_InvalidAddress(t *testing.T) {
 	}
 }
 
-// TestCheck_Credentials fails if an address is rejected whose credentials are sent with TLS, or not to another
-// machine, or without TLS because the user has chosen that.
+// TestCheck_Credentials checks that an address is accepted whose credentials are sent with TLS, or not to
+// another machine, or without TLS because the user has chosen that.
 func TestCheck_Credentials(t *testing.T) {
 	for _, c := range []storeurl.Config{
 		{URL: "redis://host"},
@@ -195,9 +195,8 @@ func TestCheck_Credentials(t *testing.T) {
 	}
 }
 
-// TestOpen_PostgresRejectsDowngradeOfTLS fails if a password is sent to a server that answers that it
-// does not support TLS, although not all servers are on this machine, unless the address contains
-// sslmode.
+// TestOpen_PostgresRejectsDowngradeOfTLS checks that a password is not sent to a server that answers that it
+// does not support TLS, unless all servers are on this machine or the address contains sslmode.
 func TestOpen_PostgresRejectsDowngradeOfTLS(t *testing.T) {
 	for mode, sent := range map[string]bool{"": false, "sslmode=": false, "sslmode=prefer": true, "sslmode=disable": true, "sslmode=require": false} {
 		passwords := make(chan string, 1)
@@ -247,7 +246,7 @@ func servePostgres(t *testing.T, passwords chan<- string) (address string) {
 	})
 }
 
-// TestOpen_NATSToken fails if a user without a password is not sent as a token.
+// TestOpen_NATSToken checks that a user without a password is sent as a token.
 func TestOpen_NATSToken(t *testing.T) {
 	lines := make(chan string, 10)
 	address := serve(t, func(conn net.Conn) {
@@ -262,7 +261,7 @@ func TestOpen_NATSToken(t *testing.T) {
 	require.Contains(t, <-lines, `"auth_token":"secret"`)
 }
 
-// TestOpen_NATSNoCredentialsToDiscoveredServer fails if credentials are sent without TLS to a server
+// TestOpen_NATSNoCredentialsToDiscoveredServer checks that credentials are not sent without TLS to a server
 // that a local server names, unless AllowPlainCredentials is set.
 func TestOpen_NATSNoCredentialsToDiscoveredServer(t *testing.T) {
 	for _, allow := range []bool{false, true} {
@@ -296,8 +295,8 @@ func TestOpen_NATSNoCredentialsToDiscoveredServer(t *testing.T) {
 	}
 }
 
-// TestOpen_RedisServerCannotMoveClient fails if the client of a local server, to which it sends a
-// password without TLS, permits that server to move the connection to another server.
+// TestOpen_RedisServerCannotMoveClient checks that the client of a local server, to which it sends a password
+// without TLS, does not permit that server to move the connection to another server.
 func TestOpen_RedisServerCannotMoveClient(t *testing.T) {
 	for password, permits := range map[string]bool{"": true, ":secret@": false} {
 		commands := make(chan string, 1)
@@ -328,7 +327,7 @@ func TestOpen_RedisServerCannotMoveClient(t *testing.T) {
 	}
 }
 
-// TestCheck_NamesMissingBuildTag fails if the error for a driver that a build tag adds does not name the tag.
+// TestCheck_NamesMissingBuildTag checks that the error for a driver that a build tag adds names the tag.
 func TestCheck_NamesMissingBuildTag(t *testing.T) {
 	err := storeurl.Check(storeurl.Config{URL: "rethinkdb://127.0.0.1/db", Election: "jobs"})
 	if hasRethinkDB {
@@ -346,9 +345,9 @@ func TestCheck_NamesMissingBuildTag(t *testing.T) {
 // hasRethinkDB reports whether the tests were built with the build tag rethinkdb.
 var hasRethinkDB = slices.Contains(storeurl.Schemes(), "rethinkdb")
 
-// TestOpen fails if a valid address is not accepted. It needs no servers, because the drivers
+// TestOpen_ReturnsStores checks that valid addresses are accepted. It needs no servers, because the drivers
 // connect when they send the first request.
-func TestOpen(t *testing.T) {
+func TestOpen_ReturnsStores(t *testing.T) {
 	for _, url := range []string{
 		"memory:",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
@@ -368,9 +367,9 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpen_Risks fails if risks in the address or in Config are not accepted, or if an unknown
-// risk is.
-func TestOpen_Risks(t *testing.T) {
+// TestOpen_AcceptsGivenRisks checks that risks in the address or in Config are accepted, and that an unknown
+// risk is rejected.
+func TestOpen_AcceptsGivenRisks(t *testing.T) {
 	for _, c := range []struct {
 		url    string
 		unsafe []changefeed.Risk
@@ -391,8 +390,8 @@ func TestOpen_Risks(t *testing.T) {
 	}
 }
 
-// TestOpen_RedisContext fails if a request to a server that does not respond keeps its connection
-// after its context is done, until the timeout of the client.
+// TestOpen_RedisContext checks that a request to a server that does not respond releases its connection when
+// its context is done, and not only at the timeout of the client.
 func TestOpen_RedisContext(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	address := serve(t, func(conn net.Conn) {
@@ -411,8 +410,8 @@ func TestOpen_RedisContext(t *testing.T) {
 	}
 }
 
-// TestOpen_NoAnswer fails if an error of a store whose server does not answer lacks the server or a
-// known reason, or if Open waits for longer than its context.
+// TestOpen_NoAnswer checks that an error of a store whose server does not answer contains the server and a
+// known reason, and that Open waits no longer than its context.
 func TestOpen_NoAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -444,8 +443,9 @@ func TestOpen_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestLogDrivers fails if what the driver of Redis prints is not passed to the logger.
-func TestLogDrivers(t *testing.T) {
+// TestLogDrivers_PassesMessagesToLogger checks that the messages that the driver of Redis prints are passed
+// to the logger.
+func TestLogDrivers_PassesMessagesToLogger(t *testing.T) {
 	var log testenv.Buffer
 	storeurl.LogDrivers(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	t.Cleanup(func() { storeurl.LogDrivers(slog.New(slog.DiscardHandler)) })
@@ -473,7 +473,7 @@ func read(ctx context.Context, url string) error {
 	return err
 }
 
-// TestOpen_PostgresPassword fails if Config.Password does not replace both passwords of the URL.
+// TestOpen_PostgresPassword checks that Config.Password replaces both passwords of the URL.
 func TestOpen_PostgresPassword(t *testing.T) {
 	passwords := make(chan string, 1)
 	store := newStore(t, storeurl.Config{
@@ -484,7 +484,7 @@ func TestOpen_PostgresPassword(t *testing.T) {
 	require.Equal(t, "new", <-passwords)
 }
 
-// TestOpen_MemoryStoresShareRecord fails if the stores of one Opener do not share the record.
+// TestOpen_MemoryStoresShareRecord checks that the stores of one Opener share the record.
 func TestOpen_MemoryStoresShareRecord(t *testing.T) {
 	opener, err := storeurl.Open(t.Context(), storeurl.Config{URL: "memory:", Election: "jobs"})
 	require.NoError(t, err)
@@ -501,9 +501,9 @@ func TestOpen_MemoryStoresShareRecord(t *testing.T) {
 	require.Equal(t, "e", record.Epoch)
 }
 
-// TestOpen_TLS fails if a client with a TLS configuration sends anything other than a handshake, or
-// does not try the second server of an address.
-func TestOpen_TLS(t *testing.T) {
+// TestOpen_SendsOnlyTLSHandshake checks that a client with a TLS configuration sends nothing but a handshake,
+// and tries the second server of an address.
+func TestOpen_SendsOnlyTLSHandshake(t *testing.T) {
 	for _, c := range []struct{ name, scheme, otherServers string }{
 		{"postgres", "postgres", ""},
 		{"postgres, first server down", "postgres", "127.0.0.1:1,"},
@@ -559,13 +559,13 @@ func TestOpen_TLS(t *testing.T) {
 	}
 }
 
-// TestRedacted_ContainsNoPassword fails if the result contains a password.
+// TestRedacted_ContainsNoPassword checks that the result does not contain a password.
 func TestRedacted_ContainsNoPassword(t *testing.T) {
 	require.Equal(t, "nats://xxxxx@host", storeurl.Redacted("nats://secret@host"))
 }
 
-// TestNewElection_Refused fails if NewElection does not return ErrUnreachable when the server of a
-// store refuses connections: programs try again after that error.
+// TestNewElection_Refused checks that NewElection returns ErrUnreachable when the server of a store refuses
+// connections: programs try again after that error.
 func TestNewElection_Refused(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c,

@@ -12,7 +12,7 @@ import (
 // Kind is the kind of an entry.
 type Kind byte
 
-// These are the kinds of entries.
+// The kinds of entries of the log.
 const (
 	// KindState is an update that a program has proposed. Data is the data of the update.
 	KindState Kind = iota
@@ -146,7 +146,7 @@ var (
 	// ErrUnknownOutcome is returned if it is unknown whether the update was or will be
 	// applied. It is safe to propose it again with the same ID, which determines the
 	// outcome.
-	ErrUnknownOutcome = errors.New("outcome unknown")
+	ErrUnknownOutcome = errors.New("the outcome of the request is unknown")
 	// ErrStale is returned if the peers do not remember the ID and it is older than the
 	// deduplication window. It is unknown whether the update was applied long ago; it is
 	// not applied now.
@@ -162,7 +162,7 @@ var (
 	// ErrBusy is returned while the cluster is overloaded, while the leader transfers its
 	// leadership, and while the same update with another guard is in progress. The request
 	// has changed nothing; it can be retried.
-	ErrBusy = errors.New("overloaded")
+	ErrBusy = errors.New("the peer cannot serve the request now")
 	// ErrTooManyIDs is returned if the maximum number of IDs is within the deduplication
 	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. Such IDs are not discarded
 	// to make room.

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParse_RoundTrip fails if an ID loses its time or its random bits when it is formatted and
-// parsed, or if two IDs of the same time are equal.
+// TestParse_RoundTrip checks that an ID keeps its time and its random bits when it is formatted and parsed,
+// and that two IDs of the same time differ.
 func TestParse_RoundTrip(t *testing.T) {
 	for _, when := range []time.Time{time.UnixMilli(0), time.UnixMilli(1763000000123), time.UnixMilli(1<<48 - 1)} {
 		a, b := RequestIDAt(when), RequestIDAt(when)
@@ -28,8 +28,7 @@ func TestParse_RoundTrip(t *testing.T) {
 	require.False(t, NewRequestID().IsZero())
 }
 
-// TestParse_ObjectID fails if an ID of 12 bytes loses its time, or if the conversion depends on
-// more than its bytes.
+// TestParse_ObjectID checks that an ID of 12 bytes keeps its time, and that the conversion depends only on its bytes.
 func TestParse_ObjectID(t *testing.T) {
 	id, err := ParseRequestID("5f43a1e0aabbccddee010203")
 	require.NoError(t, err)
@@ -42,7 +41,7 @@ func TestParse_ObjectID(t *testing.T) {
 	require.Equal(t, id, again)
 }
 
-// TestParse_Invalid fails if an invalid text is accepted, or changes an ID.
+// TestParse_Invalid checks that an invalid text is rejected, and does not change an ID.
 func TestParse_Invalid(t *testing.T) {
 	for _, s := range []string{"", "x", "5f43a1e0", "5f43a1e0aabbccddee0102030405060g", "5f43a1e0aabbccddee01020304050607ff"} {
 		_, err := ParseRequestID(s)

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestPropose_FindsLeader fails if the client does not call the named leader without a pause, does
-// not remember it, or uses more than one connection.
+// TestPropose_FindsLeader checks that the client calls the named leader without a pause, remembers it, and
+// uses one connection.
 func TestPropose_FindsLeader(t *testing.T) {
 	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		start := time.Now()
@@ -33,8 +33,7 @@ func TestPropose_FindsLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_WithoutLeader fails if a call fails, or retries without pauses, while there is no
-// leader.
+// TestPropose_WithoutLeader checks that a call does not fail, and retries with pauses, while there is no leader.
 func TestPropose_WithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Lead(api.Peer{})
@@ -59,7 +58,7 @@ func TestPropose_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_RedirectLoop fails if two peers that redirect to each other keep a call busy.
+// TestPropose_RedirectLoop checks that two peers that redirect to each other do not keep a call busy.
 func TestPropose_RedirectLoop(t *testing.T) {
 	runCluster(t, []api.Peer{a, b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		redirect := func(to api.Peer) func(context.Context, string) error {
@@ -81,8 +80,8 @@ func TestPropose_RedirectLoop(t *testing.T) {
 	})
 }
 
-// TestPropose_LostReply fails if an update that was applied, but whose reply was lost, is applied
-// again or fails.
+// TestPropose_LostReply checks that an update that was applied, but whose reply was lost, is not applied
+// again and does not fail.
 func TestPropose_LostReply(t *testing.T) {
 	for name, lose := range map[string]func(network *rpctest.Network) error{
 		"connection": func(network *rpctest.Network) error { network.Cut("a"); return io.EOF },
@@ -107,9 +106,8 @@ func TestPropose_LostReply(t *testing.T) {
 	}
 }
 
-// TestPropose_LostConnection fails if an update that is pending when the connection is lost is not
-// proposed again, or if concurrent calls with the same ID do not return the same index. This covers
-// defect Z8 of ØMQ Raft.
+// TestPropose_LostConnection checks that an update that is pending when the connection is lost is proposed
+// again, and that concurrent calls with the same ID return the same index. This covers defect Z8 of ØMQ Raft.
 func TestPropose_LostConnection(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
@@ -134,8 +132,8 @@ func TestPropose_LostConnection(t *testing.T) {
 	})
 }
 
-// TestPropose_UnknownOutcome fails if the outcome is reported as known although an attempt may have
-// been applied, or as unknown although the request was not sent.
+// TestPropose_UnknownOutcome checks that the outcome is not reported as known when an attempt may have been
+// applied, and not as unknown when the request was not sent.
 func TestPropose_UnknownOutcome(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
@@ -169,7 +167,7 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestPropose_PermanentErrors fails if a call is retried after a permanent error.
+// TestPropose_PermanentErrors checks that a call is not retried after a permanent error.
 func TestPropose_PermanentErrors(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for i, cause := range permanentErrors {
@@ -187,8 +185,7 @@ func TestPropose_PermanentErrors(t *testing.T) {
 	})
 }
 
-// TestPropose_RetriesBusyPeerWithPauses fails if a call is not retried, or retried without pauses, when
-// a peer is busy.
+// TestPropose_RetriesBusyPeerWithPauses checks that a call is retried with pauses when a peer is busy.
 func TestPropose_RetriesBusyPeerWithPauses(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Peer(a).Before(func(context.Context, string) error {
@@ -203,8 +200,8 @@ func TestPropose_RetriesBusyPeerWithPauses(t *testing.T) {
 	})
 }
 
-// TestPropose_ReasonOfEarlierAttempt fails if an error lacks the reason of the earlier attempts because the
-// last one was ended by the context.
+// TestPropose_ReasonOfEarlierAttempt checks that an error contains the reason of the earlier attempts when
+// the context has ended the last attempt.
 func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Peer(a).Before(func(ctx context.Context, _ string) error {
@@ -221,8 +218,8 @@ func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
 	})
 }
 
-// TestPropose_UnresponsiveLeader fails if the client does not abandon a leader that accepts
-// connections and requests, but never replies.
+// TestPropose_UnresponsiveLeader checks that the client abandons a leader that accepts connections and
+// requests, but never replies.
 func TestPropose_UnresponsiveLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		_, err := client.Propose(t.Context(), api.NewRequestID(), nil)
@@ -239,8 +236,8 @@ func TestPropose_UnresponsiveLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_RemovedPeers fails if a client that is configured with removed peers, which know the other
-// peers but no leader after a restart, does not find the leader.
+// TestPropose_RemovedPeers checks that a client that is configured with removed peers, which know the other
+// peers but no leader after a restart, finds the leader.
 func TestPropose_RemovedPeers(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		d, e := api.Peer{ID: "d", Addr: "d:1"}, api.Peer{ID: "e", Addr: "e:1"}

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// These are the defaults of the fields of Config.
+// The defaults of the fields of Config.
 const (
 	DefaultRetryPause  = 300 * time.Millisecond
 	DefaultCallTimeout = 500 * time.Millisecond

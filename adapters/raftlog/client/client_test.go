@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestNew_InvalidConfig fails if an invalid configuration is accepted.
+// TestNew_InvalidConfig checks that an invalid configuration is rejected.
 func TestNew_InvalidConfig(t *testing.T) {
 	valid := Config{Cluster: "x", Peers: all, Insecure: true}
 	client, err := New(valid)
@@ -35,8 +35,8 @@ func TestNew_InvalidConfig(t *testing.T) {
 	}
 }
 
-// TestClient_IdleQueriesOnlyMembership fails if a call that has succeeded is repeated, or if an idle
-// client queries more than the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
+// TestClient_IdleQueriesOnlyMembership checks that a call that has succeeded is not repeated, and that an
+// idle client queries only the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
 func TestClient_IdleQueriesOnlyMembership(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		_, err := client.ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{a, b})
@@ -54,7 +54,7 @@ func TestClient_IdleQueriesOnlyMembership(t *testing.T) {
 	})
 }
 
-// TestClient_RejectedByAllPeers fails if a call or a subscription is retried after all peers have
+// TestClient_RejectedByAllPeers checks that calls and subscriptions are not retried after all peers have
 // rejected the client.
 func TestClient_RejectedByAllPeers(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
@@ -72,9 +72,9 @@ func TestClient_RejectedByAllPeers(t *testing.T) {
 	})
 }
 
-// TestClose fails if pending or later calls and subscriptions do not return an error that wraps
-// ErrClosed.
-func TestClose(t *testing.T) {
+// TestClose_EndsCallsWithErrClosed checks that pending and later calls and subscriptions return an error that
+// wraps ErrClosed.
+func TestClose_EndsCallsWithErrClosed(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
 		result := make(chan error, 1)
@@ -99,9 +99,9 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestClose_BeforeSubscriptionIsCanceled fails if a subscription returns another error than ErrClosed
-// when the client's context is done, but the subscription's context is not yet. Which context is done
-// first depends on the order of goroutines, so the test does not start the subscription's goroutine.
+// TestClose_BeforeSubscriptionIsCanceled checks that a subscription returns ErrClosed when the client's
+// context is done, but the subscription's context is not done yet. Which context is done first depends on the
+// order of goroutines, so the test does not start the subscription's goroutine.
 func TestClose_BeforeSubscriptionIsCanceled(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		s := newSubscription(t.Context(), client, 1, nil)

@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestConnect_Secret fails if a client cannot call a peer with the secret of the cluster over TCP,
-// if a program at the address of another peer prevents that, or if a client with another secret can.
-func TestConnect_Secret(t *testing.T) {
+// TestConnect_RequiresSecret checks that a client can call a peer with the secret of the cluster over TCP, that a
+// program at the address of another peer does not prevent that, and that a client with another secret cannot.
+func TestConnect_RequiresSecret(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	p := api.Peer{ID: "a", Addr: l.Addr().String()}
@@ -99,8 +99,7 @@ func TestConnect_Secret(t *testing.T) {
 	require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 }
 
-// TestConnect_ConcurrentCalls fails if concurrent calls dial an unreachable peer more often than
-// one call does.
+// TestConnect_ConcurrentCalls checks that concurrent calls dial an unreachable peer no more often than one call does.
 func TestConnect_ConcurrentCalls(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection fails if the client does not read an election at another peer when a peer does not
-// reply or returns an error, or if an invalid name is accepted.
-func TestElection(t *testing.T) {
+// TestElection_ReadAtAnotherPeer checks that the client reads an election at another peer when a peer does
+// not reply or returns an error, and that an invalid name is rejected.
+func TestElection_ReadAtAnotherPeer(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
 		network.SetElection("report", election)
@@ -35,9 +35,9 @@ func TestElection(t *testing.T) {
 	})
 }
 
-// TestRequestResign fails if the candidate's peer does not receive the request, although the client
-// knows another peer only, or if RequestResign does not return when the candidate has left the queue.
-func TestRequestResign(t *testing.T) {
+// TestRequestResign_ReachesPeerOfCandidate checks that the candidate's peer receives the request even when
+// the client knows only another peer, and that RequestResign returns when the candidate has left the queue.
+func TestRequestResign_ReachesPeerOfCandidate(t *testing.T) {
 	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "c/1"}, {ID: "a/2"}, {ID: "former/3"}}})
 		require.ErrorIs(t, client.RequestResign(contextWithin(t, time.Second), "report", "c"), api.ErrInvalid)
@@ -59,7 +59,7 @@ func TestRequestResign(t *testing.T) {
 	})
 }
 
-// TestRequestResign_ContextCancelled fails if the request is repeated, or is not withdrawn when the
+// TestRequestResign_ContextCancelled checks that the request is not repeated, and is withdrawn when the
 // context is done.
 func TestRequestResign_ContextCancelled(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
@@ -89,7 +89,7 @@ func TestRequestResign_ContextCancelled(t *testing.T) {
 	})
 }
 
-// TestRequestResign_PartitionedPeer fails if RequestResign does not return when the candidate's peer is
+// TestRequestResign_PartitionedPeer checks that RequestResign returns when the candidate's peer is
 // partitioned and the other peers have removed the candidate.
 func TestRequestResign_PartitionedPeer(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
@@ -113,8 +113,8 @@ func TestRequestResign_PartitionedPeer(t *testing.T) {
 	})
 }
 
-// TestRequestResign_UnconfirmedWithdrawal fails if the error does not wrap ErrUnknownOutcome when the
-// peer does not confirm the withdrawal. The candidate may receive the request later.
+// TestRequestResign_UnconfirmedWithdrawal checks that the error wraps ErrUnknownOutcome when the peer does
+// not confirm the withdrawal. The candidate may receive the request later.
 func TestRequestResign_UnconfirmedWithdrawal(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// These are the peers of the cluster.
+// The peers of the cluster of the tests.
 var (
 	a   = api.Peer{ID: "a", Addr: "a:1"}
 	b   = api.Peer{ID: "b", Addr: "b:1"}

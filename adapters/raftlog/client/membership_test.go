@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestMembership_AllPeersReplaced fails if an idle client loses the cluster when all peers are
+// TestMembership_AllPeersReplaced checks that an idle client does not lose the cluster when all peers are
 // replaced one after another.
 func TestMembership_AllPeersReplaced(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, _ *Client) {
@@ -39,8 +39,8 @@ func TestMembership_AllPeersReplaced(t *testing.T) {
 	})
 }
 
-// TestMembership_OfRemovedPeer fails if the client returns the membership of a removed peer, which
-// may be old, or if the error does not name the cause when no other peer replies.
+// TestMembership_OfRemovedPeer checks that the client does not return the membership of a removed peer, which
+// may be old, and that the error names the cause when no other peer replies.
 func TestMembership_OfRemovedPeer(t *testing.T) {
 	runCluster(t, []api.Peer{c}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetMembers(api.Membership{Index: 5, Voters: []api.Peer{a, b}, Removed: []string{"c"}})

@@ -38,9 +38,9 @@ func (l *peerList) update(m api.Membership) {
 	l.order = order
 }
 
-// first returns the peer that receives a new call: the leader if it is known, otherwise the next
+// firstPeer returns the peer that receives a new call: the leader if it is known, otherwise the next
 // peer in turn.
-func (l *peerList) first() api.Peer {
+func (l *peerList) firstPeer() api.Peer {
 	if l.leader != (api.Peer{}) {
 		return l.leader
 	}
@@ -49,8 +49,8 @@ func (l *peerList) first() api.Peer {
 	return p
 }
 
-// next returns the peer after p.
-func (l *peerList) next(p api.Peer) api.Peer {
+// peerAfter returns the peer after p.
+func (l *peerList) peerAfter(p api.Peer) api.Peer {
 	return l.order[(slices.Index(l.order, p)+1)%len(l.order)]
 }
 
@@ -66,13 +66,13 @@ func (l *peerList) find(id string) (api.Peer, bool) {
 func (c *Client) firstPeer() api.Peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.list.first()
+	return c.list.firstPeer()
 }
 
 func (c *Client) nextPeer(p api.Peer) api.Peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.list.next(p)
+	return c.list.peerAfter(p)
 }
 
 func (c *Client) leader() api.Peer {

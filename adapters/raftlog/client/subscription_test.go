@@ -49,8 +49,8 @@ func waitForEnd(t *testing.T, s *Subscription) error {
 	return s.Err()
 }
 
-// TestSubscribe_LostConnections fails if a subscription misses or repeats an entry when connections
-// are lost at random, and entries are replaced by a snapshot. It covers defect Z1 of ØMQ Raft.
+// TestSubscribe_LostConnections checks that a subscription neither misses nor repeats an entry when
+// connections are lost at random, and entries are replaced by a snapshot. It covers defect Z1 of ØMQ Raft.
 func TestSubscribe_LostConnections(t *testing.T) {
 	for seed := range uint64(5) {
 		runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
@@ -118,8 +118,8 @@ func TestSubscribe_LostConnections(t *testing.T) {
 	}
 }
 
-// TestSubscribe_EndsAtGap fails if a subscription delivers an entry with an unexpected index, or
-// continues after it.
+// TestSubscribe_EndsAtGap checks that a subscription does not deliver an entry with an unexpected index, and
+// ends there.
 func TestSubscribe_EndsAtGap(t *testing.T) {
 	for name, index := range map[string]uint64{"gap": 4, "earlier": 2, "repeated": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestSubscribe_EndsAtGap(t *testing.T) {
 	}
 }
 
-// TestSubscribe_EarlierSnapshot fails if a subscription accepts a snapshot of entries that it has
+// TestSubscribe_EarlierSnapshot checks that a subscription does not accept a snapshot of entries that it has
 // delivered.
 func TestSubscribe_EarlierSnapshot(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
@@ -164,9 +164,9 @@ func TestSubscribe_EarlierSnapshot(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Freshness fails if a subscription does not report that its peer loses the leader,
-// is silent or is disconnected, or does not continue at another peer.
-func TestSubscribe_Freshness(t *testing.T) {
+// TestSubscribe_ReportsLostLeader checks that a subscription reports that its peer loses the leader, is silent or is
+// disconnected, and continues at another peer.
+func TestSubscribe_ReportsLostLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(2, 1)
 		s := client.Subscribe(t.Context(), 2)
@@ -204,8 +204,8 @@ func TestSubscribe_Freshness(t *testing.T) {
 	})
 }
 
-// TestSubscribe_WithoutLeader fails if a subscription does not try all peers, or retries without
-// pauses, while there is no leader.
+// TestSubscribe_WithoutLeader checks that a subscription tries all peers, with pauses between retries, while
+// there is no leader.
 func TestSubscribe_WithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Lead(api.Peer{})
@@ -222,8 +222,8 @@ func TestSubscribe_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_UnreadEvents fails if a subscription whose events are not received reads all
-// entries, or delays other calls.
+// TestSubscribe_UnreadEvents checks that a subscription whose events are not received does not read all
+// entries, and does not delay other calls.
 func TestSubscribe_UnreadEvents(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(12_000, 1)
@@ -244,7 +244,7 @@ func TestSubscribe_UnreadEvents(t *testing.T) {
 	})
 }
 
-// TestSubscribe_WithLeader fails if a subscription with WithLeader does not move to the leader.
+// TestSubscribe_WithLeader checks that a subscription with WithLeader moves to the leader.
 func TestSubscribe_WithLeader(t *testing.T) {
 	runCluster(t, []api.Peer{b, c}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		s := client.Subscribe(t.Context(), 1, WithLeader())
@@ -261,8 +261,8 @@ func TestSubscribe_WithLeader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_IncompleteSnapshot fails if a snapshot is not delivered again when the connection
-// is lost while it is read, or is delivered again after it was closed.
+// TestSubscribe_IncompleteSnapshot checks that a snapshot is delivered again when the connection is lost
+// while it is read, and not after it was closed.
 func TestSubscribe_IncompleteSnapshot(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(9, 1)
@@ -300,8 +300,7 @@ func TestSubscribe_IncompleteSnapshot(t *testing.T) {
 	})
 }
 
-// TestSubscription_Err fails if the error of a subscription does not wrap the cause, or does not
-// describe the last attempt.
+// TestSubscription_Err checks that the error of a subscription wraps the cause, and describes the last attempt.
 func TestSubscription_Err(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(3, 1)
@@ -336,7 +335,7 @@ func TestSubscription_Err(t *testing.T) {
 	})
 }
 
-// TestSubscribe_SnapshotClosedTwice fails if the data of a snapshot cannot be closed twice.
+// TestSubscribe_SnapshotClosedTwice checks that the data of a snapshot can be closed twice.
 func TestSubscribe_SnapshotClosedTwice(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(9, 1)

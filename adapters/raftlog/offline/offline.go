@@ -28,7 +28,7 @@ var (
 	ErrMalformed = replica.ErrMalformed
 	// ErrDirectory is returned if the format of a directory is unknown to this version of the
 	// program, or its file peer.json is damaged.
-	ErrDirectory = errors.New("unusable directory")
+	ErrDirectory = errors.New("the directory cannot be used")
 )
 
 // LogDir is the directory of the log, below the directory of a peer.

@@ -57,9 +57,9 @@ func newLog(t testing.TB) (string, *filelog.Log) {
 	return dir, l
 }
 
-// TestEntries fails if an entry is missing, repeated or decoded incorrectly, or has a wrong commit
-// status.
-func TestEntries(t *testing.T) {
+// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that each
+// has the right commit status.
+func TestEntries_AllAreReturned(t *testing.T) {
 	dir, _ := newLog(t)
 	next := uint64(1)
 	require.NoError(t, offline.Entries(dir, func(e offline.Entry) error {
@@ -78,9 +78,9 @@ func TestEntries(t *testing.T) {
 	require.ErrorIs(t, offline.Entries(t.TempDir(), nil), os.ErrNotExist)
 }
 
-// TestReadLog fails if the description of a log differs from that of package filelog, before or
+// TestReadLog_MatchesFilelog checks that the description of a log equals that of package filelog, before and
 // after files are pruned.
-func TestReadLog(t *testing.T) {
+func TestReadLog_MatchesFilelog(t *testing.T) {
 	dir, log := newLog(t)
 	l, err := offline.ReadLog(dir)
 	require.NoError(t, err)
@@ -122,8 +122,8 @@ func TestReadLog(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReadLog_Damaged fails if damage in any file of a log, or of a snapshot, is not reported.
-func TestReadLog_Damaged(t *testing.T) {
+// TestReadLog_ReportsDamage checks that damage in any file of a log, or of a snapshot, is reported.
+func TestReadLog_ReportsDamage(t *testing.T) {
 	dir, log := newLog(t)
 	first := filepath.Join(dir, log.Segments()[0].Name)
 	text, err := os.ReadFile(first)
@@ -159,9 +159,9 @@ func TestReadLog_Damaged(t *testing.T) {
 	require.ErrorIs(t, err, offline.ErrSnapshot)
 }
 
-// TestDirectory_DamagedContent fails if a file with another content causes a panic, or if the sizes that are
-// reported exceed it. The parsers themselves have fuzz targets: filelog.FuzzOpen, snapshot.FuzzOpen and
-// identity.FuzzFiles.
+// TestDirectory_DamagedContent checks that a file with another content does not cause a panic, and that the
+// sizes that are reported do not exceed it. The parsers themselves have fuzz targets: filelog.FuzzOpen,
+// snapshot.FuzzOpen and identity.FuzzFiles.
 func TestDirectory_DamagedContent(t *testing.T) {
 	dir, _ := newLog(t)
 	segments, err := filepath.Glob(filepath.Join(dir, offline.LogDir, "*"))

@@ -54,7 +54,7 @@ func (u ProcessorUse) Others(before ProcessorUse, root int) Others {
 	o := Others{Cores: cores(u.machine - before.machine - own)}
 	var most time.Duration
 	for pid, p := range u.processes {
-		if used := p.used - before.processes[pid].used; used > most && !u.descends(pid, root) {
+		if used := p.used - before.processes[pid].used; used > most && !u.isDescendant(pid, root) {
 			most = used
 			o.Busiest = fmt.Sprintf("%s (process %d, %.2f)", p.name, pid, cores(used))
 		}
@@ -66,14 +66,14 @@ func (u ProcessorUse) Others(before ProcessorUse, root int) Others {
 func (u ProcessorUse) descendants(root int) time.Duration {
 	var sum time.Duration
 	for pid, p := range u.processes {
-		if u.descends(pid, root) {
+		if u.isDescendant(pid, root) {
 			sum += p.used
 		}
 	}
 	return sum
 }
 
-func (u ProcessorUse) descends(pid, root int) bool {
+func (u ProcessorUse) isDescendant(pid, root int) bool {
 	// A loop with a limit: the processes are not read at the same time, so parents can form a cycle.
 	for range len(u.processes) {
 		p, ok := u.processes[pid]

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadProcessorUse fails if the processor time of this process, or of the machine, is not read.
-func TestReadProcessorUse(t *testing.T) {
+// TestReadProcessorUse_OfProcessAndMachine checks that the processor time of this process, and of the
+// machine, is read.
+func TestReadProcessorUse_OfProcessAndMachine(t *testing.T) {
 	before, err := ReadProcessorUse()
 	require.NoError(t, err)
 	after := before

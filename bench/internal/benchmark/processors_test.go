@@ -20,8 +20,9 @@ func useAt(seconds int, machine, program, server, child, other time.Duration) Pr
 	}
 }
 
-// TestOthers_SubtractsTheBenchmark fails if the processor time of the benchmark's own processes counts as
-// that of others, if time before the period counts, or if the busiest program is one of the benchmark.
+// TestOthers_SubtractsTheBenchmark checks that the processor time of the benchmark's own processes does not
+// count as that of others, that time before the period does not count, and that the busiest program is not
+// one of the benchmark.
 func TestOthers_SubtractsTheBenchmark(t *testing.T) {
 	before := useAt(100, 1000*time.Second, time.Second, time.Second, 0, 30*time.Second)
 	quiet := useAt(110, 1016*time.Second, 9*time.Second, 8*time.Second, 500*time.Millisecond, 30*time.Second)
@@ -41,15 +42,16 @@ func TestOthers_SubtractsTheBenchmark(t *testing.T) {
 		"the clocks of the machine and of processes differ by some ticks")
 }
 
-// TestDescends_EndsWithCycles fails if parents that form a cycle, because process IDs were reused between
-// two reads, are followed forever.
+// TestDescends_EndsWithCycles checks that parents that form a cycle, because process IDs were reused between
+// two reads, are not followed forever.
 func TestDescends_EndsWithCycles(t *testing.T) {
 	u := ProcessorUse{processes: map[int]processUse{5: {parent: 6}, 6: {parent: 5}}}
-	require.False(t, u.descends(5, 1))
+	require.False(t, u.isDescendant(5, 1))
 }
 
-// TestParseMachine fails if idle time counts, or if the time of guests counts twice.
-func TestParseMachine(t *testing.T) {
+// TestParseMachine_IdleTimeDoesNotCount checks that idle time does not count, and that the time of guests
+// does not count twice.
+func TestParseMachine_IdleTimeDoesNotCount(t *testing.T) {
 	used, err := parseMachine("cpu  1 2 4 1000 2000 8 16 32 500 600", time.Second)
 	require.NoError(t, err)
 	require.Equal(t, 63*time.Second, used)
@@ -57,9 +59,9 @@ func TestParseMachine(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestParseProcess fails if a name with spaces and parentheses shifts the columns, or if the time of ended
-// children does not count.
-func TestParseProcess(t *testing.T) {
+// TestParseProcess_NameWithSpaces checks that a name with spaces and parentheses does not shift the columns,
+// and that the time of ended children counts.
+func TestParseProcess_NameWithSpaces(t *testing.T) {
 	p, err := parseProcess("7 (a) (b c) S 3 7 7 0 -1 4194304 101 0 0 0 1 2 4 8 20 0 1 0 37740", time.Second)
 	require.NoError(t, err)
 	require.Equal(t, processUse{parent: 3, name: "a) (b c", used: 15 * time.Second}, p)

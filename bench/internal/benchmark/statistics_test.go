@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// TestQuantile fails if a quantile is not interpolated between the samples next to it, or if the
-// caller's samples are sorted.
-func TestQuantile(t *testing.T) {
+// TestQuantile_Interpolates checks that a quantile is interpolated between the samples next to it, and that
+// the caller's samples are not sorted.
+func TestQuantile_Interpolates(t *testing.T) {
 	samples := []float64{4, 1, 3, 2, 5}
 	require.Equal(t, 1.0, benchmark.Quantile(samples, 0))
 	require.Equal(t, 2.0, benchmark.Quantile(samples, 0.25))
@@ -23,7 +23,7 @@ func TestQuantile(t *testing.T) {
 	require.True(t, math.IsNaN(benchmark.Median(nil)))
 }
 
-// TestSpread fails if the numbers are not the median and the quartiles, in this order.
-func TestSpread(t *testing.T) {
+// TestSpread_OfSamples checks that the numbers are the median and the quartiles, in this order.
+func TestSpread_OfSamples(t *testing.T) {
 	require.Equal(t, "3.0 (2.0–4.0)", benchmark.Spread("%.1f", []float64{4, 1, 3, 2, 5}))
 }

@@ -17,9 +17,9 @@ type change struct {
 // maxChanges is the maximum number of recent changes.
 const maxChanges = 200
 
-// differences returns the changes between two states of an election, the oldest first. The first list
+// changesBetween returns the changes between two states of an election, the oldest first. The first list
 // is not a change.
-func differences(before, after election) (all []change) {
+func changesBetween(before, after election) (all []change) {
 	add := func(style Style, format string, args ...any) {
 		all = append(all, change{text: fmt.Sprintf(format, args...), style: style})
 	}

@@ -3,7 +3,7 @@ package top
 // Key is a key that was pressed.
 type Key int
 
-// These are the keys with a function.
+// The keys with a function.
 const (
 	KeyNone Key = iota
 	KeyUp

@@ -54,7 +54,7 @@ func (v *terminal) waitForText(text string) (x, y int) {
 		for y := range size.Height {
 			var b strings.Builder
 			for x := range size.Width {
-				b.WriteString(v.cell(x, y).C)
+				b.WriteString(v.cellAt(x, y).C)
 			}
 			if i := strings.Index(b.String(), text); i >= 0 {
 				return i, y
@@ -68,16 +68,16 @@ func (v *terminal) waitForText(text string) (x, y int) {
 	}
 }
 
-func (v *terminal) cell(x, y int) vt.Cell {
+func (v *terminal) cellAt(x, y int) vt.Cell {
 	return v.term.GetCell(vt.Coord{X: vt.Col(x), Y: vt.Row(y)})
 }
 
 func (v *terminal) typeKeys(text string) { v.term.SendRaw([]byte(text)) }
 
-// TestRun fails if keys or messages do not change the screen, or if a request is not sent.
-func TestRun(t *testing.T) {
+// TestRun_KeysChangeScreen checks that keys and messages change the screen, and that requests are sent.
+func TestRun_KeysChangeScreen(t *testing.T) {
 	v := startRun(t, "/jobs/report", "/jobs/clean")
-	v.messages <- Listed{after(1), "/jobs/report", []Candidate{one, four}}
+	v.messages <- Listed{secondsAfterStart(1), "/jobs/report", []Candidate{one, four}}
 	v.waitForText("/jobs/report: 2 candidates in order")
 	v.typeKeys("\x1b[B")
 	v.waitForText("> /jobs/clean")
@@ -90,7 +90,7 @@ func TestRun(t *testing.T) {
 	v.typeKeys(" ")
 	v.waitForText(">    2  web-4")
 	v.term.SetSize(vt.Coord{X: 100, Y: 12})
-	v.messages <- Tick{after(5)}
+	v.messages <- Tick{secondsAfterStart(5)}
 	v.waitForText("web-1")
 	v.typeKeys("ry")
 	require.Equal(t, Request{"/jobs/report", four}, <-v.requests)
@@ -100,14 +100,14 @@ func TestRun(t *testing.T) {
 	require.NoError(t, <-v.done)
 }
 
-// TestRun_ContextDone fails if Run does not return the cause of its context.
+// TestRun_ContextDone checks that Run returns the cause of its context.
 func TestRun_ContextDone(t *testing.T) {
 	v := startRun(t)
 	v.stop(context.DeadlineExceeded)
 	require.ErrorIs(t, <-v.done, context.DeadlineExceeded)
 }
 
-// TestRun_CtrlC fails if Ctrl-C does not quit.
+// TestRun_CtrlC checks that Ctrl-C quits.
 func TestRun_CtrlC(t *testing.T) {
 	v := startRun(t)
 	v.typeKeys("\x03")
@@ -130,7 +130,7 @@ func (l *closableTTY) Read(p []byte) (int, error) {
 	}
 }
 
-// TestRun_TerminalFails fails if Run continues without a terminal, in which the user could quit.
+// TestRun_TerminalFails checks that Run does not continue without a terminal, in which the user could quit.
 func TestRun_TerminalFails(t *testing.T) {
 	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
 	l := &closableTTY{term, make(chan struct{})}
@@ -146,17 +146,17 @@ func TestRun_TerminalFails(t *testing.T) {
 	}
 }
 
-// TestRun_NoColor fails if NO_COLOR does not turn colours off, or turns other attributes off.
+// TestRun_NoColor checks that NO_COLOR turns colours off, and no other attributes.
 func TestRun_NoColor(t *testing.T) {
 	for _, off := range []string{"", "1"} {
 		t.Setenv("NO_COLOR", off)
 		v := startRun(t, "/a")
-		v.messages <- Listed{after(1), "/a", []Candidate{one, four}}
+		v.messages <- Listed{secondsAfterStart(1), "/a", []Candidate{one, four}}
 		x, y := v.waitForText("     1  web-1")
-		leading, plain := v.cell(x+8, y).S.Fg(), v.cell(x+8, y+1).S.Fg()
+		leading, plain := v.cellAt(x+8, y).S.Fg(), v.cellAt(x+8, y+1).S.Fg()
 		require.Equal(t, off != "", leading == plain, "%v %v", leading, plain)
 		_, y = v.waitForText("> /a")
-		require.NotEqual(t, v.cell(0, y+1).S.Attr(), v.cell(0, y).S.Attr(), "selected")
+		require.NotEqual(t, v.cellAt(0, y+1).S.Attr(), v.cellAt(0, y).S.Attr(), "selected")
 		v.typeKeys("q")
 		require.NoError(t, <-v.done)
 	}

@@ -18,7 +18,7 @@ type State struct {
 	width, height int
 	elections     []election
 	note          string   // the problem of the search for elections, or empty
-	changes       []change // the newest first
+	changes       []change // the changes to show, the newest first
 	selected      string   // the name of the selected election
 	selectedRow   int      // the row of that election
 	order         order
@@ -108,7 +108,7 @@ func (s State) updateElection(name string, at time.Time, f func(election) electi
 	for i, e := range s.elections {
 		if e.name == name {
 			s.elections[i] = f(e)
-			for _, c := range differences(e, s.elections[i]) {
+			for _, c := range changesBetween(e, s.elections[i]) {
 				s = s.recordChange(change{at, name, c.text, c.style})
 			}
 		}

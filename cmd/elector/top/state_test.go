@@ -13,8 +13,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 
-// after returns a time after the start.
-func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+// secondsAfterStart returns a time after the start.
+func secondsAfterStart(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
 // newCandidate returns the n-th candidate of an election. It joined some time before the start.
 func newCandidate(name string, n int, before time.Duration) Candidate {
@@ -38,20 +38,20 @@ var (
 	four = newCandidate("web-4", 4, 59*time.Second)
 )
 
-// TestUpdate_OldStateUnchanged fails if Update changes the State that it is called on.
+// TestUpdate_OldStateUnchanged checks that Update does not change the State of its receiver.
 func TestUpdate_OldStateUnchanged(t *testing.T) {
 	before := New("", start, "/a")
 	view := before.View()
-	before.Update(Listed{after(1), "/a", []Candidate{one}}).Update(KeySwitch).Update(Found{Elections: []string{"/b"}})
+	before.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one}}).Update(KeySwitch).Update(Found{Elections: []string{"/b"}})
 	require.Equal(t, view, before.View())
 }
 
-// TestTakeRequest fails if a request is sent without a confirmation, or to a candidate that was not
-// selected.
-func TestTakeRequest(t *testing.T) {
+// TestTakeRequest_AfterConfirmation checks that a request is sent only after a confirmation, and only to the
+// selected candidate.
+func TestTakeRequest_AfterConfirmation(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")
-	s = s.Update(Listed{after(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
+	s = s.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
 	_, request := s.TakeRequest()
 	require.Nil(t, request, "it was not confirmed")
 	for _, no := range []Message{Typed{"n"}, KeyBack, KeyDown, Typed{"q"}} {
@@ -59,15 +59,15 @@ func TestTakeRequest(t *testing.T) {
 		require.Nil(t, request)
 		require.False(t, s.Update(no).Quit())
 	}
-	s, request = s.Update(Listed{after(2), "/a", []Candidate{two}}).Update(Typed{"y"}).TakeRequest()
+	s, request = s.Update(Listed{secondsAfterStart(2), "/a", []Candidate{two}}).Update(Typed{"y"}).TakeRequest()
 	require.Equal(t, &Request{"/a", one}, request)
 	_, request = s.TakeRequest()
 	require.Nil(t, request)
 }
 
-// TestUpdate_Selection fails if the selection does not follow an election whose row changes, or remains on an
+// TestUpdate_SelectionFollowsElection checks that the selection follows an election whose row changes, and leaves an
 // election that the filter hides.
-func TestUpdate_Selection(t *testing.T) {
+func TestUpdate_SelectionFollowsElection(t *testing.T) {
 	s := New("", start, "/b", "/a", "/c").Update(KeyDown)
 	require.Equal(t, "/a", s.selected)
 	s = s.Update(KeySort)
@@ -77,8 +77,8 @@ func TestUpdate_Selection(t *testing.T) {
 	require.Equal(t, "/c", s.selected)
 }
 
-// TestQuit fails if a key does not quit, or if an empty screen cannot be used.
-func TestQuit(t *testing.T) {
+// TestQuit_ByEachKey checks that each of the keys quits, and that an empty screen can be used.
+func TestQuit_ByEachKey(t *testing.T) {
 	s := New("", start, "/a")
 	require.False(t, s.Update(KeyNone).Quit())
 	require.True(t, s.Update(KeyQuit).Quit())

@@ -15,7 +15,7 @@ import (
 // Style is a style of text.
 type Style int
 
-// These are the styles. They add nothing that the text does not contain.
+// The styles of texts. They add nothing that the text does not contain.
 const (
 	Plain Style = iota
 	Title
@@ -36,7 +36,7 @@ type Span struct {
 // Row is one row of the screen. It is as wide as the screen.
 type Row []Span
 
-// These are the minimum width and height of the screen.
+// The minimum width and height of the screen.
 const (
 	minWidth  = 40
 	minHeight = 10
@@ -65,16 +65,16 @@ func (s State) View() []Row {
 	}
 	rows = rows[:s.height]
 	for i := range rows {
-		rows[i] = rows[i].fit(s.width)
+		rows[i] = rows[i].fitWidth(s.width)
 	}
 	return rows
 }
 
-// fit clips or pads a row to a width.
-func (r Row) fit(width int) Row {
+// fitWidth clips or pads a row to a width.
+func (r Row) fitWidth(width int) Row {
 	var fitted Row
 	for _, span := range r {
-		span.Text = clip(span.Text, width)
+		span.Text = clipText(span.Text, width)
 		width -= displaywidth.String(span.Text)
 		fitted = append(fitted, span)
 	}
@@ -127,7 +127,7 @@ func (s State) screenRows() []Row {
 	changes := s.changeRows(panel, s.height-3)
 	const first = 2 // below the title and the summary
 	for i, change := range changes {
-		rows[first+i] = append(append(rows[first+i].fit(left), Span{Text: " | ", Style: Dim}), change...)
+		rows[first+i] = append(append(rows[first+i].fitWidth(left), Span{Text: " | ", Style: Dim}), change...)
 	}
 	return rows
 }
@@ -173,8 +173,8 @@ func (s State) keyRow() Row {
 
 func (s State) titleRow() Row {
 	clock := s.now.Format("15:04:05")
-	left := clip("elector top  "+s.title, s.width-len(clock)-2)
-	return Row{{Text: pad(left, s.width-len(clock)) + clock, Style: Title}}
+	left := clipText("elector top  "+s.title, s.width-len(clock)-2)
+	return Row{{Text: padText(left, s.width-len(clock)) + clock, Style: Title}}
 }
 
 // summaryRow summarizes the elections, or describes a problem.
@@ -187,7 +187,7 @@ func (s State) summaryRow(visible int) Row {
 		if since.IsZero() {
 			since = s.started
 		}
-		return textRow(Alarm, "no answer for %s: %s", age(s.now.Sub(since)), strings.ReplaceAll(e.err.Error(), "\n", "; "))
+		return textRow(Alarm, "no answer for %s: %s", formatAge(s.now.Sub(since)), strings.ReplaceAll(e.err.Error(), "\n", "; "))
 	}
 	if s.note != "" {
 		return textRow(Alarm, "%s", s.note)
@@ -199,7 +199,7 @@ func (s State) summaryRow(visible int) Row {
 			leaderless++
 		}
 	}
-	r := textRow(Plain, "%s, %s", plural(len(s.elections), "election"), plural(candidates, "candidate"))
+	r := textRow(Plain, "%s, %s", formatPlural(len(s.elections), "election"), formatPlural(candidates, "candidate"))
 	if leaderless > 0 {
 		r = append(r, Span{Text: fmt.Sprintf(", %d without a leader", leaderless), Style: Alarm})
 	}
@@ -213,8 +213,8 @@ func (s State) summaryRow(visible int) Row {
 	return append(r, Span{Text: more})
 }
 
-// plural returns a number with a noun.
-func plural(n int, what string) string {
+// formatPlural returns a number with a noun.
+func formatPlural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -236,7 +236,7 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 	// Each column has at most its share, or more if the other column needs less.
 	name := max(8, min(longest, max(names*11/20, names-leader)))
 	widths := []int{name, max(6, min(leader, names-name)), -token, -leads, -waiting}
-	rows := []Row{textRow(Header, "  %s", columns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
+	rows := []Row{textRow(Header, "  %s", joinColumns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
 	for i := firstRow(s.selectedRow, height, len(visible)); i < len(visible) && len(rows) <= height; i++ {
 		e := visible[i]
 		cells := []string{e.name, "", "-", "-", "-"}
@@ -250,7 +250,7 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 			cells[1], cells[4], style = "(no leader)", "0", Alarm
 		default:
 			l := e.leader()
-			led := age(s.now.Sub(e.leadsSince))
+			led := formatAge(s.now.Sub(e.leadsSince))
 			if e.ledBefore {
 				led = ">" + led
 			}
@@ -264,8 +264,8 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 		if i == s.selectedRow {
 			mark = "> "
 		}
-		rest := columns(widths, cells...)
-		head := pad(clip(e.name, name), name)
+		rest := joinColumns(widths, cells...)
+		head := padText(clipText(e.name, name), name)
 		selected := i == s.selectedRow && !s.inQueue
 		rows = append(rows, Row{
 			{Text: mark + head, Style: Plain, Selected: selected},
@@ -287,7 +287,7 @@ func (s State) queueRows(width, height int) []Row {
 	queue := s.selectedQueue()
 	title := ""
 	if s.selected != "" {
-		title = s.selected + ": " + plural(len(queue), "candidate") + " in order"
+		title = s.selected + ": " + formatPlural(len(queue), "candidate") + " in order"
 	}
 	session, id, longest := len("SESSION"), len("ID"), 6
 	for _, c := range queue {
@@ -301,12 +301,12 @@ func (s State) queueRows(width, height int) []Row {
 	names := width - 2 - number - joined - session - 4*2
 	id = max(minID, min(id, names-min(longest, 20)))
 	widths := []int{-number, max(6, min(longest, names-id)), -joined, session, id}
-	rows := []Row{textRow(Title, "%s", title), textRow(Header, "  %s", columns(widths, "#", "NAME", "JOINED", "SESSION", "ID"))}
+	rows := []Row{textRow(Title, "%s", title), textRow(Header, "  %s", joinColumns(widths, "#", "NAME", "JOINED", "SESSION", "ID"))}
 	for i := firstRow(s.cursor, height, len(queue)); i < len(queue) && len(rows) < height+2; i++ {
 		c := queue[i]
 		joined := "-"
 		if !c.Joined.IsZero() {
-			joined = age(s.now.Sub(c.Joined))
+			joined = formatAge(s.now.Sub(c.Joined))
 		}
 		style, mark := Plain, "  "
 		if i == 0 {
@@ -316,7 +316,7 @@ func (s State) queueRows(width, height int) []Row {
 		if selected {
 			mark = "> "
 		}
-		text := mark + columns(widths, strconv.Itoa(i+1), c.Name, joined, c.Session, clipHead(lastElement(c.ID), id))
+		text := mark + joinColumns(widths, strconv.Itoa(i+1), c.Name, joined, c.Session, clipHead(lastElement(c.ID), id))
 		rows = append(rows, Row{{Text: text, Style: style, Selected: selected}})
 	}
 	for len(rows) < height+2 {
@@ -337,7 +337,7 @@ func (s State) candidateRows() []Row {
 
 // changeRows returns the recent changes with a title.
 func (s State) changeRows(width, height int) []Row {
-	rows := []Row{textRow(Title, "%s", pad("Recent changes", width))}
+	rows := []Row{textRow(Title, "%s", padText("Recent changes", width))}
 	shown := s.changes[:min(len(s.changes), max(0, height-1))]
 	longest := 0
 	for _, c := range shown {
@@ -346,10 +346,10 @@ func (s State) changeRows(width, height int) []Row {
 	longest = min(longest, max(8, width/3))
 	for _, c := range shown {
 		at := c.at.Format("15:04:05  ")
-		name := pad(clipHead(c.election, longest), longest)
+		name := padText(clipHead(c.election, longest), longest)
 		rows = append(rows, Row{
 			{Text: at + name + "  ", Style: Plain},
-			{Text: clip(c.text, max(0, width-len(at)-longest-2)), Style: c.style},
+			{Text: clipText(c.text, max(0, width-len(at)-longest-2)), Style: c.style},
 		})
 	}
 	for len(rows) < height {
@@ -365,9 +365,9 @@ func firstRow(at, height, n int) int {
 	return max(0, min(at-height/2, n-height))
 }
 
-// columns puts cells into columns, two spaces apart. A negative width aligns to the right, and a
+// joinColumns puts cells into columns, two spaces apart. A negative width aligns to the right, and a
 // width of zero omits the cell.
-func columns(widths []int, cells ...string) string {
+func joinColumns(widths []int, cells ...string) string {
 	var b strings.Builder
 	for i, cell := range cells {
 		if widths[i] == 0 {
@@ -377,21 +377,21 @@ func columns(widths []int, cells ...string) string {
 			b.WriteString("  ")
 		}
 		if w := widths[i]; w < 0 {
-			cell = clip(cell, -w)
+			cell = clipText(cell, -w)
 			b.WriteString(strings.Repeat(" ", -w-displaywidth.String(cell)) + cell)
 		} else {
-			b.WriteString(pad(clip(cell, w), w))
+			b.WriteString(padText(clipText(cell, w), w))
 		}
 	}
 	return b.String()
 }
 
-func pad(text string, width int) string {
+func padText(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-displaywidth.String(text)))
 }
 
-// clip shortens a text to a width, and replaces control characters, which other programs can choose.
-func clip(text string, width int) string {
+// clipText shortens a text to a width, and replaces control characters, which other programs can choose.
+func clipText(text string, width int) string {
 	text = cmdline.Printable(text)
 	if displaywidth.String(text) <= width {
 		return text
@@ -402,7 +402,7 @@ func clip(text string, width int) string {
 	return displaywidth.TruncateString(text, width, "...")
 }
 
-// clipHead shortens a text like clip, but removes its beginning.
+// clipHead shortens a text like clipText, but removes its beginning.
 func clipHead(text string, width int) string {
 	text = cmdline.Printable(text)
 	for displaywidth.String(text) > width {
@@ -413,8 +413,8 @@ func clipHead(text string, width int) string {
 	return text
 }
 
-// age formats a duration in at most seven characters.
-func age(d time.Duration) string {
+// formatAge formats a duration in at most seven characters.
+func formatAge(d time.Duration) string {
 	d = max(0, d)
 	s := int(d / time.Second)
 	switch {

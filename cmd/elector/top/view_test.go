@@ -16,46 +16,46 @@ import (
 
 var update = flag.Bool("update", false, "write the screens to testdata")
 
-// TestView fails if a screen differs from the one in testdata. Each row there begins with the initials of the
-// styles of its spans, followed by * if the span is selected.
-func TestView(t *testing.T) {
+// TestView_MatchesTestdata checks that each screen is equal to the screen in testdata. Each row there begins with the
+// initials of the styles of its spans, followed by * if the span is selected.
+func TestView_MatchesTestdata(t *testing.T) {
 	listed := []Message{
-		Listed{after(1), "/jobs/report", []Candidate{one, two, four}},
-		Listed{after(1), "/jobs/clean", nil},
-		Missing{after(2), "/jobs/none"},
+		Listed{secondsAfterStart(1), "/jobs/report", []Candidate{one, two, four}},
+		Listed{secondsAfterStart(1), "/jobs/clean", nil},
+		Missing{secondsAfterStart(2), "/jobs/none"},
 	}
 	then := func(more ...Message) []Message { return append(listed[:len(listed):len(listed)], more...) }
 	changes := []Message{
-		Listed{after(10), "/jobs/clean", []Candidate{four}},
-		Listed{after(11), "/jobs/clean", []Candidate{four, two}},
-		Listed{after(12), "/jobs/clean", []Candidate{two}},
-		Listed{after(13), "/jobs/none", []Candidate{one}},
-		Missing{after(14), "/jobs/none"},
-		Failed{after(15), "/jobs/report", errors.New("the backend does not answer")},
-		Failed{after(16), "/jobs/report", errors.New("the backend does not answer")},
-		Listed{after(17), "/jobs/report", nil},
+		Listed{secondsAfterStart(10), "/jobs/clean", []Candidate{four}},
+		Listed{secondsAfterStart(11), "/jobs/clean", []Candidate{four, two}},
+		Listed{secondsAfterStart(12), "/jobs/clean", []Candidate{two}},
+		Listed{secondsAfterStart(13), "/jobs/none", []Candidate{one}},
+		Missing{secondsAfterStart(14), "/jobs/none"},
+		Failed{secondsAfterStart(15), "/jobs/report", errors.New("the backend does not answer")},
+		Failed{secondsAfterStart(16), "/jobs/report", errors.New("the backend does not answer")},
+		Listed{secondsAfterStart(17), "/jobs/report", nil},
 	}
 	var many []Message
 	for i := range 30 {
-		many = append(many, Listed{after(1), fmt.Sprintf("/jobs/%02d", i), newQueue(40)})
+		many = append(many, Listed{secondsAfterStart(1), fmt.Sprintf("/jobs/%02d", i), newQueue(40)})
 	}
 	var names []string
 	for i := range 30 {
 		names = append(names, fmt.Sprintf("/jobs/%02d", i))
 	}
 	for name, messages := range map[string][]Message{
-		"nothing listed": {Tick{after(2)}},
-		"listed":         then(Tick{after(62)}),
-		"leader changes": then(Listed{after(3600), "/jobs/report", []Candidate{two, four}}, Tick{after(3605)}),
-		"leader goes":    then(Listed{after(60), "/jobs/report", nil}),
-		"leader comes":   then(Listed{after(60), "/jobs/clean", []Candidate{four}}, KeyDown),
-		"no answer": then(Failed{after(9), "/jobs/report", errors.New("candidates at /jobs/report: the backend does not answer")},
-			Failed{after(9), "/jobs/none", errors.New("the same")}),
-		"no answer yet":  {Failed{after(9), "/jobs/report", errors.New("the backend\ndoes not answer")}},
-		"answers again":  then(Failed{after(9), "/jobs/report", errors.New("late")}, Listed{after(10), "/jobs/report", []Candidate{one, two}}),
+		"nothing listed": {Tick{secondsAfterStart(2)}},
+		"listed":         then(Tick{secondsAfterStart(62)}),
+		"leader changes": then(Listed{secondsAfterStart(3600), "/jobs/report", []Candidate{two, four}}, Tick{secondsAfterStart(3605)}),
+		"leader goes":    then(Listed{secondsAfterStart(60), "/jobs/report", nil}),
+		"leader comes":   then(Listed{secondsAfterStart(60), "/jobs/clean", []Candidate{four}}, KeyDown),
+		"no answer": then(Failed{secondsAfterStart(9), "/jobs/report", errors.New("candidates at /jobs/report: the backend does not answer")},
+			Failed{secondsAfterStart(9), "/jobs/none", errors.New("the same")}),
+		"no answer yet":  {Failed{secondsAfterStart(9), "/jobs/report", errors.New("the backend\ndoes not answer")}},
+		"answers again":  then(Failed{secondsAfterStart(9), "/jobs/report", errors.New("late")}, Listed{secondsAfterStart(10), "/jobs/report", []Candidate{one, two}}),
 		"queue":          then(KeySwitch, KeyDown),
 		"queue end":      then(KeySwitch, KeyEnd, KeyDown),
-		"queue shrinks":  then(KeySwitch, KeyEnd, Listed{after(3), "/jobs/report", []Candidate{one}}),
+		"queue shrinks":  then(KeySwitch, KeyEnd, Listed{secondsAfterStart(3), "/jobs/report", []Candidate{one}}),
 		"queue and back": then(KeySwitch, KeyDown, KeyBack),
 		"help":           then(KeyHelp),
 		"help and back":  then(KeyHelp, KeyDown),
@@ -64,7 +64,7 @@ func TestView(t *testing.T) {
 		"tiny":           then(Size{30, 5}),
 		"many":           append(many, KeyEnd, KeyUp, KeySwitch, KeyEnd),
 		"found":          then(Found{[]string{"/jobs/report", "/jobs/new"}, "more than 1000 znodes under /jobs: only some are searched"}),
-		"strange names": {Listed{after(1), "/jobs/report", []Candidate{
+		"strange names": {Listed{secondsAfterStart(1), "/jobs/report", []Candidate{
 			{Name: "\x1b[31mred\nrow", ID: "/e/x\x07", Token: 1}, {Name: "日本語の名前がとても長い場合にはどうなるか", ID: "/e/y"},
 		}}},
 		"filter":         then(KeyFilter, Typed{"C"}, Typed{"l"}, Typed{"x"}, KeyErase),
@@ -75,9 +75,9 @@ func TestView(t *testing.T) {
 		"by state":       then(KeySort, KeySort),
 		"resign":         then(KeyResign),
 		"resign other":   then(KeySwitch, KeyDown, KeyResign),
-		"resigned": then(KeyResign, Typed{"y"}, Listed{after(3), "/jobs/report", []Candidate{two, four}},
-			Resigned{after(4), Request{"/jobs/report", one}, nil}),
-		"not handed over": then(KeyResign, Typed{"y"}, Resigned{after(63), Request{"/jobs/report", one}, errors.New("not within 1m")}),
+		"resigned": then(KeyResign, Typed{"y"}, Listed{secondsAfterStart(3), "/jobs/report", []Candidate{two, four}},
+			Resigned{secondsAfterStart(4), Request{"/jobs/report", one}, nil}),
+		"not handed over": then(KeyResign, Typed{"y"}, Resigned{secondsAfterStart(63), Request{"/jobs/report", one}, errors.New("not within 1m")}),
 		"160x50":          append(then(Size{160, 50}, KeySwitch), changes...),
 		"80x24":           append(then(), changes...),
 	} {
@@ -115,12 +115,12 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestAge fails if a duration is formatted in another way.
-func TestAge(t *testing.T) {
+// TestAge_Format checks that durations have the documented format.
+func TestAge_Format(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 59 * time.Second: "59s", time.Minute: "1m00s", time.Hour - 1: "59m59s",
 		time.Hour: "1h00m", 25 * time.Hour: "1d01h", 1000 * 24 * time.Hour: "1000d00h",
 	} {
-		require.Equal(t, want, age(d))
+		require.Equal(t, want, formatAge(d))
 	}
 }

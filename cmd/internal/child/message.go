@@ -32,7 +32,7 @@ type (
 // the wall-clock time and the remaining time, and the earlier one counts: the wall clock can be set
 // back, and the remaining time does not include the time in transit.
 type lease struct {
-	Wall int64 // nanoseconds since 1970
+	Wall int64 // the wall clock's time in nanoseconds since 1970
 	Left time.Duration
 }
 

@@ -31,7 +31,7 @@ const (
 // Process is a program that was started. Its methods may be called from any goroutine.
 type Process struct {
 	command Command
-	cmd     *exec.Cmd   // the watchdog
+	cmd     *exec.Cmd   // the process of the watchdog
 	pid     int         // the ID of the program, and of its group
 	stopped atomic.Bool // reports that Stop was called
 	done    chan struct{}

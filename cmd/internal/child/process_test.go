@@ -120,7 +120,7 @@ func (fd pidfd) waitExit(limit time.Duration) error {
 
 func (fd pidfd) Close() { _ = unix.Close(int(fd)) }
 
-// TestProcess_ExitCode fails if the code is not that of the program, or that of a shell for a signal.
+// TestProcess_ExitCode checks that the code is that of the program, or that of a shell for a signal.
 func TestProcess_ExitCode(t *testing.T) {
 	p, err := Start(Command{Args: Shell("exit 7")})
 	require.NoError(t, err)
@@ -133,8 +133,8 @@ func TestProcess_ExitCode(t *testing.T) {
 	require.Equal(t, Exit{Code: 137}, p.Wait())
 }
 
-// TestStart_ProgramCannotBeStarted fails if a missing program and a program that cannot be executed are
-// not distinguished.
+// TestStart_ProgramCannotBeStarted checks that a missing program and a program that cannot be executed are
+// distinguished.
 func TestStart_ProgramCannotBeStarted(t *testing.T) {
 	_, err := Start(Command{Args: []string{"no-such-program-anywhere"}})
 	require.ErrorIs(t, err, ErrNotFound)
@@ -147,7 +147,7 @@ func TestStart_ProgramCannotBeStarted(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStart_ArgumentsAndEnvironment fails if arguments or variables are changed by a shell.
+// TestStart_ArgumentsAndEnvironment checks that no shell changes arguments or variables.
 func TestStart_ArgumentsAndEnvironment(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: []string{"sh", "-c", `echo "$1|$2|$A"`, "x", "two  words", "$HOME"}, Env: []string{"A=b c", "PATH=" + os.Getenv("PATH")}, Stdout: w})
@@ -156,7 +156,7 @@ func TestStart_ArgumentsAndEnvironment(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestStart_KeepsBytesThatAreNotUTF8 fails if the bytes of an argument or a variable change.
+// TestStart_KeepsBytesThatAreNotUTF8 checks that the bytes of an argument or a variable do not change.
 func TestStart_KeepsBytesThatAreNotUTF8(t *testing.T) {
 	w, line := newOutput(t)
 	script := `printf %s "$0$X" | od -An -tx1`
@@ -166,8 +166,8 @@ func TestStart_KeepsBytesThatAreNotUTF8(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestWait_DoesNotWaitForStartOfNextProgram fails if the exit of a program is not reported before the
-// start of a second program, which uses the reserved descriptors, has ended.
+// TestWait_DoesNotWaitForStartOfNextProgram checks that the exit of a program is reported before the start of
+// a second program, which uses the reserved descriptors, has ended.
 func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	reserve.mu.Lock()
 	defer reserve.mu.Unlock()
@@ -181,8 +181,8 @@ func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	}
 }
 
-// TestStart_NoDescriptors fails if a program cannot be started when other parts of this process have used all
-// descriptors, or if it can only be started once.
+// TestStart_NoDescriptors checks that programs can be started, also repeatedly, when other parts of this
+// process have used all descriptors.
 func TestStart_NoDescriptors(t *testing.T) {
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
@@ -215,7 +215,7 @@ func TestStart_NoDescriptors(t *testing.T) {
 	}
 }
 
-// TestStop_KillsTheGroup fails if only the program is stopped, and not its descendants.
+// TestStop_KillsTheGroup checks that the program and its descendants are stopped.
 func TestStop_KillsTheGroup(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w, Grace: 100 * time.Millisecond})
@@ -228,7 +228,7 @@ func TestStop_KillsTheGroup(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestStop_GraceAfterProgramExits fails if descendants receive KILL as soon as the program has exited.
+// TestStop_GraceAfterProgramExits checks that descendants do not receive KILL as soon as the program has exited.
 func TestStop_GraceAfterProgramExits(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{
@@ -242,7 +242,7 @@ func TestStop_GraceAfterProgramExits(t *testing.T) {
 	require.True(t, p.Wait().Stopped)
 }
 
-// TestStop_StoppedProcessReceivesTERM fails if a process that is stopped (SIGSTOP) cannot handle TERM.
+// TestStop_StoppedProcessReceivesTERM checks that a process that is stopped (SIGSTOP) can handle TERM.
 func TestStop_StoppedProcessReceivesTERM(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 3" TERM; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})
@@ -253,7 +253,7 @@ func TestStop_StoppedProcessReceivesTERM(t *testing.T) {
 	require.Equal(t, Exit{Code: 3, Stopped: true}, p.Wait())
 }
 
-// TestSignal_ReachesProgram fails if a signal does not reach the program.
+// TestSignal_ReachesProgram checks that a signal reaches the program.
 func TestSignal_ReachesProgram(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "echo received; exit 5" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w})
@@ -264,8 +264,8 @@ func TestSignal_ReachesProgram(t *testing.T) {
 	require.Equal(t, Exit{Code: 5}, p.Wait())
 }
 
-// TestSweep_StopsRemainingDescendants fails if descendants remain after the program exits, or are
-// stopped without Sweep.
+// TestSweep_StopsRemainingDescendants checks that descendants that remain after the program exits are stopped
+// with Sweep, and only then.
 func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	for _, sweep := range []bool{true, false} {
 		t.Run(fmt.Sprint(sweep), func(t *testing.T) {
@@ -283,8 +283,8 @@ func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	}
 }
 
-// TestOrphansAreReaped fails if processes whose parent has exited remain as zombies of the watchdog while
-// the program runs.
+// TestOrphansAreReaped checks that processes whose parent has exited do not remain as zombies of the watchdog
+// while the program runs.
 func TestOrphansAreReaped(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo started; exec sleep 1000`), Stdout: w})
@@ -307,8 +307,8 @@ func childrenOf(t *testing.T, pid int) []string {
 	return all
 }
 
-// TestRun fails if an exit code, or a context that is done, does not cause an error.
-func TestRun(t *testing.T) {
+// TestRun_ExitCodeIsError checks that an exit code, or a context that is done, causes an error.
+func TestRun_ExitCodeIsError(t *testing.T) {
 	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))
 	err := Run(t.Context(), Command{Args: Shell("exit 2")})
 	var exit *ExitError
@@ -320,7 +320,7 @@ func TestRun(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestLease_GroupRunsUntilLeaseExpires fails if the group is stopped before the lease expires, or runs longer.
+// TestLease_GroupRunsUntilLeaseExpires checks that the group is stopped when the lease expires, and not before.
 func TestLease_GroupRunsUntilLeaseExpires(t *testing.T) {
 	t.Run("expires", func(t *testing.T) {
 		w, line := newOutput(t)
@@ -357,24 +357,23 @@ func startParent(t *testing.T, lease string) (*os.Process, int) {
 	return cmd.Process, parsePID(t, line())
 }
 
-// TestWatchdog_StopsGroupWhenParentIsKilled fails if the watchdog does not notice that the parent has
-// died. The test waits for a grandchild, because the kernel kills only the program.
+// TestWatchdog_StopsGroupWhenParentIsKilled checks that the watchdog notices that the parent has died. The
+// test waits for a grandchild, because the kernel kills only the program.
 func TestWatchdog_StopsGroupWhenParentIsKilled(t *testing.T) {
 	p, grandchild := startParent(t, "none")
 	require.NoError(t, p.Kill())
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_StopsGroupWhenLeaseExpires fails if the watchdog does not stop the program when the
-// lease expires without an instruction of the parent. The lease is so long that it does not expire
-// early on a busy machine.
+// TestWatchdog_StopsGroupWhenLeaseExpires checks that the watchdog stops the program when the lease expires
+// without an instruction of the parent. The lease is so long that it does not expire early on a busy machine.
 func TestWatchdog_StopsGroupWhenLeaseExpires(t *testing.T) {
 	p, grandchild := startParent(t, "2s")
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ProgramEndsWhenWatchdogIsKilled fails if the program outlives its watchdog.
+// TestWatchdog_ProgramEndsWhenWatchdogIsKilled checks that the program does not outlive its watchdog.
 func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
@@ -387,8 +386,7 @@ func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ParentKillsGroupOfStoppedWatchdog fails if the parent does not kill the group when the
-// watchdog is stopped.
+// TestWatchdog_ParentKillsGroupOfStoppedWatchdog checks that the parent kills the group when the watchdog is stopped.
 func TestWatchdog_ParentKillsGroupOfStoppedWatchdog(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
@@ -400,8 +398,8 @@ func TestWatchdog_ParentKillsGroupOfStoppedWatchdog(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_StoppedAndLeaseLost fails if the parent waits for the whole grace when the watchdog is
-// stopped and the lease expires, or if it does not wait while the lease is extended.
+// TestWatchdog_StoppedAndLeaseLost checks that the parent does not wait for the whole grace when the watchdog
+// is stopped and the lease expires, and waits while the lease is extended.
 func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
 	w, line := newOutput(t)
 	var left atomic.Int64
@@ -431,8 +429,8 @@ func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_LeaseLost fails if the parent kills a watchdog that stops the program in time. The lost
-// grace is so short that the parent and the watchdog kill the program at the same time.
+// TestWatchdog_LeaseLost checks that the parent does not kill a watchdog that stops the program in time. The
+// lost grace is so short that the parent and the watchdog kill the program at the same time.
 func TestWatchdog_LeaseLost(t *testing.T) {
 	w, line := newOutput(t)
 	var lost atomic.Bool
@@ -453,7 +451,7 @@ func TestWatchdog_LeaseLost(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_IgnoresSignals fails if a signal to all processes of a service terminates the watchdog.
+// TestWatchdog_IgnoresSignals checks that a signal to all processes of a service does not terminate the watchdog.
 func TestWatchdog_IgnoresSignals(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 9" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWatchdog_LeaseExpiresDuringSuspension fails if a watchdog measures a lease only by timers and by
-// the monotonic clock, which stand still while the machine is suspended. The watchdog runs in this
+// TestWatchdog_LeaseExpiresDuringSuspension checks that a watchdog measures a lease not only by timers and by
+// the monotonic clock, which do not advance while the machine is suspended. The watchdog runs in this
 // process, because it needs another clock.
 func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -39,7 +39,7 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 			w.task = task{limits: c.limits, Leased: true, Lease: newLease(time.Now().Add(time.Hour))}
 			instructions, exited, exit := make(chan instruction), make(chan syscall.WaitStatus, 1), make(chan Exit, 1)
 			go func() {
-				var reaping sync.WaitGroup // it would take the status of the next program
+				var reaping sync.WaitGroup // wait for the goroutine, which would take the status of the next program
 				reaping.Go(func() { reapChildren(w.pid, exited) })
 				e := w.superviseGroup(instructions, exited)
 				reaping.Wait()
@@ -57,7 +57,7 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 	}
 }
 
-// TestWatchdog_NoExtensionAfterSuspension fails if a lease is extended that has expired by the wall clock.
+// TestWatchdog_NoExtensionAfterSuspension checks that a lease that has expired by the wall clock is not extended.
 func TestWatchdog_NoExtensionAfterSuspension(t *testing.T) {
 	now := time.Now()
 	w := watchdog{now: func() time.Time { return now }, leaseTimer: time.NewTimer(time.Hour)}

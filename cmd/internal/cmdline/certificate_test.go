@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// TestConfig_ReplacedFiles fails if a handshake does not use the certificate in the files or, while the
-// files do not contain a certificate and its key, the certificate that they contained before.
+// TestConfig_ReplacedFiles checks that a handshake uses the certificate in the files or, while they do not
+// contain a certificate and its key, the certificate that they contained before.
 func TestConfig_ReplacedFiles(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	expiry := time.Now().Add(time.Hour).Truncate(time.Second)
@@ -56,8 +56,8 @@ func TestConfig_ReplacedFiles(t *testing.T) {
 	requireExpiry(third)
 }
 
-// TestConfig_ReplacedAuthorities fails if a side does not trust the authorities in its file or, while
-// the file cannot be read, the authorities that it has read last.
+// TestConfig_ReplacedAuthorities checks that a side trusts the authorities in its file or, while the file
+// cannot be read, the authorities that it has read last.
 func TestConfig_ReplacedAuthorities(t *testing.T) {
 	authorities := map[string]*testenv.Authority{"a": testenv.NewAuthority(t), "b": testenv.NewAuthority(t)}
 	ofServer, ofClient := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "ca.pem")
@@ -100,8 +100,8 @@ func TestConfig_ReplacedAuthorities(t *testing.T) {
 	}
 }
 
-// TestConfig_ServerName fails if a certificate for another server is accepted, or if a server without a
-// name is accepted.
+// TestConfig_ServerName checks that a certificate for another server is rejected, and a server without a name
+// as well.
 func TestConfig_ServerName(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	for _, host := range []string{"peer", "127.0.0.1"} {

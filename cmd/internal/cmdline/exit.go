@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// These are the exit codes of the commands elector and raftlog. A code means the same in both.
-// docs/elector.md and docs/raftlog.md document them.
+// The exit codes of the commands elector and raftlog. A code means the same in both. docs/elector.md and
+// docs/raftlog.md document them.
 const (
 	OK          = 0
 	Failed      = 1  // any other error; the command had no effect
@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns Err.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // PrintError prints an error as one line that begins with the name of the program, which is not repeated if it is

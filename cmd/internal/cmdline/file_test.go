@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile_NotRegular fails if a command waits for another process that writes to a named pipe, a
-// regular file that is mounted as by Kubernetes cannot be read, or a file that can be read only once is
-// accepted except as the configuration.
+// TestReadFile_NotRegular checks that a command does not wait for another process that writes to a named
+// pipe, that a regular file that is mounted as by Kubernetes can be read, and that a file that can be read
+// only once is accepted only as the configuration.
 func TestReadFile_NotRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
@@ -60,7 +60,7 @@ func TestReadFile_NotRegular(t *testing.T) {
 	}
 }
 
-// TestReadFile_TooLarge fails if a file of any size is read into memory.
+// TestReadFile_TooLarge checks that a file that is too large is not read into memory.
 func TestReadFile_TooLarge(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(name, nil, 0o600))

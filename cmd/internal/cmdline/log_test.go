@@ -16,7 +16,7 @@ import (
 
 // pausedWriter is a destination that accepts nothing while it is paused, as a full pipe.
 type pausedWriter struct {
-	resume chan struct{} // closed to resume
+	resume chan struct{} // writes wait until resume is closed
 	err    error         // the result of each write
 	text   bytes.Buffer
 }
@@ -29,9 +29,10 @@ func (w *pausedWriter) Write(line []byte) (int, error) {
 	return w.text.Write(line)
 }
 
-// TestLog_FullPipe fails if a logger waits for a destination that accepts nothing, if the log keeps an
-// unlimited number of lines or changes their order, or if the number of dropped lines is not reported.
-func TestLog_FullPipe(t *testing.T) {
+// TestLog_DropsLinesIfPipeIsFull checks that a logger does not wait for a destination that accepts nothing,
+// that the log keeps a limited number of lines in their order, and that the number of dropped lines is
+// reported.
+func TestLog_DropsLinesIfPipeIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pausedWriter{resume: make(chan struct{})}
 		log := &Log{w: w}
@@ -64,7 +65,7 @@ func TestLog_FullPipe(t *testing.T) {
 	})
 }
 
-// TestLog_WriteFails fails if lines that could not be written are not counted.
+// TestLog_WriteFails checks that lines that could not be written are counted.
 func TestLog_WriteFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pausedWriter{resume: make(chan struct{}), err: errors.New("no space left on device")}
@@ -81,8 +82,8 @@ func TestLog_WriteFails(t *testing.T) {
 	})
 }
 
-// TestNewLogger fails if a wrong name is accepted, or if the least severe level is not applied.
-func TestNewLogger(t *testing.T) {
+// TestNewLogger_UsesLeastLevel checks that a wrong name is rejected, and that the least severe level is applied.
+func TestNewLogger_UsesLeastLevel(t *testing.T) {
 	for args, want := range map[[2]string]string{
 		{"xml", "info"}:  `log-format "xml": must be one of text, json`,
 		{"text", "loud"}: `log-level "loud": must be one of debug, info, warn, error`,

@@ -13,9 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestMonitor fails if a warning is missing, is logged more than once a day, or is logged for a valid
-// certificate.
-func TestMonitor(t *testing.T) {
+// TestMonitor_WarnsOnceADay checks that each warning is logged once a day, and none for a valid certificate.
+func TestMonitor_WarnsOnceADay(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, test := range []struct {
 		name                   string

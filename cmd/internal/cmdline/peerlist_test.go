@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestParsePeer fails if a valid peer is not parsed, or an invalid one is accepted.
-func TestParsePeer(t *testing.T) {
+// TestParsePeer_RejectsInvalidPeers checks that a valid peer is parsed, and an invalid peer rejected.
+func TestParsePeer_RejectsInvalidPeers(t *testing.T) {
 	for text, want := range map[string]api.Peer{
 		"tcp://127.0.0.1:8047/foo": {ID: "foo", Addr: "127.0.0.1:8047"},
 		"tcp://1.2.3.4:8047":       {ID: "1.2.3.4:8047", Addr: "1.2.3.4:8047"},

@@ -44,7 +44,7 @@ func (s *PeerSettings) RegisterPeer(flags *pflag.FlagSet) {
 func (s *PeerSettings) RegisterAccess(flags *pflag.FlagSet) {
 	flags.StringVar(&s.Cluster, "cluster", s.Cluster, "name of the cluster, the same for all peers and clients")
 	usage := func(text string) string {
-		return strings.NewReplacer("COMMAND", s.PeerCommand, "PREFIX_", s.variable("")).Replace(text)
+		return strings.NewReplacer("COMMAND", s.PeerCommand, "PREFIX_", s.variableName("")).Replace(text)
 	}
 	flags.StringVar(&s.SecretFile, "secret-file", "", usage("file that contains the secret of all peers, for COMMAND only, at least 16 random bytes; it encrypts connections; a second line is the other secret while one replaces the other"))
 	flags.StringVar(&s.Secret, "secret", "", usage("the secret of all peers; preferably set by --secret-file or PREFIX_SECRET, which other users of this machine cannot see"))
@@ -88,7 +88,7 @@ func (s *PeerSettings) Peer(files Certificates, log *slog.Logger) (secrets func(
 		return nil, nil, err
 	}
 	if peers == nil && clients != nil {
-		return nil, nil, fmt.Errorf("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or %s as well, for example --secret-file /etc/%s/secret", s.variable("secret"), s.Program)
+		return nil, nil, fmt.Errorf("--client-secret-file: there is a secret of clients, and none of peers, which need another one: set --secret-file or %s as well, for example --secret-file /etc/%s/secret", s.variableName("secret"), s.Program)
 	}
 	roles, err := NewRoles(peers, clients, log)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *PeerSettings) Client(files Certificates) (secret func() []byte, config 
 	case clients != nil:
 		secret = clients.First
 	case s.Secret != "" || s.SecretFile != "":
-		return nil, nil, fmt.Errorf("this command is a client, and the secret of peers is not valid for clients: set --client-secret-file or %s, with the secret that %s accepts by --client-secret-file, for example --client-secret-file /etc/%s/client-secret", s.variable("client-secret"), s.PeerCommand, s.Program)
+		return nil, nil, fmt.Errorf("this command is a client, and the secret of peers is not valid for clients: set --client-secret-file or %s, with the secret that %s accepts by --client-secret-file, for example --client-secret-file /etc/%s/client-secret", s.variableName("client-secret"), s.PeerCommand, s.Program)
 	}
 	config, err = s.certificates(files, clients, "client-secret")
 	return secret, config, err
@@ -122,7 +122,7 @@ func (s *PeerSettings) Client(files Certificates) (secret func() []byte, config 
 
 // read returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
 func (s *PeerSettings) read(name, file, value string, log *slog.Logger) (*Secrets, error) {
-	flag := fmt.Sprintf("%s (%s)", name, s.variable(name))
+	flag := fmt.Sprintf("%s (%s)", name, s.variableName(name))
 	if file != "" {
 		flag = "--" + name + "-file"
 	}
@@ -133,8 +133,8 @@ func (s *PeerSettings) read(name, file, value string, log *slog.Logger) (*Secret
 	return secrets, err
 }
 
-// variable returns the environment variable of a flag.
-func (s *PeerSettings) variable(flag string) string {
+// variableName returns the environment variable of a flag.
+func (s *PeerSettings) variableName(flag string) string {
 	return strings.ToUpper(s.Program + "_" + strings.ReplaceAll(flag, "-", "_"))
 }
 
@@ -150,7 +150,7 @@ func (s *PeerSettings) certificates(files Certificates, secrets *Secrets, name s
 	case s.Insecure && authenticated:
 		return nil, errors.New("--insecure is not compatible with a secret or certificates: omit it, or use it without them, for example --insecure on a private network")
 	case !s.Insecure && !authenticated:
-		return nil, fmt.Errorf("peer authentication required: set --%s-file, %s, or --ca-file, --cert-file and --key-file; or --insecure for none; for example --%s-file /etc/%s/%s", name, s.variable(name), name, s.Program, name)
+		return nil, fmt.Errorf("peer authentication required: set --%s-file, %s, or --ca-file, --cert-file and --key-file; or --insecure for none; for example --%s-file /etc/%s/%s", name, s.variableName(name), name, s.Program, name)
 	}
 	return config, nil
 }

@@ -13,8 +13,9 @@ import (
 // hostile contains characters that a terminal could execute, or that hide others.
 const hostile = "web-1\x1b]52;c;cm0=\x07\r\nX leads\x7f\u009b2J\u202e\u200b\U000e0001é"
 
-// TestPrintable fails if a character that is not printable remains, or if another text is changed.
-func TestPrintable(t *testing.T) {
+// TestPrintable_ReplacesControlCharacters checks that no character that is not printable remains, and that
+// other texts do not change.
+func TestPrintable_ReplacesControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"":             "",
 		"web-1":        "web-1",
@@ -26,8 +27,9 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// TestWriteJSON fails if a character that is not printable remains in JSON, or in a log as JSON, or if a value changes.
-func TestWriteJSON(t *testing.T) {
+// TestWriteJSON_EscapesControlCharacters checks that no character that is not printable remains in JSON, or
+// in a log as JSON, and that values do not change.
+func TestWriteJSON_EscapesControlCharacters(t *testing.T) {
 	check := func(line []byte, key string) {
 		t.Helper()
 		require.Equal(t, 1, bytes.Count(line, []byte("\n")))

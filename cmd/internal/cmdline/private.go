@@ -50,7 +50,7 @@ func checkPrivate(name string, mode fs.FileMode, privateGroup bool) (warning str
 	return "", nil
 }
 
-// isPrivateGroup reports whether a group is the one that useradd creates for the user, which has the
-// same number. It returns false for the group of root: on some systems all administrators are members
-// of it, and in some containers all users are.
+// isPrivateGroup reports whether a group is the group that useradd creates for the user, which has the same
+// number. It returns false for the group of root: on some systems all administrators are members of it, and
+// in some containers all users are.
 func isPrivateGroup(user, group uint32) bool { return user == group && user != 0 }

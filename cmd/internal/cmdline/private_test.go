@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadPrivate fails if a file that other users can write is accepted, there is no warning for a file that
-// all users can read, or there is a warning for another file.
-func TestReadPrivate(t *testing.T) {
+// TestReadPrivate_RejectsFilesOthersCanWrite checks that a file that other users can write is rejected, and
+// that there is a warning for a file that all users can read, and for no other file.
+func TestReadPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the mode of a file does not describe who has access")
 	}
@@ -64,9 +64,9 @@ func TestReadPrivate(t *testing.T) {
 	require.Empty(t, warning)
 }
 
-// TestCheckPrivate_Group fails if a file that a group with other members can write is accepted, or a file that
-// only the private group of the owner can write is rejected.
-func TestCheckPrivate_Group(t *testing.T) {
+// TestCheckPrivate_GroupOfOwner checks that a file that a group with other members can write is rejected, and a file
+// that only the private group of the owner can write is accepted.
+func TestCheckPrivate_GroupOfOwner(t *testing.T) {
 	for _, test := range []struct {
 		user, group uint32
 		private     bool

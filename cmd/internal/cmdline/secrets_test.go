@@ -12,11 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func texts(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
+func joinSecrets(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
 
-// TestReadSecrets fails if a file of one or two secrets is read incorrectly, or a file with none, a
-// short one or more is accepted.
-func TestReadSecrets(t *testing.T) {
+// TestReadSecrets_OneOrTwo checks that a file of one or two secrets is read correctly, and that a file with
+// no secret, a short secret or more than two secrets is rejected.
+func TestReadSecrets_OneOrTwo(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	for text, want := range map[string]string{
 		first:                         first,
@@ -37,11 +37,11 @@ func TestReadSecrets(t *testing.T) {
 			require.NotContains(t, err.Error(), first[1:])
 			continue
 		}
-		require.Equal(t, want, texts(fromFile.Current()))
+		require.Equal(t, want, joinSecrets(fromFile.Current()))
 		require.Equal(t, first, string(fromFile.First()))
 		direct, _, err := ReadSecrets(SecretFile{Flag: "--secret"}, text, nil)
 		require.NoError(t, err)
-		require.Equal(t, want, texts(direct.Current()))
+		require.Equal(t, want, joinSecrets(direct.Current()))
 	}
 	none, _, err := ReadSecrets(SecretFile{Flag: "--secret-file"}, "", nil)
 	require.NoError(t, err)
@@ -56,8 +56,8 @@ func replaceSecret(t *testing.T, file, text string) {
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
-// TestSecrets_ReplacedFileIsRead fails if a replaced file is not read, or a file that cannot be read
-// has an effect.
+// TestSecrets_ReplacedFileIsRead checks that a replaced file is read, and that a file that cannot be read has
+// no effect.
 func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	file := filepath.Join(t.TempDir(), "secret")
@@ -66,25 +66,25 @@ func TestSecrets_ReplacedFileIsRead(t *testing.T) {
 	s, _, err := ReadSecrets(SecretFile{"--secret-file", file}, "", slog.New(slog.NewTextHandler(&log, nil)))
 	require.NoError(t, err)
 	replaceSecret(t, file, first+"\n"+second)
-	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Equal(t, first+" "+second, joinSecrets(s.Current()))
 	require.Contains(t, log.String(), "the secrets were replaced")
 	require.Contains(t, log.String(), "secrets=2")
 	log.Reset()
 	replaceSecret(t, file, "short")
-	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Equal(t, first+" "+second, joinSecrets(s.Current()))
 	require.NoError(t, os.Remove(file))
 	require.Equal(t, first, string(s.First()))
 	replaceSecret(t, file, first+"\n"+second+"\n")
-	require.Equal(t, first+" "+second, texts(s.Current()))
+	require.Equal(t, first+" "+second, joinSecrets(s.Current()))
 	require.Empty(t, log.String())
 	replaceSecret(t, file, second)
-	require.Equal(t, second, texts(s.Current()))
+	require.Equal(t, second, joinSecrets(s.Current()))
 	require.Equal(t, 1, strings.Count(log.String(), "the secrets were replaced"))
 	require.NotContains(t, log.String(), second)
 }
 
-// TestRoles_NeedDifferentSecrets fails if a secret is used for both roles, at the start or after a file
-// was replaced, or if correct secrets are not used after that.
+// TestRoles_NeedDifferentSecrets checks that a secret is not used for both roles, at the start or after a
+// file was replaced, and that correct secrets are used after that.
 func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	first, second, third := strings.Repeat("a", 16), strings.Repeat("b", 16), strings.Repeat("c", 16)
 	dir := t.TempDir()
@@ -104,7 +104,7 @@ func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	require.NoError(t, err)
 	current := func() string {
 		a, b := r.Current()
-		return texts(a) + ", " + texts(b)
+		return joinSecrets(a) + ", " + joinSecrets(b)
 	}
 	require.Equal(t, first+", "+second, current())
 	replaceSecret(t, peers, first+"\n"+second)
@@ -122,9 +122,9 @@ func TestRoles_NeedDifferentSecrets(t *testing.T) {
 	require.Empty(t, b)
 }
 
-// TestMonitor_Secrets fails if there is no message, or more than one a day, about a file of secrets that cannot
-// be read or is not private.
-func TestMonitor_Secrets(t *testing.T) {
+// TestMonitor_WarnsOfUnreadableSecrets checks that there is one message a day about a file of secrets that
+// cannot be read or is not private.
+func TestMonitor_WarnsOfUnreadableSecrets(t *testing.T) {
 	first := strings.Repeat("a", 16)
 	dir := t.TempDir()
 	peers, clients := filepath.Join(dir, "peers"), filepath.Join(dir, "clients")

@@ -162,7 +162,7 @@ func readFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, va
 		return "", err
 	}
 	file, hasCredentials := configFile{name: name, keys: keys}, false
-	for key, value := range file.pairs(top) {
+	for key, value := range file.keysAndValues(top) {
 		f := keys.Lookup(key.Value)
 		if f == nil || !isSetting(f) || f.Name == FlagConfig {
 			file.fail(key, "unknown key %q: the nearest is %q", key.Value, nearestKey(key.Value, keys))
@@ -228,8 +228,8 @@ func (c *configFile) fail(at *yaml.Node, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s:%d: %w", c.name, at.Line, fmt.Errorf(format, args...)))
 }
 
-// pairs returns the keys and values of a mapping. It rejects a key that is set twice.
-func (c *configFile) pairs(mapping *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
+// keysAndValues returns the keys and values of a mapping. It rejects a key that is set twice.
+func (c *configFile) keysAndValues(mapping *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
 	return func(yield func(key, value *yaml.Node) bool) {
 		lines := map[string]int{}
 		for i := 0; i < len(mapping.Content); i += 2 {
@@ -289,7 +289,7 @@ func (c *configFile) setList(list pflag.SliceValue, key, value *yaml.Node) {
 		switch {
 		case element.Kind == yaml.MappingNode && acceptsMappings:
 			values := map[string]string{}
-			for name, value := range c.pairs(element) {
+			for name, value := range c.keysAndValues(element) {
 				values[name.Value] = value.Value
 			}
 			text, err = mappings.FromMapping(values)

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignals fails if signals within a second count twice, if a later signal does not end the process,
-// or if a forwarded signal stops the command.
-func TestSignals(t *testing.T) {
+// TestSignals_SecondEndsProcess checks that signals within a second count once, that a later signal ends the
+// process, and that a forwarded signal does not stop the command.
+func TestSignals_SecondEndsProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		forward bool
 		signals []syscall.Signal

@@ -18,7 +18,7 @@ import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryForever;
 
 /**
- * Takes part in the election, the lock and the queue of TestChaos until it is killed. The arguments are the
+ * Takes part in the election, the lock and the queue of TestChaos_HoldersDoNotOverlap until it is killed. The arguments are the
  * servers, the session timeout in milliseconds, the prefix of the paths, and the prefix of the files of records
  * (chaos_test.go describes a record).
  */

@@ -1,4 +1,4 @@
-"""Takes part in the election, the lock and the queue of TestChaos until it is killed.
+"""Takes part in the election, the lock and the queue of TestChaos_HoldersDoNotOverlap until it is killed.
 
 The arguments are the servers, the session timeout in milliseconds, the prefix of the paths, and the
 prefix of the files of records (chaos_test.go describes a record).

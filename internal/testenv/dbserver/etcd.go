@@ -99,7 +99,7 @@ func StartEtcd(t testing.TB, cfg EtcdConfig) *EtcdCluster {
 func (c *EtcdCluster) Addr(i int) string { return fmt.Sprint("127.0.0.1:", c.members[i].client.Number) }
 
 // URL returns the URL at which clients reach server i.
-func (c *EtcdCluster) URL(i int) string { return c.scheme() + "://" + c.Addr(i) }
+func (c *EtcdCluster) URL(i int) string { return c.urlScheme() + "://" + c.Addr(i) }
 
 // Endpoints returns the URLs of all servers.
 func (c *EtcdCluster) Endpoints() (all []string) {
@@ -109,7 +109,7 @@ func (c *EtcdCluster) Endpoints() (all []string) {
 	return all
 }
 
-func (c *EtcdCluster) scheme() string {
+func (c *EtcdCluster) urlScheme() string {
 	if c.cfg.TLS != nil {
 		return "https"
 	}
@@ -312,7 +312,7 @@ func (c *EtcdCluster) startServer(i int) {
 	if m.process != nil {
 		c.t.Fatalf("%s is already running", m.name)
 	}
-	cmd := exec.Command("etcd", c.arguments(m)...)
+	cmd := exec.Command("etcd", c.memberArguments(m)...)
 	cmd.Stdout, cmd.Stderr = m.logs, m.logs
 	p, err := testenv.StartProcess(cmd)
 	if err != nil {
@@ -321,9 +321,9 @@ func (c *EtcdCluster) startServer(i int) {
 	m.process = p
 }
 
-func (c *EtcdCluster) arguments(m *etcdMember) []string {
+func (c *EtcdCluster) memberArguments(m *etcdMember) []string {
 	peer := fmt.Sprint("http://127.0.0.1:", m.peer.Number)
-	client := fmt.Sprintf("%s://127.0.0.1:%d", c.scheme(), m.client.Number)
+	client := fmt.Sprintf("%s://127.0.0.1:%d", c.urlScheme(), m.client.Number)
 	var all []string
 	for _, other := range c.members {
 		all = append(all, fmt.Sprintf("%s=http://127.0.0.1:%d", other.name, other.peer.Number))
@@ -353,9 +353,9 @@ func (c *EtcdCluster) waitReady() {
 		for m.process != nil && !isHealthy(client, c.URL(i)) {
 			switch {
 			case m.process.Ended():
-				c.t.Fatalf("%s has exited:\n%s", m.name, m.log())
+				c.t.Fatalf("%s has exited:\n%s", m.name, m.lastLogLines())
 			case time.Now().After(end):
-				c.t.Fatalf("%s does not answer:\n%s", m.name, m.log())
+				c.t.Fatalf("%s does not answer:\n%s", m.name, m.lastLogLines())
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -373,7 +373,7 @@ func isHealthy(client *http.Client, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-func (m *etcdMember) log() string { return testenv.LastLinesOf(m.logs.Name()) }
+func (m *etcdMember) lastLogLines() string { return testenv.LastLinesOf(m.logs.Name()) }
 
 func (c *EtcdCluster) close() {
 	for _, m := range c.members {
@@ -382,7 +382,7 @@ func (c *EtcdCluster) close() {
 		}
 		if m.logs != nil {
 			if c.t.Failed() {
-				c.t.Logf("last lines of the log of %s:\n%s", m.name, m.log())
+				c.t.Logf("last lines of the log of %s:\n%s", m.name, m.lastLogLines())
 			}
 			m.logs.Close()
 		}

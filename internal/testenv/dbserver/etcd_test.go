@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestEtcdCluster_KillAndRestart fails if a server loses data when it is killed, or restarts at another
-// address.
+// TestEtcdCluster_KillAndRestart checks that a server keeps its data when it is killed, and restarts at the
+// same address.
 func TestEtcdCluster_KillAndRestart(t *testing.T) {
 	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	key := map[string]any{"key": []byte("a"), "value": []byte("b")}
@@ -37,7 +37,7 @@ func TestEtcdCluster_KillAndRestart(t *testing.T) {
 	require.Equal(t, "1", lease.TTL, "the shortest TTL is longer")
 }
 
-// TestEtcdCluster_LeaderPaused fails if no other server becomes leader while the leader is paused.
+// TestEtcdCluster_LeaderPaused checks that another server becomes leader while the leader is paused.
 func TestEtcdCluster_LeaderPaused(t *testing.T) {
 	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{Members: 3})
 	first := c.Leader()
@@ -46,7 +46,7 @@ func TestEtcdCluster_LeaderPaused(t *testing.T) {
 	c.Resume(first)
 }
 
-// TestEtcdCluster_TLS fails if the servers accept clients without a certificate.
+// TestEtcdCluster_TLS checks that the servers reject clients without a certificate.
 func TestEtcdCluster_TLS(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{TLS: a})

@@ -232,8 +232,8 @@ func (s *Server) Restore(backup string) error {
 	return s.Start()
 }
 
-// copyData replaces the data in a directory by that of another one. Data is everything but the log and
-// the backup.
+// copyData replaces the data in a directory by the data of another directory. Data is everything but the log
+// and the backup.
 func (s *Server) copyData(to, from string) error {
 	script := `set -e; mkdir -p "$0"; cd "$1"
 		for f in *; do case $f in log|backup) ;; *) rm -rf "$0/$f"; cp -a "$f" "$0/$f";; esac; done`

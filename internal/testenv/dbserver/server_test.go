@@ -24,8 +24,7 @@ func sharedServers() map[string]*dbserver.Shared {
 	}
 }
 
-// TestServer_KillAndStart fails if a server still listens after Kill, or does not listen on the
-// same port after Start.
+// TestServer_KillAndStart checks that a server does not listen after Kill, and listens on the same port after Start.
 func TestServer_KillAndStart(t *testing.T) {
 	for name, shared := range sharedServers() {
 		t.Run(name, func(t *testing.T) {
@@ -49,8 +48,8 @@ func TestServer_KillAndStart(t *testing.T) {
 	}
 }
 
-// TestShared_MissingDatabase fails if a database that is not installed does not skip the test, or
-// does not fail it if the database is required.
+// TestShared_MissingDatabase checks that a database that is not installed skips the test, or fails it when
+// the database is required.
 func TestShared_MissingDatabase(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := dbserver.Redis()

@@ -49,7 +49,7 @@ func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 		}
 		for _, f := range faults {
 			for k := 1; k <= n; k++ {
-				if *only != "" && *only != name(s, f, k) || *only == "" && !sampled(name(s, f, k), sample) {
+				if *only != "" && *only != testName(s, f, k) || *only == "" && !isSampled(testName(s, f, k), sample) {
 					continue
 				}
 				runs = append(runs, func(t *testing.T) { execute(t, s, f, k) })
@@ -70,11 +70,11 @@ func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 	t.Logf("%d runs", len(runs))
 }
 
-func name(s Script, f Fault, k int) string { return fmt.Sprintf("%s/%s/%d", s.Name, f.Name, k) }
+func testName(s Script, f Fault, k int) string { return fmt.Sprintf("%s/%s/%d", s.Name, f.Name, k) }
 
-// sampled reports whether name belongs to the sample, which contains about one of n names, always the same
+// isSampled reports whether name belongs to the sample, which contains about one of n names, always the same
 // ones.
-func sampled(name string, n int) bool {
+func isSampled(name string, n int) bool {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	return int(h.Sum32()>>4)%n == 0
@@ -83,15 +83,15 @@ func sampled(name string, n int) bool {
 // execute runs a script with a fault at request k. It returns the number of requests that the client has
 // sent.
 func execute(t *testing.T, s Script, f Fault, k int) (requests int) {
-	id := name(s, f, k)
-	const limit = time.Minute // in real time; a run takes milliseconds
+	id := testName(s, f, k)
+	const limit = time.Minute // the limit in real time; a run takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "hangs: -fault '%s'\n", id) })
 	defer watchdog.Stop()
 	var r *Run
 	func() {
 		defer func() {
 			if p := recover(); p != nil {
-				leaks := r.leaks()
+				leaks := r.findLeaks()
 				if f.Closes && leaks == "" {
 					return
 				}
@@ -113,10 +113,10 @@ func execute(t *testing.T, s Script, f Fault, k int) (requests int) {
 	return r.requests
 }
 
-// leaks returns the stacks of the goroutines of a run that have not ended, except those of the client
+// findLeaks returns the stacks of the goroutines of a run that have not ended, except those of the client
 // library: if a connection is closed while requests are in flight, a goroutine in flushRequests, which
 // sends a third reply to a channel of capacity two, blocks for ever.
-func (r *Run) leaks() string {
+func (r *Run) findLeaks() string {
 	stacks := make([]byte, 16<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	var leaks []string

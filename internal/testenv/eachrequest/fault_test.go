@@ -64,7 +64,7 @@ func cancel(cause error) func(*Run, *zktest.Request) zktest.Verdict {
 	}
 }
 
-func cut(_ *Run, q *zktest.Request) zktest.Verdict { return zktest.Cut(q) }
+func cutConnection(_ *Run, q *zktest.Request) zktest.Verdict { return zktest.Cut(q) }
 
 // isolate separates the client from the server for longer than the session timeout.
 func isolate(r *Run, q *zktest.Request) zktest.Verdict {
@@ -82,8 +82,8 @@ func isolate(r *Run, q *zktest.Request) zktest.Verdict {
 
 // faults contains the faults of connections, sessions, servers and clients.
 var faults = []Fault{
-	{Name: "lost request", Before: cut},
-	{Name: "lost reply", After: cut},
+	{Name: "lost request", Before: cutConnection},
+	{Name: "lost reply", After: cutConnection},
 	{Name: "silence", After: func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.Server.Blackhole(zktest.BothWays, q.Session)
 		return zktest.Pass(q)
@@ -114,10 +114,10 @@ var faults = []Fault{
 // condition is how long the server answers with the code of a fault.
 const condition = 2 * time.Second
 
-// codes returns faults in which a server answers a request with an error code. It answers further requests
+// codeFaults returns faults in which a server answers a request with an error code. It answers further requests
 // for the same operation in the same way until the condition has passed. There is one fault for each code in
 // the table, except the codes that describe a znode.
-func codes() (all []Fault) {
+func codeFaults() (all []Fault) {
 	for i := range connection.Codes {
 		code := &connection.Codes[i]
 		if code.Class == connection.ClassAnswer || code.Number == -116 { // servers do not send the code -116
@@ -136,8 +136,8 @@ func codes() (all []Fault) {
 	return all
 }
 
-// permits returns "" if an operation of the client may return err, and otherwise the reason why it may not.
-func (f *Fault) permits(err error) string {
+// explainRejection returns "" if an operation of the client may return err, and otherwise the reason why it may not.
+func (f *Fault) explainRejection(err error) string {
 	for _, permitted := range f.Errors {
 		if errors.Is(err, permitted) {
 			return ""

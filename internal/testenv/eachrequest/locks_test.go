@@ -22,10 +22,10 @@ type holder interface {
 
 type locker func(ctx context.Context) (holder, error)
 
-// useLock makes each client hold the lock while the other one waits for it.
+// useLock makes each client hold the lock while the other client waits for it.
 func useLock(r *Run, most int, open func(conn *zk.Conn) (locker, error)) {
 	const path = "/app/lock"
-	client, other := both(r, open)
+	client, other := openBoth(r, open)
 	turn := func() {
 		var h holder
 		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other(ctx); return err }) {
@@ -55,7 +55,7 @@ func useLock(r *Run, most int, open func(conn *zk.Conn) (locker, error)) {
 
 func useRWMutex(r *Run) {
 	const path = "/app/lock"
-	client, other := both(r, func(conn *zk.Conn) (*lock.RWMutex, error) { return lock.NewRWMutex(conn, path) })
+	client, other := openBoth(r, func(conn *zk.Conn) (*lock.RWMutex, error) { return lock.NewRWMutex(conn, path) })
 	write := func() {
 		var h *lock.WriteHold
 		if r.Require("lock", func(ctx context.Context) (err error) { h, err = other.Lock(ctx); return err }) {
@@ -98,7 +98,7 @@ func useMultiLock(r *Run) {
 
 // useParts uses a MultiLock of a mutex and of the lock that open returns, at /app/b.
 func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
-	client, other := both(r, func(conn *zk.Conn) (*lock.MultiLock, error) {
+	client, other := openBoth(r, func(conn *zk.Conn) (*lock.MultiLock, error) {
 		a, err := lock.NewMutex(conn, "/app/a")
 		b, err2 := open(conn)
 		if err := errors.Join(err, err2); err != nil {
@@ -131,7 +131,7 @@ func useSharedCount(r *Run) {
 	const path, most = "/app/semaphore", 2
 	events := newBalance(r)
 	defer events.requireEven()
-	client, other := both(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
+	client, other := openBoth(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
 		return lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount("/app/limit"), recipes.WithEvents(events.add))
 	})
 	acquire := func(done chan<- *lock.Hold) {
@@ -178,7 +178,7 @@ func useRequests(r *Run) {
 	const path = "/app/semaphore"
 	events := newBalance(r)
 	defer events.requireEven()
-	client, other := both(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
+	client, other := openBoth(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
 		return lock.NewSemaphore(conn, path, 1, recipes.WithEvents(events.add))
 	})
 	var first *lock.Hold
@@ -217,7 +217,8 @@ func useRequests(r *Run) {
 		// expired by force before the client notices that.
 		r.Held(path, 2, true, h)
 		<-requested
-		// The contender has another znode if its session has expired, so the list may lack the one that was asked to leave.
+		// The contender has another znode if its session has expired, so the list may lack the znode that was asked
+		// to leave.
 		r.Try("contenders", func(ctx context.Context) error {
 			_, err := client.Contenders(ctx)
 			return err

@@ -15,7 +15,7 @@ import (
 
 func useQueue(r *Run, opts ...queue.Option) {
 	const path = "/app/jobs"
-	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, opts...) })
+	client, other := openBoth(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, opts...) })
 	done, maybe := map[string]int{}, map[string]bool{}
 	put := map[string]bool{} // for each item, whether it certainly exists
 	for _, item := range []string{"a", "b", "c"} {
@@ -40,10 +40,10 @@ func useQueue(r *Run, opts ...queue.Option) {
 		}
 		name := string(item.Data())
 		if n == 0 {
-			settle(r, "return", func(context.Context) error { return item.Return(errors.New("failed")) })
+			completeItem(r, "return", func(context.Context) error { return item.Return(errors.New("failed")) })
 			continue
 		}
-		ok, unknown := settle(r, "ack", func(context.Context) error { return item.Ack() })
+		ok, unknown := completeItem(r, "ack", func(context.Context) error { return item.Ack() })
 		if ok {
 			done[name]++
 		}
@@ -78,8 +78,8 @@ func useQueue(r *Run, opts ...queue.Option) {
 	r.Require("close", func(context.Context) error { return other.Close() })
 }
 
-// settle acknowledges or returns an item, and tries again if the servers reject it.
-func settle(r *Run, operation string, f func(context.Context) error) (ok, unknown bool) {
+// completeItem acknowledges or returns an item, and tries again if the servers reject it.
+func completeItem(r *Run, operation string, f func(context.Context) error) (ok, unknown bool) {
 	if ok, unknown = r.Once(operation, f); !ok && !unknown && r.Fault.Code != nil {
 		time.Sleep(Timeout)
 		ok, unknown = r.Once(operation, f)
@@ -92,7 +92,7 @@ func useBackoff(r *Run) {
 	const path, delay = "/app/jobs", 2 * time.Second
 	events := newBalance(r)
 	defer events.requireEven()
-	client, other := both(r, func(conn *zk.Conn) (*queue.Queue, error) {
+	client, other := openBoth(r, func(conn *zk.Conn) (*queue.Queue, error) {
 		return queue.New(conn, path, recipes.WithEvents(events.add))
 	})
 	r.Require("put", func(ctx context.Context) error {
@@ -107,7 +107,7 @@ func useBackoff(r *Run) {
 	var item *queue.Item
 	if r.Try("take", func(ctx context.Context) (err error) { item, err = take(ctx); return err }) {
 		began := time.Now()
-		ok, _ := settle(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, errors.New("failed"))) })
+		ok, _ := completeItem(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, errors.New("failed"))) })
 		for ok && time.Since(began) < delay-500*time.Millisecond {
 			r.Require("take before the delay is over", func(ctx context.Context) error {
 				if _, err := other.TryTake(ctx); !errors.Is(err, queue.ErrEmpty) {
@@ -118,7 +118,7 @@ func useBackoff(r *Run) {
 			time.Sleep(delay / 4)
 		}
 		if r.Try("take again", func(ctx context.Context) (err error) { item, err = take(ctx); return err }) {
-			settle(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, nil)) })
+			completeItem(r, "return", func(context.Context) error { return item.Return(queue.Later(delay, nil)) })
 		}
 	}
 	r.Finish("close", client.Close)

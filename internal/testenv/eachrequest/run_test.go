@@ -116,20 +116,20 @@ func (r *Run) run() {
 	r.cancel(nil)
 	bubble.Advance(settleTime)
 	if !r.Fault.Closes {
-		r.noEphemerals("although everything was released")
+		r.requireNoEphemerals("although everything was released")
 	}
 	for _, conn := range []*zk.Conn{r.Conn, r.Other} {
 		conn.Close()
 	}
 	bubble.Advance(settleTime)
-	r.noEphemerals("although the sessions have ended")
+	r.requireNoEphemerals("although the sessions have ended")
 	r.Operator.Close()
 	bubble.Advance(slow) // requests that cannot be answered end with their client
 	synctest.Wait()
 }
 
-// noEphemerals verifies that no ephemeral znodes exist, except those of open writers.
-func (r *Run) noEphemerals(when string) {
+// requireNoEphemerals verifies that no ephemeral znodes exist, except those of open writers.
+func (r *Run) requireNoEphemerals(when string) {
 	for line := range strings.Lines(r.Server.Tree()) {
 		if strings.Contains(line, " ephemeral=") && !strings.Contains(line, "_r_") && !strings.Contains(line, "client-") {
 			r.Violate("%s exists %s", strings.TrimSpace(line), when)
@@ -140,13 +140,13 @@ func (r *Run) noEphemerals(when string) {
 // Try runs an operation of the client that may return the errors of the fault. It reports whether the
 // operation has succeeded.
 func (r *Run) Try(operation string, f func(ctx context.Context) error) bool {
-	return r.operate(r.Ctx, operation, f)
+	return r.runOperation(r.Ctx, operation, f)
 }
 
 // Once is like Try, for an operation that cannot be repeated if its reply is lost: it may also return
 // ErrUnconfirmed.
 func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unknown bool) {
-	ok = r.operate(r.Ctx, operation, func(ctx context.Context) error {
+	ok = r.runOperation(r.Ctx, operation, func(ctx context.Context) error {
 		err := f(ctx)
 		if unknown = errors.Is(err, leaderelection.ErrUnconfirmed); unknown && r.k > 0 {
 			return nil
@@ -159,7 +159,7 @@ func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unk
 // Finish runs an operation of the client that removes something. No fault cancels it. It may return
 // ErrUnconfirmed while the connection is down; the removal then continues.
 func (r *Run) Finish(operation string, f func() error) {
-	r.operate(context.Background(), operation, func(context.Context) error {
+	r.runOperation(context.Background(), operation, func(context.Context) error {
 		err := f()
 		if r.k > 0 && connection.CodeOf(err) == nil && errors.Is(err, leaderelection.ErrUnconfirmed) {
 			return nil
@@ -168,7 +168,7 @@ func (r *Run) Finish(operation string, f func() error) {
 	})
 }
 
-func (r *Run) operate(ctx context.Context, operation string, f func(ctx context.Context) error) bool {
+func (r *Run) runOperation(ctx context.Context, operation string, f func(ctx context.Context) error) bool {
 	err, hangs := callWithLimit(ctx, f)
 	switch {
 	case hangs:
@@ -179,7 +179,7 @@ func (r *Run) operate(ctx context.Context, operation string, f func(ctx context.
 	case r.k == 0:
 		r.Violate("%s: %v", operation, err)
 	default:
-		if reason := r.Fault.permits(err); reason != "" {
+		if reason := r.Fault.explainRejection(err); reason != "" {
 			r.Violate("%s: %s: %v", operation, reason, err)
 		}
 	}
@@ -211,7 +211,7 @@ func (r *Run) Require(operation string, f func(ctx context.Context) error) bool 
 	return err == nil && !hangs
 }
 
-// Also runs f, which uses clients without faults, at the same time. The run waits for it.
+// Also calls f, which uses clients without faults, at the same time. The run waits for it.
 func (r *Run) Also(f func()) {
 	done := make(chan struct{})
 	r.others = append(r.others, done)

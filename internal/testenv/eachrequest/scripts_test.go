@@ -24,16 +24,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// TestFaults fails if a fault at any request causes an operation that hangs or has a wrong result, two
-// holders, or a znode or goroutine that remains.
-func TestFaults(t *testing.T) { testScripts(t, 60, scripts, faults) }
+// TestFaults_AtEachRequest checks that a fault at any request does not cause an operation that hangs or has a
+// wrong result, two holders, or a znode or goroutine that remains.
+func TestFaults_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, faults) }
 
-// TestCodes fails if an operation that a server rejects, with any code and at any request, neither
-// continues when the condition has passed nor ends with an error that names the code, the server, the
-// path and the remedy.
-func TestCodes(t *testing.T) { testScripts(t, 60, scripts, codes()) }
+// TestCodes_AtEachRequest checks that an operation that a server rejects, with any code and at any request, either
+// continues when the condition has passed or ends with an error that names the code, the server, the path and
+// the remedy.
+func TestCodes_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, codeFaults()) }
 
-// TestRejectedRemovals_Continue fails if a znode remains whose removal a server has rejected for a while.
+// TestRejectedRemovals_Continue checks that a znode whose removal a server has rejected for a while is removed.
 func TestRejectedRemovals_Continue(t *testing.T) {
 	var some []Script
 	for _, s := range scripts {
@@ -42,7 +42,7 @@ func TestRejectedRemovals_Continue(t *testing.T) {
 		}
 	}
 	var quota []Fault
-	for _, f := range codes() {
+	for _, f := range codeFaults() {
 		if f.Code.Number == -125 {
 			quota = append(quota, f)
 		}
@@ -128,17 +128,17 @@ var scripts = []Script{
 	{Name: "cache", Use: useCache},
 }
 
-// balance verifies that each Acquired event of a lock or a queue is followed by exactly one event of its end.
-type balance struct {
+// eventBalance verifies that each Acquired event of a lock or a queue is followed by exactly one event of its end.
+type eventBalance struct {
 	r    *Run
 	mu   sync.Mutex
 	open map[string]int // number of open grants, by holder or claim
 }
 
-func newBalance(r *Run) *balance { return &balance{r: r, open: map[string]int{}} }
+func newBalance(r *Run) *eventBalance { return &eventBalance{r: r, open: map[string]int{}} }
 
 // add counts an event. It reports an end that no Acquired precedes.
-func (b *balance) add(e event.Event) {
+func (b *eventBalance) add(e event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := fmt.Sprint(e.Subject, e.Token)
@@ -155,7 +155,7 @@ func (b *balance) add(e event.Event) {
 	}
 }
 
-func (b *balance) requireEven() {
+func (b *eventBalance) requireEven() {
 	b.r.Await("each Acquired has an end", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -168,8 +168,8 @@ func (b *balance) requireEven() {
 	})
 }
 
-// both opens a recipe for the client with the fault and for the other client.
-func both[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other T) {
+// openBoth opens a recipe for the client with the fault and for the other client.
+func openBoth[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other T) {
 	client, err := open(r.Conn)
 	other, err2 := open(r.Other)
 	if err := errors.Join(err, err2); err != nil {
@@ -178,16 +178,16 @@ func both[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other T) 
 	return client, other
 }
 
-// started is a running candidacy.
-type started struct {
+// startedCandidacy is a running candidacy.
+type startedCandidacy struct {
 	*leaderelection.Election
 	over chan struct{}
 	err  error
 }
 
 // start calls ElectLeader in a goroutine.
-func start(e *leaderelection.Election) *started {
-	c := &started{Election: e, over: make(chan struct{})}
+func start(e *leaderelection.Election) *startedCandidacy {
+	c := &startedCandidacy{Election: e, over: make(chan struct{})}
 	go func() {
 		defer close(c.over)
 		c.err = e.ElectLeader()
@@ -195,7 +195,7 @@ func start(e *leaderelection.Election) *started {
 	return c
 }
 
-func (c *started) isOver() bool {
+func (c *startedCandidacy) isOver() bool {
 	select {
 	case <-c.over:
 		return true
@@ -204,11 +204,11 @@ func (c *started) isOver() bool {
 	}
 }
 
-func (c *started) leads() bool { return c.Current().Role == leaderelection.Leader }
+func (c *startedCandidacy) isLeader() bool { return c.Current().Role == leaderelection.Leader }
 
 func useElection(r *Run) {
 	const node = "/app/election"
-	var client *started
+	var client *startedCandidacy
 	if r.Try("join", func(ctx context.Context) error {
 		e, err := leaderelection.NewElection(r.Conn, node, leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithContext(r.Ctx))
 		if err == nil {
@@ -216,7 +216,7 @@ func useElection(r *Run) {
 		}
 		return err
 	}) {
-		r.Await("lead", func() bool { return client.leads() || client.isOver() })
+		r.Await("lead", func() bool { return client.isLeader() || client.isOver() })
 		if s := client.Current(); s.Leadership != nil {
 			r.Held(node, 1, true, s.Leadership)
 			r.Once("multi", func(context.Context) error {
@@ -225,7 +225,7 @@ func useElection(r *Run) {
 			})
 		}
 	}
-	var other *started
+	var other *startedCandidacy
 	if !r.Require("join", func(context.Context) error {
 		e, err := leaderelection.NewElection(r.Other, node, leaderelection.WithCreateNode(), leaderelection.WithRejoin())
 		if err == nil {
@@ -247,7 +247,7 @@ func useElection(r *Run) {
 			return client.err
 		})
 	}
-	r.Await("other candidate leads", other.leads)
+	r.Await("other candidate leads", other.isLeader)
 	if s := other.Current(); s.Leadership != nil {
 		r.Held(node, 1, false, s.Leadership)
 	}
@@ -262,7 +262,7 @@ func useElection(r *Run) {
 
 func useBarrier(r *Run) {
 	const path = "/app/gate"
-	client, other := both(r, func(conn *zk.Conn) (*barrier.Barrier, error) { return barrier.New(conn, path) })
+	client, other := openBoth(r, func(conn *zk.Conn) (*barrier.Barrier, error) { return barrier.New(conn, path) })
 	if r.Try("set", client.Set) {
 		r.Exists(path)
 	}
@@ -287,7 +287,7 @@ func useBarrier(r *Run) {
 func useDouble(r *Run) {
 	const path = "/app/gate"
 	open := func(conn *zk.Conn) (*barrier.Double, error) { return barrier.NewDouble(conn, path, 2) }
-	client, other := both(r, open)
+	client, other := openBoth(r, open)
 	third, _ := open(r.Operator)
 	var entries atomic.Int32
 	entered := func(d *barrier.Double) {
@@ -321,7 +321,7 @@ func useDouble(r *Run) {
 }
 
 func useCounter(r *Run) {
-	client, other := both(r, func(conn *zk.Conn) (*value.Counter, error) { return value.NewCounter(conn, "/app/counter") })
+	client, other := openBoth(r, func(conn *zk.Conn) (*value.Counter, error) { return value.NewCounter(conn, "/app/counter") })
 	least, most := int64(0), int64(0)
 	for range 3 {
 		ok, unknown := r.Once("add", func(ctx context.Context) error {
@@ -370,7 +370,7 @@ func useCounter(r *Run) {
 }
 
 func useValue(r *Run) {
-	client, other := both(r, func(conn *zk.Conn) (*value.Value[string], error) {
+	client, other := openBoth(r, func(conn *zk.Conn) (*value.Value[string], error) {
 		return value.New(conn, "/app/config", recipes.JSONCodec[string]())
 	})
 	watching, stop := context.WithCancel(context.Background())
@@ -415,7 +415,7 @@ func useValue(r *Run) {
 }
 
 func useGroup(r *Run) {
-	client, other := both(r, func(conn *zk.Conn) (*group.Group, error) { return group.New(conn, "/app/workers") })
+	client, other := openBoth(r, func(conn *zk.Conn) (*group.Group, error) { return group.New(conn, "/app/workers") })
 	var m *group.Membership
 	r.Try("join", func(ctx context.Context) (err error) {
 		if m, err = client.Join(ctx, "client", []byte("1")); err == nil {
@@ -442,7 +442,7 @@ func useGroup(r *Run) {
 }
 
 func useShards(r *Run) {
-	client, other := both(r, func(conn *zk.Conn) (*shard.Group, error) {
+	client, other := openBoth(r, func(conn *zk.Conn) (*shard.Group, error) {
 		return shard.NewGroup(conn, "/app/shards", shard.WithGrace(time.Second))
 	})
 	set := func(g *shard.Group) func(context.Context) error {
@@ -492,7 +492,7 @@ func useShards(r *Run) {
 }
 
 func useDiscovery(r *Run) {
-	client, other := both(r, func(conn *zk.Conn) (*discovery.Discovery, error) { return discovery.New(conn, "/app/services") })
+	client, other := openBoth(r, func(conn *zk.Conn) (*discovery.Discovery, error) { return discovery.New(conn, "/app/services") })
 	instance := discovery.Instance{Name: "shop", ID: "client", Address: "10.0.0.1"}
 	var reg *discovery.Registration
 	r.Try("register", func(ctx context.Context) (err error) { reg, err = client.Register(ctx, instance); return err })

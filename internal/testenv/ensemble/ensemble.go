@@ -22,7 +22,7 @@ import (
 const StepTimeout = 30 * time.Second
 
 // ErrClosed is returned by every method of an Ensemble after Close.
-var ErrClosed = errors.New("ensemble: closed")
+var ErrClosed = errors.New("ensemble: the servers were closed")
 
 // Config configures [Start]. The zero value is a single server with short sessions.
 type Config struct {
@@ -223,7 +223,7 @@ func (e *Ensemble) Restart(i int) error {
 func (e *Ensemble) Pause(i int) error {
 	return e.runStep("pause", i, func(ctx context.Context, s *serverState) error {
 		if !s.running {
-			return errors.New("not running")
+			return errors.New("the server is not running")
 		}
 		if s.paused {
 			return nil
@@ -275,7 +275,7 @@ func (e *Ensemble) ConfigFile(i int) string {
 func (e *Ensemble) CutOff(i int) error {
 	return e.runStep("cut off", i, func(ctx context.Context, s *serverState) error {
 		if len(e.servers) == 1 {
-			return errors.New("there are no other servers")
+			return errors.New("the ensemble has no other servers")
 		}
 		if s.cut {
 			return nil

@@ -46,24 +46,24 @@ func sendFourLetter(ctx context.Context, addr, cmd string) (string, error) {
 	return string(answer), nil
 }
 
-// status is the part of the answer to "srvr" that tests need.
-type status struct {
+// serverStatus is the part of the answer to "srvr" that tests need.
+type serverStatus struct {
 	// mode is "leader", "follower" or "standalone". It is empty while the server does not serve clients.
 	mode string
 	// epoch is the epoch of the last transaction of the server.
 	epoch int64
 }
 
-func (e *Ensemble) readStatus(ctx context.Context, i int) (status, error) {
+func (e *Ensemble) readStatus(ctx context.Context, i int) (serverStatus, error) {
 	answer, err := sendFourLetter(ctx, e.addrs[i], "srvr")
 	if err != nil {
-		return status{}, err
+		return serverStatus{}, err
 	}
 	return parseStatus(answer), nil
 }
 
-func parseStatus(answer string) status {
-	var s status
+func parseStatus(answer string) serverStatus {
+	var s serverStatus
 	for line := range strings.Lines(answer) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
@@ -97,7 +97,7 @@ func (e *Ensemble) Mode(i int) (string, error) {
 // leader for a while; if two servers do, Leader returns the server with the later epoch. It blocks
 // for at most 2 seconds.
 func (e *Ensemble) Leader() (int, error) {
-	states := make([]status, len(e.addrs))
+	states := make([]serverStatus, len(e.addrs))
 	var wg sync.WaitGroup
 	for i := range e.addrs {
 		wg.Go(func() {

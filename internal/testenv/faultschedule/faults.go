@@ -21,18 +21,18 @@ type Faults struct {
 // there is no fault.
 func newFaults(e *zktest.Ensemble, latency time.Duration) *Faults {
 	f := &Faults{ensemble: e, latency: latency, stopped: make([]atomic.Bool, e.Len())}
-	f.each(func(s *zktest.Server) { s.Delay(zktest.BothWays, latency) })
+	f.eachServer(func(s *zktest.Server) { s.Delay(zktest.BothWays, latency) })
 	return f
 }
 
-func (f *Faults) each(do func(*zktest.Server)) {
+func (f *Faults) eachServer(do func(*zktest.Server)) {
 	for i := range f.ensemble.Len() {
 		do(f.ensemble.Server(i))
 	}
 }
 
-// after calls heal after the time d, unless healAll is called first.
-func (f *Faults) after(d time.Duration, heal func()) {
+// healAfter calls heal after the time d, unless healAll is called first.
+func (f *Faults) healAfter(d time.Duration, heal func()) {
 	f.timers = append(f.timers, time.AfterFunc(d, heal))
 }
 
@@ -72,17 +72,17 @@ func (f *Faults) Inject(step Step, session int64, q Requests) {
 		match.Op, match.Nth = zktest.OpSetWatches, 1+step.N%2
 		f.hooks = append(f.hooks, f.ensemble.Server(0).Before(match, zktest.Fail(zktest.Code(-127))))
 	case Drop:
-		f.each(func(s *zktest.Server) { s.DropConnections(session) })
+		f.eachServer(func(s *zktest.Server) { s.DropConnections(session) })
 	case Blackhole:
 		direction := []zktest.Direction{zktest.ToServer, zktest.ToClient, zktest.BothWays}[step.N%3]
-		f.each(func(s *zktest.Server) { s.Blackhole(direction, session) })
-		f.after(step.Duration, func() { f.healSession(session) })
+		f.eachServer(func(s *zktest.Server) { s.Blackhole(direction, session) })
+		f.healAfter(step.Duration, func() { f.healSession(session) })
 	case Slow:
-		f.each(func(s *zktest.Server) { s.Delay(zktest.BothWays, step.Duration/8, session) })
-		f.after(2*step.Duration, func() { f.healSession(session) })
+		f.eachServer(func(s *zktest.Server) { s.Delay(zktest.BothWays, step.Duration/8, session) })
+		f.healAfter(2*step.Duration, func() { f.healSession(session) })
 	case Isolate: // the server of the session is cut off from the others, for this session only
-		f.each(func(s *zktest.Server) { s.Partition(session) })
-		f.after(step.Duration, func() { f.healSession(session) })
+		f.eachServer(func(s *zktest.Server) { s.Partition(session) })
+		f.healAfter(step.Duration, func() { f.healSession(session) })
 	case Expire:
 		_ = f.ensemble.Server(0).ExpireSession(session)
 	}
@@ -95,20 +95,20 @@ func (f *Faults) injectIntoServer(step Step) {
 		s.DropConnections()
 	case Partition:
 		s.Partition()
-		f.after(step.Duration, func() { f.healServer(s) })
+		f.healAfter(step.Duration, func() { f.healServer(s) })
 	case Pause:
 		s.Pause()
-		f.after(step.Duration, s.Resume)
+		f.healAfter(step.Duration, s.Resume)
 	case Stop:
 		f.stopped[s.ID()].Store(true)
 		s.Stop()
-		f.after(step.Duration, func() { f.restart(s) })
+		f.healAfter(step.Duration, func() { f.restart(s) })
 	case Refuse:
 		s.Refuse(true)
-		f.after(step.Duration, func() { s.Refuse(false) })
+		f.healAfter(step.Duration, func() { s.Refuse(false) })
 	case Lag:
 		s.LagBy(1 + step.Duration/4)
-		f.after(step.Duration, func() { f.healServer(s) })
+		f.healAfter(step.Duration, func() { f.healServer(s) })
 	}
 }
 
@@ -124,7 +124,7 @@ func (f *Faults) RestartEmpty() {
 func (f *Faults) Exclude(session int64, d time.Duration) {
 	hook := f.ensemble.Server(0).Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
 	f.hooks = append(f.hooks, hook)
-	f.after(d, hook.Remove)
+	f.healAfter(d, hook.Remove)
 }
 
 func (f *Faults) restart(s *zktest.Server) {
@@ -134,7 +134,7 @@ func (f *Faults) restart(s *zktest.Server) {
 }
 
 func (f *Faults) healSession(session int64) {
-	f.each(func(s *zktest.Server) {
+	f.eachServer(func(s *zktest.Server) {
 		s.Heal(session)
 		s.Delay(zktest.BothWays, f.latency, session)
 	})
@@ -153,7 +153,7 @@ func (f *Faults) healAll() {
 	for _, h := range f.hooks {
 		h.Remove()
 	}
-	f.each(func(s *zktest.Server) {
+	f.eachServer(func(s *zktest.Server) {
 		s.Refuse(false)
 		s.Resume()
 		f.restart(s)

@@ -76,7 +76,7 @@ func Single() bool { return *one != 0 }
 
 // runGuarded calls run. It prints the seed if run hangs or panics.
 func (run ScheduleFunc) runGuarded(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *History) {
-	const limit = time.Minute // in real time; a schedule takes milliseconds
+	const limit = time.Minute // the limit in real time; a schedule takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "the schedule with seed %d hangs\n", seed) })
 	defer watchdog.Stop()
 	defer func() {

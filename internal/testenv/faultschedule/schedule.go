@@ -56,7 +56,7 @@ type Schedule struct {
 	Seed    uint64
 	Servers int
 	Tick    time.Duration
-	Timeout time.Duration // session timeout
+	Timeout time.Duration // the session timeout of the clients
 	Latency time.Duration // latency of packets in each direction
 	Steps   []Step
 }

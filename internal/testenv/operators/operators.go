@@ -109,9 +109,9 @@ func (e *Election) addLeadership(l *leaderelection.Leadership) {
 	e.leaders = append(e.leaders, l)
 }
 
-// leads reports whether a candidate is leader by a lease that was confirmed after the given time. On etcd a
+// hasLeader reports whether a candidate is leader by a lease that was confirmed after the given time. On etcd a
 // lease lasts for three quarters of the timeout after the confirmed request was sent, on ZooKeeper longer.
-func (e *Election) leads(after time.Time) bool {
+func (e *Election) hasLeader(after time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, l := range e.leaders {
@@ -125,7 +125,7 @@ func (e *Election) leads(after time.Time) bool {
 // WaitForLeader waits until a candidate is leader by a lease that was confirmed after the given time.
 func (e *Election) WaitForLeader(after time.Time) {
 	e.Helper()
-	e.Eventually(func() bool { return e.leads(after) }, "no leader")
+	e.Eventually(func() bool { return e.hasLeader(after) }, "no leader")
 }
 
 // WaitForNoLeader waits until there is no leader.

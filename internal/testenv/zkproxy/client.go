@@ -52,7 +52,7 @@ func DialWith(t testing.TB, timeout time.Duration, n Network, provider zk.HostPr
 	t.Cleanup(func() {
 		conn.Close()
 		n.Cut()            // during a handshake the client would detect Close late
-		for range events { // until the goroutines of the connection have ended
+		for range events { // wait until the goroutines of the connection have ended
 		}
 	})
 	return &Client{Conn: conn, Network: n, Timeout: timeout}

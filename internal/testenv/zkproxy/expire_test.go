@@ -10,8 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// TestExpireSession_ClosesSession fails if the session or its ephemeral znodes still exist after
-// ExpireSession.
+// TestExpireSession_ClosesSession checks that neither the session nor its ephemeral znodes exist after ExpireSession.
 func TestExpireSession_ClosesSession(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -28,7 +27,7 @@ func TestExpireSession_ClosesSession(t *testing.T) {
 	assert.ErrorIs(t, h.proxy.ExpireSession(1), zkproxy.ErrUnknownSession)
 }
 
-// TestExpireSession_DuringBlackhole fails if a black hole of the proxy affects ExpireSession.
+// TestExpireSession_DuringBlackhole checks that a black hole of the proxy does not affect ExpireSession.
 func TestExpireSession_DuringBlackhole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)

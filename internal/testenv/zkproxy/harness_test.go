@@ -31,17 +31,17 @@ const (
 // node is the path of a znode that exists in each test.
 const node = "/n"
 
-// proxied is a test with a server and a proxy. Conn connects through the proxy, and Operator connects
+// proxiedTest is a test with a server and a proxy. Conn connects through the proxy, and Operator connects
 // directly.
-type proxied struct {
+type proxiedTest struct {
 	*bubble.Test
 	proxy  *zkproxy.Proxy
 	events <-chan zk.Event // the events of Conn
 }
 
-func newProxied(t *testing.T) *proxied {
+func newProxied(t *testing.T) *proxiedTest {
 	t.Helper()
-	h := &proxied{Test: &bubble.Test{T: t, Server: startServer(t)}}
+	h := &proxiedTest{Test: &bubble.Test{T: t, Server: startServer(t)}}
 	h.Operator, _ = connect(t, h.Server.Addr())
 	_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func connectFor(t *testing.T, addr string, timeout time.Duration) (*zk.Conn, <-c
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		conn.Close()
-		for range closed { // until the last goroutine of the connection has ended
+		for range closed { // wait until the last goroutine of the connection has ended
 		}
 	})
 	return conn, events
@@ -97,7 +97,7 @@ func waitSession(t *testing.T, conn *zk.Conn) {
 }
 
 // create creates a znode through the proxy in the background. The channel receives the result.
-func (h *proxied) create(name string, flags int32) <-chan error {
+func (h *proxiedTest) create(name string, flags int32) <-chan error {
 	result := make(chan error, 1)
 	go func() {
 		_, err := h.Conn.Create(name, nil, flags, zk.WorldACL(zk.PermAll))
@@ -107,7 +107,7 @@ func (h *proxied) create(name string, flags int32) <-chan error {
 }
 
 // exists reports whether a znode exists. It uses a connection without the proxy.
-func (h *proxied) exists(t *testing.T, name string) bool {
+func (h *proxiedTest) exists(t *testing.T, name string) bool {
 	t.Helper()
 	exists, _, err := h.Operator.Exists(name)
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestBlackhole_BothDirections fails if a request passes a black hole, or is delivered after DropConnections.
+// TestBlackhole_BothDirections checks that no request passes a black hole, or is delivered after DropConnections.
 func TestBlackhole_BothDirections(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -31,7 +31,7 @@ func TestBlackhole_BothDirections(t *testing.T) {
 	assert.False(t, h.exists(t, "/a"), "the lost request was delivered")
 }
 
-// TestBlackhole_OneDirection fails if requests do not pass while only replies are stopped.
+// TestBlackhole_OneDirection checks that requests pass while only replies are stopped.
 func TestBlackhole_OneDirection(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -45,8 +45,7 @@ func TestBlackhole_OneDirection(t *testing.T) {
 	waitSession(t, h.Conn)
 }
 
-// TestBlackhole_HidesClose fails if the server is notified that the client has closed the
-// connection.
+// TestBlackhole_HidesClose checks that the server is not notified that the client has closed the connection.
 func TestBlackhole_HidesClose(t *testing.T) {
 	t.Parallel()
 	accepted, p := fakeServer(t)
@@ -74,7 +73,7 @@ func TestBlackhole_HidesClose(t *testing.T) {
 	assert.Equal(t, "late", string(rest), "the bytes that were stopped must be delivered")
 }
 
-// TestDelay_DoesNotLimitRate fails if requests that are in flight together wait for each other.
+// TestDelay_DoesNotLimitRate checks that requests that are in flight together do not wait for each other.
 func TestDelay_DoesNotLimitRate(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -101,7 +100,7 @@ func TestDelay_DoesNotLimitRate(t *testing.T) {
 	}, waitLimit, time.Millisecond)
 }
 
-// TestDropConnections_KeepsSession fails if the client does not reconnect with its session.
+// TestDropConnections_KeepsSession checks that the client reconnects with its session.
 func TestDropConnections_KeepsSession(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, startServer(t).Addr())
@@ -115,8 +114,7 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 	assert.Equal(t, id, conn.SessionID())
 }
 
-// TestRefuse_UntilDisabled fails if connections are accepted after Refuse(true), or refused after
-// Refuse(false).
+// TestRefuse_UntilDisabled checks that connections are refused after Refuse(true), and accepted after Refuse(false).
 func TestRefuse_UntilDisabled(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, startServer(t).Addr())
@@ -132,7 +130,7 @@ func TestRefuse_UntilDisabled(t *testing.T) {
 	waitSession(t, conn)
 }
 
-// TestSetTarget_LaterConnections fails if new connections still lead to the previous target.
+// TestSetTarget_LaterConnections checks that new connections lead to the new target.
 func TestSetTarget_LaterConnections(t *testing.T) {
 	t.Parallel()
 	reserved, err := net.Listen("tcp", "127.0.0.1:0")
@@ -146,7 +144,7 @@ func TestSetTarget_LaterConnections(t *testing.T) {
 	assert.Equal(t, []bool{true}, zk.FLWRuok([]string{p.Addr()}, waitLimit), "four-letter commands must be forwarded")
 }
 
-// TestClose_WithFaults fails if Close waits for a rule or a black hole.
+// TestClose_WithFaults checks that Close does not wait for a rule or a black hole.
 func TestClose_WithFaults(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLog_RecordsMessages fails if a request, a reply or an event is not recorded.
+// TestLog_RecordsMessages checks that requests, replies and events are recorded.
 func TestLog_RecordsMessages(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -58,7 +58,7 @@ func TestLog_RecordsMessages(t *testing.T) {
 	assert.Equal(t, int32(-101), log[4].Err)
 }
 
-// TestLog_DroppedMessages fails if the record of a message that a rule has dropped is not marked as Dropped.
+// TestLog_DroppedMessages checks that the record of a message that a rule has dropped is marked as Dropped.
 func TestLog_DroppedMessages(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRule_CutBeforeRequest fails if the request is applied, or if the rule applies to a second request.
+// TestRule_CutBeforeRequest checks that the request is not applied, and that the rule does not apply to a
+// second request.
 func TestRule_CutBeforeRequest(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -25,7 +26,7 @@ func TestRule_CutBeforeRequest(t *testing.T) {
 	require.NoError(t, receive(t, h.create("/a", 0)), "the rule applied twice")
 }
 
-// TestRule_CutAfterApplied fails if the request is not applied, or the client receives a reply.
+// TestRule_CutAfterApplied checks that the request is applied, and that the client does not receive a reply.
 func TestRule_CutAfterApplied(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -35,8 +36,8 @@ func TestRule_CutAfterApplied(t *testing.T) {
 	assert.True(t, h.exists(t, "/a"), "the request was not applied")
 }
 
-// TestRule_DropReplyBlackhole fails if the client receives a reply, or if its next connection is a
-// black hole as well.
+// TestRule_DropReplyBlackhole checks that the client does not receive a reply, and that its next connection
+// is not a black hole.
 func TestRule_DropReplyBlackhole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -53,8 +54,8 @@ func TestRule_DropReplyBlackhole(t *testing.T) {
 	rule.Release()
 }
 
-// TestRule_ReleaseClosesBlackHole fails if the client detects only by its timeout that the connection is dead
-// after Release.
+// TestRule_ReleaseClosesBlackHole checks that the client detects after Release, and not only by its timeout,
+// that the connection is dead.
 func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -71,7 +72,7 @@ func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 	assert.Less(t, time.Since(start), longSession/3, "the client has waited for its timeout")
 }
 
-// TestRule_HoldReply fails if the reply is forwarded before Release, or lost.
+// TestRule_HoldReply checks that the reply is not forwarded before Release, and not lost.
 func TestRule_HoldReply(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -84,8 +85,8 @@ func TestRule_HoldReply(t *testing.T) {
 	require.NoError(t, receive(t, result))
 }
 
-// TestRule_KthMatch fails if the rule counts requests whose path does not match.
-func TestRule_KthMatch(t *testing.T) {
+// TestRule_CountsOnlyMatches checks that the rule counts only requests whose path matches.
+func TestRule_CountsOnlyMatches(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{
@@ -99,8 +100,8 @@ func TestRule_KthMatch(t *testing.T) {
 	receive(t, rule.Done())
 }
 
-// TestRule_AnyRequest fails if a ping matches OpAny.
-func TestRule_AnyRequest(t *testing.T) {
+// TestRule_OpAnyIgnoresPings checks that a ping does not match OpAny.
+func TestRule_OpAnyIgnoresPings(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	// The client sends pings when it sends nothing else.
@@ -114,7 +115,7 @@ func TestRule_AnyRequest(t *testing.T) {
 	receive(t, rule.Done())
 }
 
-// TestRule_PathOfMulti fails if the path of a multi is not that of its first operation.
+// TestRule_PathOfMulti checks that the path of a multi is that of its first operation.
 func TestRule_PathOfMulti(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -131,7 +132,7 @@ func TestRule_PathOfMulti(t *testing.T) {
 	assert.True(t, h.exists(t, "/b"))
 }
 
-// TestRule_ReleasedBeforeMatch fails if a rule applies after it was released.
+// TestRule_ReleasedBeforeMatch checks that a rule does not apply after it was released.
 func TestRule_ReleasedBeforeMatch(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -141,7 +142,7 @@ func TestRule_ReleasedBeforeMatch(t *testing.T) {
 	requirePending(t, rule.Done())
 }
 
-// TestRule_Handshake fails if the client has a session while the reply to its handshake is held.
+// TestRule_Handshake checks that the client has no session while the reply to its handshake is held.
 func TestRule_Handshake(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, startServer(t).Addr())

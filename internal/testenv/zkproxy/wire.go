@@ -82,7 +82,7 @@ func readChunk(r io.Reader, head []byte) ([]byte, error) {
 
 // message is the decoded part of a request, a reply or an event.
 type message struct {
-	xid     int32 // 0 for a handshake
+	xid     int32 // the number of the request; 0 for a handshake
 	op      wire.Op
 	path    string
 	session int64
@@ -97,7 +97,7 @@ type message struct {
 
 // credentials are what a client needs to resume a session.
 type credentials struct {
-	timeout  int32 // in milliseconds
+	timeout  int32 // the session timeout in milliseconds
 	password []byte
 }
 

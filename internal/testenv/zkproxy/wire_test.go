@@ -18,7 +18,7 @@ func frameOf(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// TestProxy_LargeFrames fails if a large frame is changed or not forwarded.
+// TestProxy_LargeFrames checks that a large frame is forwarded unchanged.
 func TestProxy_LargeFrames(t *testing.T) {
 	t.Parallel()
 	accepted, p := fakeServer(t)
@@ -30,7 +30,7 @@ func TestProxy_LargeFrames(t *testing.T) {
 	_, err = rand.Read(random)
 	require.NoError(t, err)
 	var sent bytes.Buffer
-	sent.Write(frameOf(make([]byte, 44))) // the handshake
+	sent.Write(frameOf(make([]byte, 44))) // a handshake packet
 	sent.Write(frameOf(random))
 	go client.Write(sent.Bytes())
 	end := receive(t, accepted)
@@ -46,8 +46,8 @@ func TestProxy_LargeFrames(t *testing.T) {
 	require.True(t, bytes.Equal(sent.Bytes(), got))
 }
 
-// TestProxy_MalformedFrames fails if the proxy panics or hangs at a malformed frame. It must forward the
-// bytes or close the connection.
+// TestProxy_MalformedFrames checks that the proxy neither panics nor hangs at a malformed frame. It must
+// forward the bytes or close the connection.
 func TestProxy_MalformedFrames(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string][]byte{

@@ -55,12 +55,12 @@ const (
 // Code is an error code of the servers.
 type Code struct {
 	Number  int32
-	Name    string // in the servers' source
+	Name    string // the name in the servers' source
 	Class   Class
 	Meaning string
 	Remedy  string // what the user can do
 
-	sentinel error // for users, or nil
+	sentinel error // the error for users, or nil
 	library  error // of the client library, or nil: its text is then "unknown error: NUMBER"
 }
 
@@ -177,7 +177,7 @@ func IsRejection(err error) bool {
 type Rejection struct {
 	Code   *Code
 	Server string // the address of the server, or "" if it is not known
-	Err    error  // of the client library
+	Err    error  // the error of the client library
 }
 
 // Error returns the meaning, the code, the server, and what the user can do.
@@ -270,7 +270,7 @@ func Explain(conn *zk.Conn, err error) error {
 	}
 	if conn.State() != zk.StateHasSession {
 		if failure := RecordOf(conn).Facts().Failure; failure != nil {
-			return fmt.Errorf("%w (%v)", err, failure) // not wrapped: it is not the failure of a request
+			return fmt.Errorf("%w (%v)", err, failure) // do not wrap failure: it is not the failure of a request
 		}
 		if !errors.Is(err, zk.ErrNoServer) { // its text says that no server could be reached
 			err = fmt.Errorf("%w (the connection has no session)", err)

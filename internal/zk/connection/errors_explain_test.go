@@ -17,7 +17,7 @@ import (
 
 // The error of an operation that has ended without an answer names what is known about the connection:
 // the server, and why the connection has no session. Other errors are not changed.
-func TestExplain(t *testing.T) {
+func TestExplain_OutageNamesReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := zkdial.Connect([]string{"zk.example:2181"}, 4*time.Second, zkdial.WithDialer(srv.Dialer()))

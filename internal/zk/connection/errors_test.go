@@ -31,7 +31,7 @@ func TestCodes_Documented(t *testing.T) {
 }
 
 // Each code is recognized, also within other errors. A number that is not in the table is final.
-func TestCodeOf(t *testing.T) {
+func TestCodeOf_FindsWrappedCode(t *testing.T) {
 	for _, c := range Codes {
 		err := c.library
 		if err == nil {

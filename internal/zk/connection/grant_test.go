@@ -12,8 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// TestGrant_FirstReasonCounts fails if a later reason replaces the one with which the grant has
-// ended.
+// TestGrant_FirstReasonCounts checks that a later reason does not replace the reason with which the grant has ended.
 func TestGrant_FirstReasonCounts(t *testing.T) {
 	l := NewGrant(42, nil)
 	require.Equal(t, int64(42), l.Token())
@@ -30,7 +29,7 @@ func TestGrant_FirstReasonCounts(t *testing.T) {
 
 // Err must not depend on a timer: a process that was just resumed may call it before any timer
 // fires.
-func TestErr_LeaseExpiresByTheClock(t *testing.T) {
+func TestGrant_ErrAfterLeaseHasExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deadline := time.Now().Add(time.Second)
 		l := NewGrant(1, func() time.Time { return deadline })
@@ -59,8 +58,7 @@ func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 
-// TestExpired_ByEitherClock fails if a deadline that only one of the clocks has passed counts as
-// not passed.
+// TestExpired_ByEitherClock checks that a deadline that only one of the clocks has passed counts as passed.
 func TestExpired_ByEitherClock(t *testing.T) {
 	now := time.Now()
 	require.False(t, limit.Expired(now.Add(time.Minute), now))

@@ -33,8 +33,8 @@ func every(step, until time.Duration) (sent []time.Duration) {
 	return sent
 }
 
-// TestLease_Deadline fails if the deadline that follows from a series of proofs is earlier or later
-// than the pings of the client allow.
+// TestLease_Deadline checks that the deadline that follows from a series of proofs agrees with the pings of
+// the client.
 func TestLease_Deadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent []time.Duration
@@ -71,14 +71,14 @@ func TestLease_AfterPause(t *testing.T) {
 	require.Equal(t, timeout/4+timeout/2, l.deadline().Sub(start), "a chain after the pause")
 }
 
-// TestLease_KeepsFewProofs fails if the memory of a lease grows with the number of proofs.
+// TestLease_KeepsFewProofs checks that the memory of a lease does not grow with the number of proofs.
 func TestLease_KeepsFewProofs(t *testing.T) {
 	l := leaseOf(every(time.Millisecond, 10*timeout)...)
 	require.LessOrEqual(t, len(l.proofs), 8)
 }
 
-// TestLease_WallClockIsSet fails if a step of the wall clock makes a lease longer, or if a lease is not
-// renewed after it.
+// TestLease_WallClockIsSet checks that a step of the wall clock does not make a lease longer, and that a
+// lease is renewed after it.
 func TestLease_WallClockIsSet(t *testing.T) {
 	for name, c := range map[string]struct{ before, step, pause time.Duration }{
 		"forward, in a short chain":       {before: 0, step: timeout / 4},
@@ -141,7 +141,8 @@ func TestLease_ChainCountsFromAcknowledgements(t *testing.T) {
 	require.Equal(t, timeout*3/8+timeout/2, l.deadline().Sub(start))
 	l.add(at(timeout), at(timeout))
 	require.Equal(t, timeout+timeout/4, l.deadline().Sub(start), "a gap that begins after three eighths")
-	// The second was acknowledged less than a quarter before the last was sent, so the first counts.
+	// The second proof was acknowledged less than a quarter of the timeout before the last proof was sent, so
+	// the first proof counts.
 	l.add(at(timeout*5/4), at(timeout*3/2))
 	l.add(at(timeout*3/2), at(timeout*3/2))
 	require.Equal(t, timeout*3/2+timeout*3/8, l.deadline().Sub(start))
@@ -151,8 +152,8 @@ func TestLease_ChainCountsFromAcknowledgements(t *testing.T) {
 // reports the activity of sessions with its replies to pings, half a tick apart.
 type model struct {
 	r          *rand.Rand
-	half       time.Duration // half a tick
-	ping, tick time.Duration // offsets
+	half       time.Duration // half a tick of the server
+	ping, tick time.Duration // the offsets of the pings and of the ticks
 	lag        time.Duration // the longest latency
 	last       time.Duration // the arrival of the last packet
 	reported   time.Duration // the last activity that was reported
@@ -256,8 +257,8 @@ func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n
 	return n, left
 }
 
-// TestLease_CheckInterval fails if checks are sent more often than the interval requires, or if a
-// lease ends although they are answered in time.
+// TestLease_CheckInterval checks that checks are sent no more often than the interval requires, and that a
+// lease does not end while they are answered in time.
 func TestLease_CheckInterval(t *testing.T) {
 	byDefault, _ := checksPerMinute(t, timeout, 0, 2*time.Millisecond)
 	require.InDelta(t, 120, byDefault, 5)

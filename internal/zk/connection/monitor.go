@@ -29,13 +29,13 @@ var epochs atomic.Uint64
 // monitor contains the state of one connection. Its goroutine starts when the first poll or check is due, so that a
 // lock that is held for a millisecond needs none, and ends with the last subscription.
 type monitor struct {
-	startStop sync.Mutex // held while the first subscription starts the monitor, or the last one stops it
+	startStop sync.Mutex // held while the first subscription starts the monitor, or the last subscription stops it
 
 	// ctx, stop, timer and done are those of the goroutine. A goroutine that was not started before the last
 	// subscription was closed is that of the next one, so that a lock that is held briefly allocates none.
 	ctx   context.Context
-	stop  context.CancelFunc // ends it
-	timer *time.Timer        // starts it; nil if there is no such goroutine
+	stop  context.CancelFunc // ends the goroutine
+	timer *time.Timer        // starts the goroutine; nil if there is no such goroutine
 	done  chan struct{}
 	wake  chan struct{} // capacity 1; has an element after Prove and after an event
 
@@ -44,9 +44,9 @@ type monitor struct {
 
 	mu      sync.Mutex
 	subs    map[*Subscription]struct{}
-	proving map[string]*Subscription // those that require a lease, by path
+	proving map[string]*Subscription // the subscriptions that require a lease, by path
 	monitored
-	validities []validity // one for each timeout that subscriptions state
+	validities []validity // one element for each timeout that subscriptions state
 }
 
 // monitored is what a monitor knows since the first of the present subscriptions.
@@ -63,7 +63,7 @@ type monitored struct {
 	began     time.Time // when the session was first seen
 	short     int       // the number of consecutive sessions that ended shortly after they began
 	idle      time.Time // the newest Facts.Idle
-	idleTicks int       // the number of ticks since it was first seen
+	idleTicks int       // the number of ticks since Facts.Idle had this value for the first time
 	downSince time.Time // when the goroutine first saw the connection down; zero if it is up
 	warned    bool      // a warning about downSince was logged
 	logs      []func()  // log messages that the goroutine writes
@@ -172,7 +172,7 @@ func (m *monitor) notice(e Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn == nil {
-		return // an idle monitor
+		return // there is no subscription, so nothing must be updated
 	}
 	m.observe()
 	m.updateProven()
@@ -183,7 +183,7 @@ func (m *monitor) notice(e Event) {
 // grants.
 func (m *monitor) close() {
 	m.mu.Lock()
-	m.closed = true // before the grants end, so that their reason is not that of their znodes
+	m.closed = true // set closed before the grants end, so that their reason is not that of their znodes
 	conn := m.conn
 	var ends []context.CancelCauseFunc
 	for s := range m.subs {
@@ -208,7 +208,7 @@ func (m *monitor) close() {
 func (m *monitor) updateProven() {
 	// The servers expire sessions by the granted timeout, so it limits pauses, too.
 	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
-	now := time.Now() // not before mu was locked, which can take time
+	now := time.Now() // read the clock after mu was locked, which can take time
 	for i := range m.validities {
 		v := &m.validities[i]
 		timeout, before := m.timeout(v.stated), v.proven
@@ -381,7 +381,7 @@ type checked struct {
 	acked   time.Time
 	session int64
 	missing []string
-	proving map[string]*Subscription // those for which it was sent, by path
+	proving map[string]*Subscription // the subscriptions for which the check was sent, by path
 }
 
 // check sends a check of the znodes of all subscriptions that require a lease. The caller holds mu.

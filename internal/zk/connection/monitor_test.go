@@ -58,7 +58,7 @@ func timeoutOf(s *Subscription) time.Duration {
 	return s.m.timeout(s.stated)
 }
 
-// TestTimeout_Granted fails if the timeout is not the granted one, or the configured one if that is shorter.
+// TestTimeout_Granted checks that the timeout is the granted timeout, or the configured timeout when that is shorter.
 func TestTimeout_Granted(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
 		"granted less than is assumed": {time.Second, 0, time.Second},
@@ -245,7 +245,7 @@ func TestProve_DuringTheLease(t *testing.T) {
 		sub.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
 		for checks.Store(0); checks.Load() == 0; {
-			time.Sleep(10 * time.Millisecond) // until right after a check
+			time.Sleep(10 * time.Millisecond) // wait until right after a check
 		}
 		checks.Store(0)
 		sub.StopProving()
@@ -407,8 +407,8 @@ func TestWarnings_Outage(t *testing.T) {
 	})
 }
 
-// Each event that ends the connection ends all grants before it returns, although another one is about
-// to end them. The dialer writes the packet that ends the session when the event Closing has returned.
+// Each event that ends the connection ends all grants before it returns, although another event is about to
+// end them. The dialer writes the packet that ends the session when the event Closing has returned.
 func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)

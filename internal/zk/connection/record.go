@@ -48,7 +48,7 @@ var ErrHangs = errors.New("the client library does not connect again, as go-zook
 // Facts is what the events of a connection have established.
 type Facts struct {
 	Session int64  // the current session, 0 if there is none
-	Server  string // that is being dialled or has granted the session
+	Server  string // the server that is being dialled or has granted the session
 	Up      bool   // the network connection of the session exists
 	Breaks  uint64 // the number of Broken
 	Closed  bool   // Closing or Closed has occurred
@@ -164,7 +164,7 @@ func (r *Record) Poll(conn *zk.Conn) {
 	f.Session = session
 	switch {
 	case up && !f.Up:
-		// Not caused by the owner: the client library seemed to hang.
+		// The owner did not cause this Closed: the client library seemed to hang.
 		f.Closed = f.Closed && f.Failure == nil
 		r.apply(Event{Kind: Established, Server: server, Session: session})
 	case !up && state != zk.StateDisconnected:

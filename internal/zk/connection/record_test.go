@@ -47,7 +47,7 @@ func (m *Map[V]) Len() int {
 }
 
 // All calls for one connection return the same value, and other connections have different values.
-func TestOf(t *testing.T) {
+func TestMap_OfKeepsOneValue(t *testing.T) {
 	created := 0
 	m := NewMap(func(*zk.Conn) *int {
 		created++

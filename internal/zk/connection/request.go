@@ -331,16 +331,16 @@ func (p part) String() string {
 
 // suspicion counts the failures of requests for a part, if the last one has failed with the connection.
 type suspicion struct {
-	breaks  int   // consecutive failures
+	breaks  int   // the number of consecutive failures
 	refused int64 // the pzxid of a list of children that is probably too large, or 0
 }
 
 // suspicions are the replies of one connection that are suspected of being too large to be received.
 type suspicions struct {
-	limit int // of the size of a reply, or noLimit
+	limit int // the limit of the size of a reply, or noLimit
 	parts *Table[part, suspicion]
 	// alone, of capacity 1, holds an element while a request that may have broken the connection is
-	// retried, so that its failure is not attributed to another one.
+	// retried, so that its failure is not attributed to another request.
 	alone chan struct{}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTransient fails if an error that passes is taken for a final one, or the other way round.
+// TestTransient checks that a transient error is not taken for a final error, or the reverse.
 func TestTransient(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
@@ -70,7 +70,7 @@ func TestRead_RootIsNotReadable(t *testing.T) {
 	})
 }
 
-// TestDo_ContextIsDone fails if Do waits for a request after its context is done, or sends one.
+// TestDo_ContextIsDone checks that Do neither waits for a request after its context is done nor sends a request.
 func TestDo_ContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -88,8 +88,8 @@ func TestDo_ContextIsDone(t *testing.T) {
 	})
 }
 
-// Fails if results are out of order, if more calls than permitted run, or if calls start after a failure.
-func TestEach(t *testing.T) {
+// Results must be in order, no more calls than permitted may run, and no call may start after a failure.
+func TestEach_KeepsOrderOfResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names, running, most := []string{"a", "bb", "ccc", "dddd", "eeeee"}, 0, 0
 		var mu sync.Mutex
@@ -117,15 +117,15 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// TestRead_ReturnsResultsAndFinalErrors fails if Read repeats a request that has a final error, or
-// loses the result.
+// TestRead_ReturnsResultsAndFinalErrors checks that Read does not repeat a request that has a final error,
+// and does not lose the result.
 func TestRead_ReturnsResultsAndFinalErrors(t *testing.T) {
 	n, err := Read(t.Context(), nil, func() (int, error) { return 7, zk.ErrNoNode })
 	require.Equal(t, 7, n)
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-// TestRead_RetriesTransientFailures fails if Read returns a transient error, or continues after its
+// TestRead_RetriesTransientFailures checks that Read does not return a transient error, and ends when its
 // context is done.
 func TestRead_RetriesTransientFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,8 +145,7 @@ func TestRead_RetriesTransientFailures(t *testing.T) {
 	})
 }
 
-// TestBackoff_GrowsAndIsReset fails if the pauses do not double up to their limit, or do not start
-// again after a quiet second.
+// TestBackoff_GrowsAndIsReset checks that the pauses double up to their limit, and start again after a quiet second.
 func TestBackoff_GrowsAndIsReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Backoff

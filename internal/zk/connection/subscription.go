@@ -22,10 +22,10 @@ type Subscription struct {
 	// rejected is the final answer of a server to a request of the monitor, or nil.
 	rejected error
 	onCheck  func(sent time.Time, err error)
-	first    time.Time               // when the write of Prove was sent
-	every    time.Duration           // Options.CheckInterval
-	stated   time.Duration           // Options.Timeout
-	log      *slog.Logger            // nil for none
+	first    time.Time               // the time at which the write of Prove was sent
+	every    time.Duration           // the value of Options.CheckInterval
+	stated   time.Duration           // the value of Options.Timeout
+	log      *slog.Logger            // the logger of warnings; nil for none
 	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
 }
 
@@ -51,7 +51,7 @@ func (o *Options) Subscribe() *Subscription {
 		m.validities = append(m.validities, validity{stated: o.Timeout})
 		m.updateTimeout()
 		if len(m.subs) > 1 && m.timer.Stop() {
-			m.timer.Reset(0) // it may be needed earlier than for the other timeouts
+			m.timer.Reset(0) // the check may be needed earlier than for the other timeouts
 		}
 	}
 	m.validity(s).subs++

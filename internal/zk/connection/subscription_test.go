@@ -139,7 +139,7 @@ func TestCheckInterval_ZnodeIsChecked(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for range 150 { // 90 seconds
+			for range 150 { // wait for 90 seconds
 				brief := Subscribe(t.Conn, 0)
 				brief.Prove(create(t), time.Now())
 				time.Sleep(100 * time.Millisecond)

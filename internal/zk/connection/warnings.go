@@ -68,7 +68,7 @@ func (m *monitor) logAll(level slog.Level, text string, args ...any) {
 const (
 	hangTimeouts = 3
 	minHang      = 10 * time.Second
-	minHangTicks = 20 // of the monitor's goroutine, at least as far apart as pollInterval
+	minHangTicks = 20 // ticks of the monitor's goroutine, which are at least pollInterval apart
 )
 
 // hangs reports whether the client library hangs, so that the session has ended. The caller holds mu.

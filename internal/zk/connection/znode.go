@@ -171,7 +171,7 @@ func Protects(acl []zk.ACL) bool { return len(Others(zk.WorldACL(zk.PermAll), ac
 // Options are the connection of an election or a recipe, and the options that all of them have.
 type Options struct {
 	Conn *zk.Conn
-	ACL  []zk.ACL // of the znodes that a participant creates
+	ACL  []zk.ACL // the ACL of the znodes that a participant creates
 	// StrictACL makes an ACL of an existing znode that permits others more than ACL does an error instead of a
 	// warning.
 	StrictACL bool

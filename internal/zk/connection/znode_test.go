@@ -65,7 +65,7 @@ func TestMake_ServerReturnsUnimplemented(t *testing.T) {
 	})
 }
 
-// Fails if a connection that breaks for another reason leads to a persistent znode.
+// A connection that breaks for another reason must not lead to a persistent znode.
 func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		for n := 1; n <= 2; n++ {
@@ -88,7 +88,7 @@ func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
 	})
 }
 
-// Fails if a parent that Make has created remains after its last child was deleted.
+// A parent that Make has created must not remain after its last child was deleted.
 func TestMake_Parents(t *testing.T) {
 	runMake(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
@@ -103,7 +103,7 @@ func TestMake_Parents(t *testing.T) {
 	})
 }
 
-// TestMake_ClosedConnection fails if the error of a closed connection is not ErrConnClosed.
+// TestMake_ClosedConnection checks that the error of a closed connection is ErrConnClosed.
 func TestMake_ClosedConnection(t *testing.T) {
 	runMake(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		conn.Close()
@@ -152,7 +152,7 @@ func TestOthers(t *testing.T) {
 }
 
 // A strict ACL with which there is nothing to check is invalid.
-func TestOptions_Strict(t *testing.T) {
+func TestOptions_StrictACLIsError(t *testing.T) {
 	check := func(acl []zk.ACL, strict bool) error {
 		return (&Options{ACL: acl, StrictACL: strict, Log: slog.New(slog.DiscardHandler)}).Check()
 	}
@@ -167,8 +167,7 @@ func checkTimeout(conn *zk.Conn, stated time.Duration) error {
 	return (&Options{Conn: conn, ACL: zk.WorldACL(zk.PermAll), Timeout: stated, Log: slog.New(slog.DiscardHandler)}).Check()
 }
 
-// TestOpenError fails if the error does not say what the ACL permits to others, and how to change
-// it.
+// TestOpenError checks that the error says what the ACL permits to others, and how to change it.
 func TestOpenError(t *testing.T) {
 	err := error(&OpenError{"/the jobs", zk.WorldACL(zk.PermCreate), remedy("/the jobs", append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))})
 	require.ErrorIs(t, err, ErrPermission)

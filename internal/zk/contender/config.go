@@ -14,9 +14,9 @@ type Config struct {
 	// means that the queue has ended.
 	CanMakeQueue bool
 	// QueueMayVanish means that the znode of the queue can be a container, which the servers delete while it is
-	// empty, and that the caller creates it again. A contender that finds no queue, or another one, then leaves
-	// with zk.ErrNoNode. If it may have created a znode in the queue before, a client has deleted the queue, and
-	// the queue has ended.
+	// empty, and that the caller creates it again. A contender that finds no queue, or another queue, then
+	// leaves with zk.ErrNoNode. If it may have created a znode in the queue before, a client has deleted the
+	// queue, and the queue has ended.
 	QueueMayVanish bool
 	// QueueUnconfirmed means that QueueCzxid may be that of an earlier queue, because the server that has shown
 	// it may have lagged behind. A contender that has joined another queue then leaves with zk.ErrNoNode, so
@@ -75,9 +75,9 @@ const (
 	// First means that it is the contender's turn.
 	First
 
-	next      // it waits for its predecessor only, which cannot be replaced; not with Policy.Admit
+	next      // the contender waits only for its predecessor, which cannot be replaced; not with Policy.Admit
 	unlisted  // no listing has shown the place yet
-	predicted // the same, and the contender waits for its predicted predecessor
+	predicted // no listing has shown the place yet, and the contender waits for its predicted predecessor
 )
 
 func (p Place) waitsForAny() bool { return p == BehindAny || p == BehindHolders }
@@ -87,7 +87,7 @@ type Admission struct {
 	Place Place
 	// Followed reports that a later contender waits, which must be notified when this contender has its turn.
 	Followed bool
-	// Err ends the contender.
+	// Err is the error with which the contender ends, or nil.
 	Err error
 }
 

@@ -24,7 +24,7 @@ const (
 // concurrently.
 type Contender struct {
 	cfg  *Config
-	conn *connection.State // of the current step; Proven only if an earlier step has started the renewal of the lease
+	conn *connection.State // the connection at the current step; Proven only if an earlier step has started the renewal of the lease
 	out  []Output
 
 	phase   phase
@@ -37,7 +37,7 @@ type Contender struct {
 	watches watches
 	lease   lease
 
-	reason   error // why it leaves
+	reason   error // the reason why the contender leaves
 	reported State
 }
 

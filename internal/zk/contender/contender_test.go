@@ -30,8 +30,8 @@ type script struct {
 	t       *testing.T
 	c       *Contender
 	conn    connection.State
-	sent    [len(requestNames)]*Request // without a reply
-	outputs []string                    // of the last step
+	sent    [len(requestNames)]*Request // the requests without a reply
+	outputs []string                    // the outputs of the last step
 }
 
 // newScript returns a script in session 1, whose connection is up. The first input must be Start.
@@ -285,24 +285,24 @@ func (s *script) rename(want ...string) {
 	s.step(Input{Kind: Rename, Name: renamed}, want...)
 }
 
-// TestRename fails if a rename ends the hold, or if the deletion of the previous znode is taken for
-// that of the new one.
-func TestRename(t *testing.T) {
+// TestRename_KeepsTurn checks that a rename does not end the hold, and that the deletion of the previous znode is not
+// taken for that of the new znode.
+func TestRename_KeepsTurn(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true}) // by the rename
+	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true}) // the rename has deleted the znode
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "prove renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")
 	require.Equal(t, renamed, s.c.Name())
 	s.conn.Missing = false
-	s.fired(OwnWatch, own, Deleted) // reported late
+	s.fired(OwnWatch, own, Deleted) // the deletion is reported late
 	s.leave(errOther, "report other error", "rest", "send delete renamed-latch-5 last because: other error")
 	s.reply(Delete, Reply{}, "finish <nil>")
 }
 
-// TestRename_Fails fails if a rejected rename changes the name or ends the hold, or if a missing
-// znode does not end it.
+// TestRename_Fails checks that a rejected rename neither changes the name nor ends the hold, and that a
+// missing znode ends the hold.
 func TestRename_Fails(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
@@ -316,7 +316,7 @@ func TestRename_Fails(t *testing.T) {
 }
 
 // Only a holding contender can be renamed, and only if no rename is in progress.
-func TestRename_NotNow(t *testing.T) {
+func TestRename_OnlyWhileHolding(t *testing.T) {
 	s := follow(t, electionConfig)
 	s.rename()
 	s = hold(t, electionConfig)

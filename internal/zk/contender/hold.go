@@ -31,15 +31,15 @@ func (c *Contender) hold() {
 		c.send(Notify, c.znode.name)
 	}
 	if c.watches.own == notWatched {
-		// Only once: if the watch is lost, the checks of the lease notice the deletion.
+		// The timer is set only once: if the watch is lost, the checks of the lease notice the deletion.
 		c.setTimer(OwnTimer, OwnDelay)
 	}
 }
 
 // lease is the lease of the session as far as the contender uses it.
 type lease struct {
-	proving bool   // it is renewed by checks of the contender's znode
-	lapses  uint64 // those of the connection when the turn was reported last
+	proving bool   // the lease is renewed by checks of the contender's znode
+	lapses  uint64 // the number of lapses of the connection when the turn was reported last
 }
 
 // prove starts or ends the renewal of the lease.

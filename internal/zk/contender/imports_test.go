@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestImports fails if the state machine imports a package that can make its outputs depend on
-// anything except its inputs, such as the time, random numbers or other goroutines. It may use
-// durations of package time, the state of a connection, and the errors of package connection and of
-// the client library.
-func TestImports(t *testing.T) {
+// TestImports_AreDeterministic checks that the state machine imports no package that can make its outputs
+// depend on anything except its inputs, such as the time, random numbers or other goroutines. It may use
+// durations of package time, the state of a connection, and the errors of package connection and of the
+// client library.
+func TestImports_AreDeterministic(t *testing.T) {
 	p, err := build.ImportDir(".", 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{

@@ -30,14 +30,14 @@ const (
 // Input is one input of the state machine.
 type Input struct {
 	Kind    InputKind
-	Request Request // Replied: the request
-	Reply   Reply   // Replied: its result
-	Watch   Watch   // Fired: which watch
+	Request Request // Replied: the request that was answered
+	Reply   Reply   // Replied: the result of the request
+	Watch   Watch   // Fired: the watch that has fired
 	Name    string  // Fired: the watched znode; Rename: the new name
 	// Safe reports, if the watched contender belongs to the same session and was deleted, that its own client
 	// has deleted it, and not the end of the session. Otherwise it is true.
 	Safe  bool
-	Timer Timer // Expired
+	Timer Timer // Expired: the timer that has expired
 	// Err is the reason of Leave. Of Fired it is nil if data or children have changed, or connection.ErrDeleted,
 	// connection.ErrSessionExpired or connection.ErrConnClosed.
 	Err error
@@ -128,7 +128,7 @@ type Reply struct {
 	Prefix     string
 	Name       string
 	Names      []string
-	Session    int64 // Create: in which the znode was created, 0 if that is unknown
+	Session    int64 // Create: the session in which the znode was created, 0 if it is unknown
 	Owner      int64 // the session that owns a znode
 	Token      int64 // the creation zxid of a znode
 	QueueCzxid int64
@@ -214,7 +214,7 @@ type State struct {
 	// Next reports that the last listing has shown the predecessor as the only earlier contender that
 	// this one waits for. It is false with Policy.Admit, and if the predecessor can be replaced.
 	Next  bool
-	First bool // it is the contender's turn
+	First bool // the contender has its turn
 	// Proven reports that the turn is backed by a valid lease. It implies First.
 	Proven  bool
 	Session int64 // the owner of the znode; set with First

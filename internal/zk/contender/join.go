@@ -46,7 +46,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 		// The prefix is kept as a part of the name.
 		c.znode.name, c.creates.prefixes = reply.Name, append(c.creates.prefixes, reply.Name[:len(reply.Prefix)])
 		if reply.Session == 0 {
-			return // it may have changed: read the znode
+			return // the znode may have changed: read it
 		}
 		c.znode.session, c.znode.token = reply.Session, reply.Token
 		if reply.Alone && !c.isOther(reply.QueueCzxid) {
@@ -72,7 +72,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.leave(c.noQueue(), false) // an earlier create may have been applied
 	case errors.Is(reply.Err, zk.ErrNodeExists):
-		// Without a GUID: the servers give the last number to all contenders.
+		// The names contain no GUID, and the servers give the last number to all contenders.
 		c.leave(connection.ErrNodeExhausted, false)
 	default:
 		c.leave(reply.Err, false)
@@ -88,7 +88,7 @@ func (c *Contender) receiveSearch(r *Request, reply *Reply) {
 		if c.creates.found = reply.Names; len(reply.Names) == 0 {
 			c.finish(connection.IgnoreNoNode(reply.Err))
 		}
-	case c.phase > queued: // it was sent before
+	case c.phase > queued: // the request was sent before
 	case missing && c.phase == joining && c.cfg.CanMakeQueue: // nothing was created
 	case missing:
 		c.leave(c.noQueue(), false) // the create may have been applied

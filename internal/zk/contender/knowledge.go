@@ -15,7 +15,7 @@ type knowledge struct {
 	place    Place  // unlisted before the first listing
 	notify   bool   // a later contender waits, which must be notified when the turn comes
 	blocking int32  // the number of earlier contenders that the contender waits for
-	epoch    uint64 // of the connection, when the listing was requested
+	epoch    uint64 // the epoch of the connection when the listing was requested
 	// predecessor is the last of the earlier contenders that the contender waits for, and before the last but
 	// one, which only a contender knows that looks ahead.
 	predecessor, before other
@@ -37,10 +37,10 @@ type otherZnode uint8
 
 const (
 	unread     otherZnode = iota
-	unreadable            // it cannot be read
+	unreadable            // the znode cannot be read
 	watched
-	deleted       // perhaps with the session, and then the contender's znode was deleted, too
-	deletedSafely // by its own client, and not with the session
+	deleted       // the znode was deleted, perhaps with the session, and then the contender's znode was deleted as well
+	deletedSafely // the znode was deleted by its own client, and not with the session
 )
 
 // gone reports whether the contender has departed.
@@ -71,7 +71,7 @@ type need uint8
 const (
 	noList need = iota
 	unwatchedList
-	watchedList // it must set a watch on the queue
+	watchedList // the listing must set a watch on the queue
 )
 
 // listAgain makes the contender list the queue when no listing is in progress.
@@ -157,8 +157,8 @@ func (c *Contender) exclude(names []string) {
 // ownZnode is the contender's znode. It has no name before it is created, and after it was deleted.
 type ownZnode struct {
 	name    string
-	session int64 // that owns it, 0 if unknown
-	token   int64 // its creation zxid, 0 if unknown
+	session int64 // the session that owns the znode, 0 if it is unknown
+	token   int64 // the creation zxid of the znode, 0 if it is unknown
 	// renamingTo is the name to which the contender is being renamed, or empty. The znode then has one of the
 	// two names.
 	renamingTo string
@@ -168,11 +168,11 @@ type ownZnode struct {
 // it is known that its znode does not exist. Creates without a reply may have left znodes that differ from the
 // contender's znode.
 type creates struct {
-	prefixes   []string // of the names of all znodes of the contender that may exist, with its own
+	prefixes   []string // the name prefixes of all znodes of the contender that may exist, including its znode
 	unanswered bool     // the last create was not answered: search for its znode
 	searched   bool     // the orphans are known as of the last Search
-	found      []string // by a search, and neither inspected while the contender joins, nor deleted while it leaves
-	orphans    []string // not deleted yet
+	found      []string // the znodes that a search has found and that are not inspected or deleted yet
+	orphans    []string // the orphaned znodes that are not deleted yet
 	// outlived is a znode whose session has expired, unless its name contains no GUID.
 	outlived string
 }
@@ -216,7 +216,7 @@ func (c *Contender) removeOrphan() {
 // watches are the watches of a contender, except those on other contenders. All were set in the same epoch, or
 // are not set.
 type watches struct {
-	epoch uint64 // of the connection
+	epoch uint64 // the epoch of the connection
 	// reset makes requests set watches again that may be lost: from a break of the connection until the
 	// predecessor or the queue is watched.
 	reset bool
@@ -229,7 +229,7 @@ type ownWatch uint8
 
 const (
 	notWatched ownWatch = iota
-	inDoubt             // it may never fire: Reply.Doubt was set
+	inDoubt             // the watch may never fire: Reply.Doubt was set
 	certain
 )
 
@@ -274,8 +274,8 @@ func (c *Contender) confirmOwn() {
 
 // timers are the timers of a contender. All but PatienceTimer and DoubtTimer are set once.
 type timers struct {
-	set     setOf[Timer] // those that must not be set again
-	expired setOf[Timer] // those that have expired and are set once
+	set     setOf[Timer] // the timers that must not be set again
+	expired setOf[Timer] // the timers that have expired and are set only once
 }
 
 // setTimer sets a timer unless it is set, or is set only once and was.

@@ -288,7 +288,7 @@ func (w *model) isShared(i int, r *Request) bool {
 		slices.ContainsFunc(w.conns[m.conn].net, func(it item) bool { return int(it.member) == i && same(&it.reply.request) }))
 }
 
-// mustWait reports whether the create of a contender comes after that of another one.
+// mustWait reports whether the create of a contender comes after that of another contender.
 func (w *model) mustWait(i int) bool {
 	if i <= w.scenario.settled || w.members[i].created {
 		return false

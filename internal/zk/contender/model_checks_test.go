@@ -216,7 +216,7 @@ func (w *model) verifyWaiting() {
 	for k := range w.tree.nodes {
 		n := &w.tree.nodes[k]
 		if n.session == 0 {
-			before, predecessor = predecessor, n.name // it is known only to those directly behind it
+			before, predecessor = predecessor, n.name // only the contenders directly behind the znode know that it is persistent
 			continue
 		}
 		if i := memberOf(n.name); i >= 0 && w.members[i].machine.phase == queued && w.members[i].machine.znode.name == n.name {

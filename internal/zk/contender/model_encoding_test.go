@@ -297,8 +297,8 @@ func (e *encoder) machine(of *conn, c *Contender) {
 	e.byte(byte(c.reported.Session), byte(c.reported.Token))
 }
 
-// TestExploreEncoding_Complete fails if the state machine has a field that the encoding or the
-// copy of a state omits.
+// TestExploreEncoding_Complete checks that the encoding and the copy of a state contain each field of the
+// state machine.
 func TestExploreEncoding_Complete(t *testing.T) {
 	for _, c := range []struct {
 		value any

@@ -17,7 +17,7 @@ type scenario struct {
 	config      func(*Config) // changes that of an election; may be nil
 	budget      [faults]uint8
 	lagging     uint8 // the connections whose servers may lag behind, as bits
-	timers      uint8 // those that expire, as bits, in addition to defaultTimers
+	timers      uint8 // the timers that expire, as bits, in addition to defaultTimers
 	stamp       bool
 	predicts    bool // a stamped create predicts the predecessor
 	firstNumber int32
@@ -153,7 +153,7 @@ type open struct {
 // a violation. But the open states of a large scenario do not fit into memory at the same time, so it
 // explores those depth first.
 func (s *scenario) explore() (e exploration) {
-	garbage := 400 // few states live long
+	garbage := 400 // collect often, because few states live long
 	if s.full {
 		garbage = 50 // most of the memory contains the keys of visited states
 	}

@@ -94,7 +94,7 @@ func (w *model) serve(i, k int) {
 	q := m.calls[k]
 	c := w.conn(m.conn)
 	if q.request.Kind == ReadPredecessor {
-		q = w.chooseWatch(c, q) // it may have waited for another read
+		q = w.chooseWatch(c, q) // the request may have waited for another read
 	}
 	reply := &answered{request: q.request, set: q.set, watch: q.watch, doubt: q.doubt, session: q.session}
 	r := &reply.reply
@@ -325,9 +325,9 @@ func (w *model) shutConn(i int, reversed bool) {
 	w.commit(change{kind: closeSession, session: c.session, reversed: reversed})
 }
 
-// reconnect continues the session of a connection at a server that has applied the changes up to
-// applied. If the session has expired, the client library learns this, and creates another one
-// with the next reconnect. With replaced, the servers create another one without notice.
+// reconnect continues the session of a connection at a server that has applied the changes up to applied. If
+// the session has expired, the client library learns this, and creates another session with the next
+// reconnect. With replaced, the servers create another session without notice.
 func (w *model) reconnect(i, applied int, replaced bool) {
 	c := w.conn(i)
 	tell := func() {
@@ -400,7 +400,7 @@ func (w *model) setWatches(i int, reversed bool) {
 			c.watch(p.watchKey)
 			continue
 		}
-		// A server sends one event for both kinds.
+		// A server sends one event for both kinds of watches.
 		if !slices.ContainsFunc(c.net, func(it item) bool { return it.member == anEvent && it.event == h }) {
 			c.net = append(c.net, item{member: anEvent, event: h})
 		}

@@ -12,9 +12,9 @@ const (
 type model struct {
 	scenario *scenario
 
-	tree    *tree    // of the ensemble's leader
-	base    *tree    // before the first change of log
-	log     []change // that some server has not applied, or a client has not seen
+	tree    *tree    // the tree of the ensemble's leader
+	base    *tree    // the tree before the first change of log
+	log     []change // the changes that some server has not applied, or a client has not seen
 	first   int      // the number of the first change of log
 	creates int32    // the number of creates
 
@@ -25,13 +25,13 @@ type model struct {
 	foreign  uint8 // the number of foreign znodes that were created
 	deleting uint8 // the progress of DeleteElection: 0, 1 or 2
 	budget   [faults]uint8
-	token    int64 // of the last leader
-	leader   int8  // the last one, -1 for none
+	token    int64 // the token of the last leader
+	leader   int8  // the last leader, -1 for none
 
-	own struct{ members, conns uint8 } // those that are not shared with another state
+	own struct{ members, conns uint8 } // the members and connections that are not shared with another state, as bits
 
 	violation string   // what is wrong in this state
-	trace     []string // of a replay
+	trace     []string // the steps of a replay
 	tracing   bool
 }
 
@@ -47,7 +47,7 @@ type session struct {
 
 // ghost is a create of a broken connection that a server still executes.
 type ghost struct {
-	name    string // without the number
+	name    string // the name without its number
 	session int64
 }
 
@@ -55,7 +55,7 @@ type ghost struct {
 type watchKind uint8
 
 const (
-	dataWatch watchKind = iota // also for the children of the queue's znode
+	dataWatch watchKind = iota // a watch on the data, and also on the children of the queue's znode
 	childWatch
 )
 
@@ -68,8 +68,8 @@ type watchKey struct {
 // pooled is a watch in the pool of a connection, and of the client library.
 type pooled struct {
 	watchKey
-	epoch   uint64 // in which a request has last set it
-	version int32  // of the znode at that time
+	epoch   uint64 // the epoch in which a request has last set the watch
+	version int32  // the version of the znode at that time
 }
 
 // handle is a watch that a contender has received with a reply.
@@ -101,27 +101,27 @@ type answered struct {
 	request Request
 	reply   Reply
 	set     bool   // the request has set a watch
-	version int32  // of the watched znode or queue
+	version int32  // the version of the watched znode or queue
 	watch   handle // the watch of the reply, if the request has set none
 	doubt   bool
-	session int64 // of the connection when a create was sent
+	session int64 // the session of the connection when a create was sent
 }
 
 // call is a request of a contender that no server has answered.
 type call struct {
 	request Request
-	prefix  string // of a create
-	session int64  // of the connection when it was sent
+	prefix  string // the name prefix of a create
+	session int64  // the session of the connection when the request was sent
 	set     bool   // the request sets a watch; otherwise the connection has one:
 	watch   handle
 	doubt   bool
-	stage   uint8 // of a request that consists of several
+	stage   uint8 // the step of a request that consists of several steps
 }
 
 // progress is a write that is committed, or a Sync, and that the client's server has not applied
 // yet. It answers no later request of the session before.
 type progress struct {
-	member int8 // or ofACheck; -3 for the deletion of an outlived znode
+	member int8 // the contender, ofACheck, or -3 for the deletion of an outlived znode
 	upTo   int
 	reply  *answered
 	search bool
@@ -135,14 +135,14 @@ type checkState uint8
 const (
 	noCheck checkState = iota
 	checkInFlight
-	checkReceived // by the client library, not yet by the monitor
+	checkReceived // the client library has received the reply, and the monitor has not yet
 )
 
 // check is a request of the connection's monitor that renews the lease and reports missing znodes.
 type check struct {
 	state   checkState
 	session int64
-	stale   bool // it is too old to prove anything
+	stale   bool // the check is too old to prove anything
 	missing [maxMembers]bool
 	paths   [maxMembers]string
 }
@@ -152,19 +152,19 @@ type conn struct {
 	session       int64
 	up            bool
 	epoch         uint64
-	dying         bool  // its server closes it
-	closing       bool  // the owner closes it
-	closedByOwner bool  // it was closed, and is not up any more
-	closed        bool  // the monitor has noticed that
-	count         uint8 // of its sessions
+	dying         bool  // the server closes the connection
+	closing       bool  // the owner closes the connection
+	closedByOwner bool  // the owner has closed the connection, which is not up any more
+	closed        bool  // the monitor has noticed that the owner has closed the connection
+	count         uint8 // the number of its sessions
 
 	proven bool
 	lapses uint64
 	check  check
 
-	applied  int   // the number of changes that its server has applied
+	applied  int   // the number of changes that the connection's server has applied
 	seen     int   // the zxid of the newest reply
-	tree     *tree // of the server
+	tree     *tree // the tree of the server
 	net      []item
 	pool     []pooled
 	server   []watchKey // watches at the server
@@ -194,7 +194,7 @@ type member struct {
 	fresh        bool  // the create was sent recently enough to be a proof
 	created      bool  // a create was applied
 	createIsLate bool  // a create was applied after the contender had left
-	asked        bool  // it was asked to leave
+	asked        bool  // the contender was asked to leave
 	wakes        uint8 // the number of contenders that the deletion of its znode has woken
 	ended        ending
 	user         user
@@ -211,7 +211,7 @@ type ending uint8
 const (
 	running ending = iota
 	finished
-	failed // with an error: something may be left
+	failed // the contender has finished with an error: a znode may remain
 )
 
 // user is what the user of a contender knows.
@@ -219,7 +219,7 @@ type user struct {
 	next, first, proven bool
 	session             int64
 	token               int64
-	lapses              uint64 // of the connection at that time
+	lapses              uint64 // the lapses of the connection at that time
 }
 
 // fork returns a copy that may be changed. It shares members and connections with w until it changes them.

@@ -77,7 +77,7 @@ func large(s scenario) scenario {
 	return s
 }
 
-// TestExplore_NoFaults fails if contenders that join and leave without faults violate an invariant
+// TestExplore_NoFaults checks that contenders that join and leave without faults do not violate an invariant
 // of the model.
 func TestExplore_NoFaults(t *testing.T) {
 	four := scenario{name: "four have joined", members: 4, conns: 4, settled: 4, countsWakes: true, budget: budget{leaves: 2}}
@@ -91,7 +91,7 @@ func TestExplore_NoFaults(t *testing.T) {
 	)
 }
 
-// TestExplore_Breaks fails if a break of a connection, at any step, violates an invariant.
+// TestExplore_Breaks checks that a break of a connection, at any step, does not violate an invariant.
 func TestExplore_Breaks(t *testing.T) {
 	explore(t,
 		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2}},
@@ -127,8 +127,8 @@ func TestExplore_AllFaults(t *testing.T) {
 	}
 }
 
-// TestExplore_LateCreates fails if a create that a server applies after the client has reconnected
-// violates an invariant.
+// TestExplore_LateCreates checks that a create that a server applies after the client has reconnected does
+// not violate an invariant.
 func TestExplore_LateCreates(t *testing.T) {
 	explore(t,
 		scenario{name: "one joins", members: 1, conns: 1, budget: budget{leaves: 1, breaks: 2, lateCreates: 1}},
@@ -139,9 +139,9 @@ func TestExplore_LateCreates(t *testing.T) {
 	)
 }
 
-// TestExplore_Watches fails if watches that the client library does not set again after a break
+// TestExplore_LostWatches checks that watches that the client library does not set again after a break do not
 // violate an invariant.
-func TestExplore_Watches(t *testing.T) {
+func TestExplore_LostWatches(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, breaks: 1, unsets: 1}),
 		pair("two have joined", 2, budget{leaves: 1, breaks: 1, unsets: 1}),
@@ -152,7 +152,7 @@ func TestExplore_Watches(t *testing.T) {
 	)
 }
 
-// TestExplore_Leases fails if leases that lapse and are renewed, at any step, violate an invariant.
+// TestExplore_Leases checks that leases that expire and are renewed, at any step, do not violate an invariant.
 func TestExplore_Leases(t *testing.T) {
 	standby := pair("standby ends", 1, budget{leaves: 1, lapses: 1})
 	standby.timers = 1 << StandbyTimer
@@ -165,7 +165,7 @@ func TestExplore_Leases(t *testing.T) {
 	)
 }
 
-// TestExplore_Expiry fails if the expiry of a session, at any step, violates an invariant.
+// TestExplore_Expiry checks that the expiry of a session, at any step, does not violate an invariant.
 func TestExplore_Expiry(t *testing.T) {
 	explore(t,
 		pair("two have joined", 2, budget{leaves: 1, lapses: 1, expiries: 1}),
@@ -176,9 +176,9 @@ func TestExplore_Expiry(t *testing.T) {
 	)
 }
 
-// TestExplore_Replacement fails if a server that gives a client another session without notice, at
-// any step, causes the violation of an invariant.
-func TestExplore_Replacement(t *testing.T) {
+// TestExplore_ReplacedSession checks that a server that gives a client another session without notice, at any
+// step, does not cause the violation of an invariant.
+func TestExplore_ReplacedSession(t *testing.T) {
 	explore(t,
 		pair("two have joined", 2, budget{leaves: 1, breaks: 1, replaces: 1}),
 		pair("second joins", 1, budget{breaks: 1, replaces: 1}),
@@ -187,7 +187,7 @@ func TestExplore_Replacement(t *testing.T) {
 	)
 }
 
-// TestExplore_SharedSession fails if contenders that share one session violate an invariant.
+// TestExplore_SharedSession checks that contenders that share one session do not violate an invariant.
 func TestExplore_SharedSession(t *testing.T) {
 	shared := func(s scenario) scenario {
 		s.conns, s.shared = 1, true
@@ -205,8 +205,7 @@ func TestExplore_SharedSession(t *testing.T) {
 	)
 }
 
-// TestExplore_Close fails if the close of a connection by its owner, at any step, violates an
-// invariant.
+// TestExplore_Close checks that the close of a connection by its owner, at any step, does not violate an invariant.
 func TestExplore_Close(t *testing.T) {
 	explore(t,
 		pair("second joins", 1, budget{leaves: 1, closes: 1}),
@@ -216,7 +215,7 @@ func TestExplore_Close(t *testing.T) {
 	)
 }
 
-// TestExplore_Operator fails if an operator who deletes a contender's znode, at any step, causes
+// TestExplore_Operator checks that an operator who deletes a contender's znode, at any step, does not cause
 // the violation of an invariant.
 func TestExplore_Operator(t *testing.T) {
 	breaks := pair("two have joined, breaks", 2, budget{leaves: 1, breaks: 1, operators: 1})
@@ -231,7 +230,7 @@ func TestExplore_Operator(t *testing.T) {
 	)
 }
 
-// TestExplore_LaggingServer fails if answers of a server that lags behind cause the violation of an
+// TestExplore_LaggingServer checks that answers of a server that lags behind do not cause the violation of an
 // invariant.
 func TestExplore_LaggingServer(t *testing.T) {
 	explore(t,
@@ -245,7 +244,7 @@ func TestExplore_LaggingServer(t *testing.T) {
 	)
 }
 
-// TestExplore_OtherClients fails if znodes of clients that do not use this package cause the
+// TestExplore_OtherClients checks that znodes of clients that do not use this package do not cause the
 // violation of an invariant.
 func TestExplore_OtherClients(t *testing.T) {
 	names := pair("other names", 0, budget{leaves: 1})
@@ -260,8 +259,8 @@ func TestExplore_OtherClients(t *testing.T) {
 	)
 }
 
-// TestExplore_DeletedQueue fails if a queue that is deleted, also if another queue replaces it,
-// causes the violation of an invariant.
+// TestExplore_DeletedQueue checks that a queue that is deleted, also when another queue replaces it, does not
+// cause the violation of an invariant.
 func TestExplore_DeletedQueue(t *testing.T) {
 	again := scenario{name: "queue can be made", members: 1, conns: 1, budget: budget{leaves: 1, deletions: 1, breaks: 1}}
 	again.config = func(c *Config) { c.CanMakeQueue, c.QueueCzxid = true, 0 }
@@ -304,7 +303,7 @@ func TestExplore_DeletedQueue(t *testing.T) {
 	)
 }
 
-// TestExplore_Locks fails if contenders with the configuration of a lock violate an invariant.
+// TestExplore_Locks checks that contenders with the configuration of a lock do not violate an invariant.
 func TestExplore_Locks(t *testing.T) {
 	lock := func(s scenario) scenario {
 		s = stamped(s)
@@ -336,8 +335,8 @@ func TestExplore_Locks(t *testing.T) {
 	)
 }
 
-// TestExplore_SemaphoreContenders fails if contenders with the configuration of a semaphore violate an
-// invariant.
+// TestExplore_SemaphoreContenders checks that contenders with the configuration of a semaphore do not violate
+// an invariant.
 func TestExplore_SemaphoreContenders(t *testing.T) {
 	permits := func(n int, s scenario) scenario {
 		s.permits = n
@@ -362,7 +361,7 @@ func TestExplore_SemaphoreContenders(t *testing.T) {
 	)
 }
 
-// TestExplore_LastNumber fails if contenders that all receive the last sequence number violate an
+// TestExplore_LastNumber checks that contenders that all receive the last sequence number do not violate an
 // invariant.
 func TestExplore_LastNumber(t *testing.T) {
 	last := pair("two join", 0, budget{leaves: 2})
@@ -370,7 +369,7 @@ func TestExplore_LastNumber(t *testing.T) {
 	explore(t, last)
 }
 
-// TestExplore_Patience fails if contenders whose patience may end at any step violate an invariant.
+// TestExplore_Patience checks that contenders whose patience may end at any step do not violate an invariant.
 func TestExplore_Patience(t *testing.T) {
 	patient := func(s scenario) scenario {
 		s.timers = 1 << PatienceTimer

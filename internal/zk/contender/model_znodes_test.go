@@ -21,7 +21,7 @@ type znode struct {
 
 // tree is the state of one server. It is immutable.
 type tree struct {
-	nodes []znode // in the order of their creation
+	nodes []znode // the znodes in the order of their creation
 	queue int64   // the czxid of the queue's znode, 0 if it does not exist
 	// changes is the number of changes of the children.
 	changes int32
@@ -170,7 +170,7 @@ func prefixOf(member int, attempt uint8) string {
 	return string([]byte{'a' + byte(member), '0' + attempt}) + CuratorLatch.Base()
 }
 
-// attemptOf returns the attempt in the name of a contender, as a bit.
+// attemptOf returns a bit for the number of the attempt in the name of a contender.
 func attemptOf(name string) uint8 { return 1 << (name[1] - '0') }
 
 // memberOf returns the contender that has created a znode, or -1 for a foreign one.

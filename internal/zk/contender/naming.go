@@ -143,7 +143,7 @@ func isKnownHead(head string) bool {
 		}
 	}
 	switch head {
-	case "latch-", "lock-", "lease-", "__WRIT__", "__READ__", "le_": // without a GUID
+	case "latch-", "lock-", "lease-", "__WRIT__", "__READ__", "le_": // the bases of names without a GUID
 		return true
 	}
 	return false
@@ -256,7 +256,7 @@ const mark = "8e1e"
 
 const (
 	guidLength = 32
-	markAt     = 12 // in hex digits
+	markAt     = 12 // the position of the mark, in hex digits
 )
 
 // GUIDOf returns the GUID, in hex, that consists of random bytes and the mark of this library.
@@ -336,9 +336,9 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 // names.
 type neighbors struct {
 	present     bool     // the contender's znode exists
-	predecessor string   // the last of the earlier contenders that block it, or empty
-	before      string   // the last but one of them, or empty
-	blocking    int      // the number of earlier contenders that block it
+	predecessor string   // the last of the earlier contenders for which the contender waits, or empty
+	before      string   // the last but one of these contenders, or empty
+	blocking    int      // the number of earlier contenders for which the contender waits
 	twins       []string // znodes with the same sequence number
 	orphans     []string // further znodes of this contender, left by creates without a reply
 	ended       bool     // the tombstone exists

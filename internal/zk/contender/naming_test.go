@@ -58,9 +58,9 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestNamePrefix fails if a generated prefix does not have the format of Curator or kazoo, is not
-// recognized as one of this package, or occurs twice.
-func TestNamePrefix(t *testing.T) {
+// TestNamePrefix_HasFormatOfLibrary checks that a generated prefix has the format of Curator or kazoo, is
+// recognized as a prefix of this package, and does not occur twice.
+func TestNamePrefix_HasFormatOfLibrary(t *testing.T) {
 	curator := regexp.MustCompile(`^_c_[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-latch-$`)
 	kazoo := regexp.MustCompile(`^[0-9a-f]{32}__lock__$`)
 	seen := map[string]bool{}
@@ -78,8 +78,8 @@ func TestNamePrefix(t *testing.T) {
 	}
 }
 
-// TestGUID fails if the GUID of a name is not found, or one is found in a name without it.
-func TestGUID(t *testing.T) {
+// TestGUID_InName checks that the GUID of a name is found, and none in a name without a GUID.
+func TestGUID_InName(t *testing.T) {
 	const dashed, plain = "597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26", "597de0d1c10b4e1ea9f73a88a1fa7c26"
 	require.Equal(t, dashed, GUID("_c_"+dashed+"-__WRIT__0000000001"))
 	require.Equal(t, dashed, GUID("_c_"+dashed+"-lock--2147483648"))
@@ -87,8 +87,8 @@ func TestGUID(t *testing.T) {
 	require.Equal(t, "lock-0000000001", GUID("lock-0000000001"), "without a GUID")
 }
 
-// TestIsOurs_NamesOfOtherLibraries fails if the name of another library's contender is taken for
-// one of this package.
+// TestIsOurs_NamesOfOtherLibraries checks that the name of another library's contender is not taken for a
+// name of this package.
 func TestIsOurs_NamesOfOtherLibraries(t *testing.T) {
 	for _, name := range []string{
 		"_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-latch-0000000001",
@@ -100,8 +100,8 @@ func TestIsOurs_NamesOfOtherLibraries(t *testing.T) {
 	}
 }
 
-// TestReads fails if a name does not show whether its contender reads or writes.
-func TestReads(t *testing.T) {
+// TestReads_ShownByName checks that a name shows whether its contender reads or writes.
+func TestReads_ShownByName(t *testing.T) {
 	for name, want := range map[string]bool{
 		CuratorRead.NamePrefix(guid()) + "0000000001": true, KazooRead.NamePrefix(guid()) + "-2147483648": true, "__READ__0000000001": true,
 		CuratorWrite.NamePrefix(guid()) + "0000000001": false, Kazoo.NamePrefix(guid()) + "0000000001": false, "lock-0000000001": false, "": false,
@@ -110,9 +110,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// TestCheck fails if Check accepts a naming that is not valid for an election, or rejects a valid
-// one.
-func TestCheck(t *testing.T) {
+// TestNaming_CheckRejectsInvalid checks that Check accepts exactly the namings that are valid for an election.
+func TestNaming_CheckRejectsInvalid(t *testing.T) {
 	for _, n := range []Naming{CuratorLatch, Kazoo, Prefix(""), Prefix("n_"), ProtectedPrefix("n_")} {
 		require.NoError(t, n.Check(), n)
 	}
@@ -143,9 +142,9 @@ func latch(sequence int32) string {
 	return fmt.Sprintf("%s%010d", CuratorLatch.NamePrefix(guid()), sequence)
 }
 
-// TestOrder fails if contenders of several libraries are not in the order of their numbers, or if
-// other children are taken for contenders.
-func TestOrder(t *testing.T) {
+// TestOrder_ByNumber checks that contenders of several libraries are in the order of their numbers, and that other
+// children are not taken for contenders.
+func TestOrder_ByNumber(t *testing.T) {
 	a, b, c := latch(9), fmt.Sprintf("%032x__lock__%010d", 1, 10), "le_0000000011"
 	contenders, foreign, ended := Order([]string{"config", c, tombstone, b, "ABANDONED", a}, tombstone)
 	require.Equal(t, []string{a, b, c}, contenders)
@@ -193,9 +192,9 @@ func expected(ordered []string, i int) neighbors {
 	return n
 }
 
-// TestNeighborsIn fails if a contender finds another predecessor, or counts its orphans, ignored
-// children or the tombstone as contenders.
-func TestNeighborsIn(t *testing.T) {
+// TestNeighborsIn_FindsPredecessor checks that a contender finds the right predecessor, and does not count
+// its orphans, ignored children or the tombstone as contenders.
+func TestNeighborsIn_FindsPredecessor(t *testing.T) {
 	first, second, third, own, last := latch(1), latch(3), latch(4), latch(7), latch(8)
 	prefix := CuratorLatch.NamePrefix(guid())
 	orphan := prefix + "0000000005"
@@ -224,9 +223,9 @@ func TestNeighborsIn(t *testing.T) {
 	require.Equal(t, []string{twin}, n.twins)
 }
 
-// TestUnverified fails if the wrong children are inspected: those after the last contender with a
-// recognized name must be, except for ignored children and the contender's own znodes.
-func TestUnverified(t *testing.T) {
+// TestUnverified_UnrecognizedNames checks that the right children are inspected: those after the last
+// contender with a recognized name, except for ignored children and the contender's own znodes.
+func TestUnverified_UnrecognizedNames(t *testing.T) {
 	own, prefix := latch(9), "own-latch-"
 	c := withZnode(own, Config{})
 	c.creates.prefixes, c.queue.ignored = []string{prefix, "other-"}, []string{"n_0000000006"}

@@ -13,7 +13,7 @@ import (
 // These tests contain what the exploration does not: rejections, patience, lost data of the servers, names
 // without a GUID, and which requests are saved.
 
-// Outputs of several tests.
+// The outputs that several tests require.
 const (
 	first      = "report own-latch-5 first, session 1, token 77"
 	loses      = "report znode was deleted by another client"
@@ -41,7 +41,7 @@ func TestReceive_Rejections(t *testing.T) {
 			s.do(s.replied(List, names(append(earlier, own)...)))
 		}
 	}
-	searching := func(s *script) { // without a GUID
+	searching := func(s *script) { // the search of a contender whose name contains no GUID
 		createLost(s)
 		s.do(s.replied(Search, Reply{}))
 		s.do(s.replied(Create, created))
@@ -54,7 +54,7 @@ func TestReceive_Rejections(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg   Config
 		reach func(s *script)
-		kind  RequestKind // that fails
+		kind  RequestKind // the kind of the request that fails
 		reply Reply
 		want  error
 	}{
@@ -124,14 +124,14 @@ func TestWait_Replaceable(t *testing.T) {
 }
 
 // A create that has also shown that the contender is alone needs no listing.
-func TestJoin_Alone(t *testing.T) {
+func TestJoin_AloneIsFirst(t *testing.T) {
 	alone := created
 	alone.Token, alone.Alone = 77, true
 	s := newScript(t, lockConfig)
 	s.start("send create")
 	s.reply(Create, alone, "prove own-latch-5", first, "set own 2ms")
 
-	// It is alone in another queue than the one that it was to join.
+	// The contender is alone in a queue, and was to join another queue.
 	alone.QueueCzxid = 71
 	s = newScript(t, electionConfig)
 	s.start("send create")
@@ -141,7 +141,7 @@ func TestJoin_Alone(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, alone, "send read own own-latch-5", "prove own-latch-5", first, "set own 2ms")
 
-	// In which session was it created? Only the znode shows it.
+	// Only the znode shows in which session it was created.
 	alone.Session = 0
 	s = newScript(t, lockConfig)
 	s.start("send create")
@@ -169,7 +169,7 @@ func TestJoin_Predicted(t *testing.T) {
 	s.reply(ReadPredecessor, Reply{Err: zk.ErrNoNode}, "send list")
 	s.reply(List, names(a, own), "send read own own-latch-5", "send read predecessor a-latch-1", "prove own-latch-5")
 
-	// In which session was it created? Only the znode shows it.
+	// Only the znode shows in which session it was created.
 	predicted.Session = 0
 	s = newScript(t, lockConfig)
 	s.start("send create")
@@ -271,7 +271,7 @@ func TestJoin_QueueMayVanish(t *testing.T) {
 	}
 }
 
-// A contender that was to join a queue that a lagging server has shown, and has joined another one, leaves
+// A contender that was to join a queue that a lagging server has shown, and has joined another queue, leaves
 // with zk.ErrNoNode. It ends if the queue has ended.
 func TestJoin_QueueUnconfirmed(t *testing.T) {
 	cfg := electionConfig
@@ -323,9 +323,8 @@ func TestJoin_Patience(t *testing.T) {
 	s.expired(PatienceTimer)
 }
 
-// TestWait_ContenderInTheMiddleLeaves fails if a contender keeps the lease that it has requested
-// because the contender before its predecessor has left, although a listing shows an earlier
-// contender.
+// TestWait_ContenderInTheMiddleLeaves checks that a contender does not keep the lease that it has requested
+// when a listing shows an earlier contender, although the contender before its predecessor has left.
 func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 	const head = "c-latch-0000000000"
 	cfg := electionConfig
@@ -339,7 +338,7 @@ func TestWait_ContenderInTheMiddleLeaves(t *testing.T) {
 
 // A contender reports that it is the next one when a listing shows it. A break of the connection does not
 // change that, because no contender joins before it, but a child with a smaller number that was created by hand does.
-func TestWait_Next(t *testing.T) {
+func TestWait_NextIsReported(t *testing.T) {
 	s := join(t, electionConfig, a, b)
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.reply(ReadBefore, Reply{Owner: 2})
@@ -527,7 +526,7 @@ func TestHold_LostIfNameIsUsedAgain(t *testing.T) {
 }
 
 // A later reason does not replace the first one.
-func TestLeave_Twice(t *testing.T) {
+func TestLeave_FirstReasonCounts(t *testing.T) {
 	s := hold(t, electionConfig)
 	s.leave(errOther, reports, "rest", deletesOwn)
 	s.leave(connection.ErrElectionOver)

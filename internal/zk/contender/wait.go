@@ -246,7 +246,7 @@ func (c *Contender) receiveList(r *Request, reply *Reply) {
 		if r := c.send(FindContender, ""); r != nil {
 			r.Names = n.twins
 		} else {
-			c.listAgain() // after such a request that is in progress
+			c.listAgain() // list again when the FindContender request in progress has ended
 		}
 		return
 	}

@@ -171,7 +171,7 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 			c.mayExist = false
 			return sent, connection.ErrDeleted
 		case errors.Is(err, zk.ErrNoNode) && c.acquired:
-			c.occupied = false // it was deleted after the create
+			c.occupied = false // the znode was deleted after the create
 			continue
 		case errors.Is(err, zk.ErrNoNode):
 			return sent, &TakenError{Path: c.path}

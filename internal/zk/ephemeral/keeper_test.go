@@ -42,7 +42,7 @@ func keepPresent(w *bubble.Test, s *recipe.Setup) (k *Keeper, states func() []St
 	return k, states
 }
 
-// Fails if a short break of the connection makes the znode disappear, or costs a write.
+// A short break of the connection must neither make the znode disappear nor cost a write.
 func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -63,7 +63,7 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// Fails if the loss of the znode is not reported, is reported late, or with another reason.
+// The loss of the znode must be reported in time and with its reason.
 func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose func(w *bubble.Test, s *recipe.Setup)
@@ -112,7 +112,7 @@ func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
 	}
 }
 
-// Fails if Close does not wait for a create in flight.
+// Close must wait for a create in flight.
 func TestTrap40_ClosedBeforeTheZnodeExists(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -128,7 +128,7 @@ func TestTrap40_ClosedBeforeTheZnodeExists(t *testing.T) {
 	})
 }
 
-// Fails if a create that waits until there is a session is not removed.
+// A create that waits for a session must be removed.
 func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -152,7 +152,7 @@ func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
 	})
 }
 
-// TestTrap11_CreatedInTheNextSession fails if a znode counts as that of another client because its
+// TestTrap11_CreatedInTheNextSession checks that a znode does not count as that of another client when its
 // create waited while the session expired, and was applied in the next session (CURATOR-696).
 func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 	for name, lost := range map[string]bool{"reply received": false, "reply lost": true} {
@@ -190,14 +190,14 @@ func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 	}
 }
 
-// Fails if two Keepers of one connection, which have the same session, both take the znode for
-// theirs, although the reply to the create of the first is lost.
+// Only one of two Keepers of a connection, which have the same session, may take the znode for its own, even
+// when the reply to the create of the first is lost.
 func TestKeeper_WaitsForAnotherOfTheSameConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
 		first, _ := keep(w, s)
-		synctest.Wait() // it pauses after the lost reply
+		synctest.Wait() // the keeper pauses after the lost reply
 		second, _ := keep(w, s)
 		require.NoError(w, first.AwaitPresent(w.Context()))
 		time.Sleep(time.Minute)
@@ -213,8 +213,7 @@ func TestKeeper_WaitsForAnotherOfTheSameConnection(t *testing.T) {
 	})
 }
 
-// Fails if a Keeper that does not retry a rejected write does not return the rejection, or does
-// not write the next data.
+// A Keeper that does not retry a rejected write must return the rejection, and write the next data.
 func TestKeeper_WriteIsRejected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -228,7 +227,7 @@ func TestKeeper_WriteIsRejected(t *testing.T) {
 	})
 }
 
-// Fails if a Keeper with Retry gives up a rejected create or write.
+// A Keeper with Retry must retry a rejected create or write.
 func TestKeeper_RetriesRejectedRequests(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)

@@ -48,7 +48,7 @@ func Create(ctx context.Context, s *recipe.Setup, path string, data []byte, take
 	if err := n.create(ctx, data, taken); err != nil {
 		go n.end(true)
 		select {
-		case <-n.ended: // so that the caller can claim the path again
+		case <-n.ended: // wait for the end, so that the caller can claim the path again
 			return nil, err
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -82,7 +82,7 @@ func (n *Node) Remove(ctx context.Context, reason error) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-n.ended: // at the same time
+	case <-n.ended: // the znode may have ended at the same time
 		return n.removal
 	default:
 		return context.Cause(ctx)
@@ -101,7 +101,7 @@ func (n *Node) Err() error { return n.removal }
 // run maintains the znode until it is lost, or until the context is done, which is when Remove is called.
 func (n *Node) run(ctx context.Context) {
 	reason := n.awaitLoss(ctx)
-	given := ctx.Err() != nil // by the caller, for whom the reason can be the loss of another znode
+	given := ctx.Err() != nil // the caller has given the reason, which can be the loss of another znode
 	n.grant.End(connection.Refine(n.claim.setup.Conn, reason))
 	n.claim.sub.StopProving()
 	if n.stop(reason); n.confirmed != nil {

@@ -39,8 +39,8 @@ func setup(w *bubble.Test, conn *zk.Conn) *recipe.Setup {
 	return s
 }
 
-// TestCreate_ExistsUntilRemoved fails if Create replaces an existing znode, or if its error does
-// not identify the owner.
+// TestCreate_ExistsUntilRemoved checks that Create does not replace an existing znode, and that its error
+// identifies the owner.
 func TestCreate_ExistsUntilRemoved(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -69,7 +69,7 @@ func TestCreate_ExistsUntilRemoved(t *testing.T) {
 	})
 }
 
-// Fails if a lost reply leaves a znode behind, or makes Create return an error.
+// A lost reply must not leave a znode behind, or make Create return an error.
 func TestTrap01_ReplyOrRequestLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -99,7 +99,7 @@ func TestTrap02_SessionExpiresBeforeTheReply(t *testing.T) {
 	})
 }
 
-// Fails if the grant does not end with the znode or its lease, or ends with another reason.
+// The grant must end with the znode or its lease, and for this reason.
 func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose func(w *bubble.Test, s *recipe.Setup)
@@ -134,7 +134,7 @@ func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
 	}
 }
 
-// Fails if Create does not return when its context is done, or leaves the znode behind.
+// Create must return when its context is done, and leave no znode behind.
 func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -153,8 +153,7 @@ func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	})
 }
 
-// TestCreate_WithoutPermission fails if the error does not say that the servers have denied the
-// permission.
+// TestCreate_WithoutPermission checks that the error says that the servers have denied the permission.
 func TestCreate_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
@@ -165,7 +164,7 @@ func TestCreate_WithoutPermission(t *testing.T) {
 	})
 }
 
-// Fails if Create returns a grant for a znode that was deleted before it was read.
+// Create must not return a grant for a znode that was deleted before it was read.
 func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s, other := connect(w), connect(w).Conn
@@ -178,8 +177,8 @@ func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
 	})
 }
 
-// TestNode_ReasonOfCaller fails if the znode remains, in a session that lives, because the caller removes it for a reason
-// that is also the loss of a znode: the reason can be the loss of another znode.
+// TestNode_ReasonOfCaller checks that the znode is deleted, in a session that lives, when the caller removes
+// it for a reason that is also the loss of a znode: the reason can be the loss of another znode.
 func TestNode_ReasonOfCaller(t *testing.T) {
 	for _, reason := range []error{errDone, connection.ErrDeleted, connection.ErrSessionExpired} {
 		bubble.Run(t, func(w *bubble.Test) {

@@ -12,13 +12,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap01_CreateReplyLost fails if a znode whose create has lost its reply remains as a second
-// znode of the contender and blocks the queue (CURATOR-45, CURATOR-79).
+// TestTrap01_CreateReplyLost checks that a znode whose create has lost its reply does not remain as a second
+// znode of the contender, which would block the queue (CURATOR-45, CURATOR-79).
 func TestTrap01_CreateReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testCreateReplyLost)
 }
 
-// TestTrap10_SessionMovedDuringCreate fails if a contender takes the reply that its session has
+// TestTrap10_SessionMovedDuringCreate checks that a contender does not take the reply that its session has
 // moved for proof that its create was not applied (ZOOKEEPER-2886).
 func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, testCreateReplyLost)
@@ -43,8 +43,8 @@ func testCreateReplyLost(h *harness, l bubble.Fault) {
 	h.requireContenders()
 }
 
-// TestTrap01_GivesUpAfterLostReply fails if a contender that gives up while the outcome of its
-// create is unknown leaves a znode (CURATOR-79, CURATOR-62).
+// TestTrap01_GivesUpAfterLostReply checks that a contender that gives up while the outcome of its create is
+// unknown does not leave a znode (CURATOR-79, CURATOR-62).
 func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		conn := h.connect()
@@ -59,8 +59,8 @@ func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
 	})
 }
 
-// TestTrap02_ZnodeOfOtherSession fails if a contender that searches for the znode of its unanswered
-// create uses one of another session, which may be about to expire (CURATOR-498).
+// TestTrap02_ZnodeOfOtherSession checks that a contender that searches for the znode of its unanswered create
+// does not use a znode of another session, which may be about to expire (CURATOR-498).
 func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		lost := h.cutAfterCreate()
@@ -76,7 +76,7 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 			require.NotEqual(h, []string{other}, h.contenders())
 			return
 		}
-		// Without a GUID it belongs to another contender, and is not deleted.
+		// A znode whose name contains no GUID belongs to another contender, and is not deleted.
 		c.requireWaits()
 		require.Len(h, h.contenders(), 2)
 		h.remove(other)
@@ -85,8 +85,8 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 	})
 }
 
-// TestTrap02_SessionExpiresBeforeSearch fails if a contender whose session expires between its
-// create and the search for the znode does not create a znode in the next session (CURATOR-498).
+// TestTrap02_SessionExpiresBeforeSearch checks that a contender whose session expires between its create and
+// the search for the znode creates a znode in the next session (CURATOR-498).
 func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
@@ -103,8 +103,8 @@ func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
 	})
 }
 
-// TestTrap03_SearchAtLaggingServer fails if a contender creates a second znode because a server
-// that lags behind does not show the first one (ZOOKEEPER-1675).
+// TestTrap03_SearchAtLaggingServer checks that a contender does not create a second znode when a server that
+// lags behind does not show the first (ZOOKEEPER-1675).
 func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
@@ -125,9 +125,8 @@ func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	})
 }
 
-// TestTrap03_SecondZnodeAppearsLate fails if a contender waits for itself, because a znode that its
-// search has not found appears later, with a smaller number than that of its second znode
-// (ZOOKEEPER-3600).
+// TestTrap03_SecondZnodeAppearsLate checks that a contender does not wait for itself when a znode that its
+// search has not found appears later, with a smaller number than that of its second znode (ZOOKEEPER-3600).
 func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
@@ -148,7 +147,7 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 		late("0000000001")
 		h.requireContenders(ahead, first+"0000000001", own)
 		h.set(ahead, "makes the contender list the queue")
-		if h.name != semaphore.name { // which does not list until it could be admitted
+		if h.name != semaphore.name { // a semaphore does not list until it could be admitted
 			h.requireContenders(ahead, own)
 		}
 		c.requireWaits()
@@ -163,8 +162,8 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 	})
 }
 
-// TestTrap04_NewGUIDForEachCreate fails if two creates use the same name, which is possible if one
-// GUID serves several creates, as in kazoo's Lock.
+// TestTrap04_NewGUIDForEachCreate checks that two creates do not use the same name, which is possible when
+// one GUID serves several creates, as in kazoo's Lock.
 func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	forEachKind(t, []kind{election, mutex, semaphore}, 3, func(h *harness) {
 		conn := h.connect()
@@ -190,8 +189,8 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	})
 }
 
-// TestTrap40_GivesUpDuringCreate fails if a contender that gives up while its create is in flight
-// leaves a znode (CURATOR-18, CURATOR-3).
+// TestTrap40_GivesUpDuringCreate checks that a contender that gives up while its create is in flight does not
+// leave a znode (CURATOR-18, CURATOR-3).
 func TestTrap40_GivesUpDuringCreate(t *testing.T) {
 	subtestForEachKind(t, "the reply is late", all, 1, func(h *harness) {
 		hook, open := bubble.Hold(h)

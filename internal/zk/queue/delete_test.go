@@ -19,14 +19,13 @@ func (c *client) requireUnconfirmed() {
 	bubble.RequireDuration(c.h, limit.Confirm, func() { require.ErrorIs(c.h, c.leave(), leaderelection.ErrUnconfirmed) })
 }
 
-// TestTrap05_DeleteReplyLost fails if a znode whose delete has failed with the connection remains
-// although the session continues, so that it blocks the others (CURATOR-202, CURATOR-678, kazoo
-// #732).
+// TestTrap05_DeleteReplyLost checks that a znode whose delete has failed with the connection does not remain,
+// because the session continues and the znode would block the others (CURATOR-202, CURATOR-678, kazoo #732).
 func TestTrap05_DeleteReplyLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testDeleteReplyLost)
 }
 
-// TestTrap10_SessionMovedDuringDelete fails if a contender takes the reply that its session has
+// TestTrap10_SessionMovedDuringDelete checks that a contender does not take the reply that its session has
 // moved for the outcome of its delete (ZOOKEEPER-2886).
 func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, testDeleteReplyLost)
@@ -49,7 +48,7 @@ func testDeleteReplyLost(h *harness, l bubble.Fault) {
 	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 }
 
-// TestTrap05_DeleteReplyLostByWaiter fails if the znode of a waiting contender remains because the
+// TestTrap05_DeleteReplyLostByWaiter checks that the znode of a waiting contender does not remain when the
 // reply to its delete was lost (CURATOR-202).
 func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
@@ -69,8 +68,8 @@ func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
 	})
 }
 
-// TestTrap05_DeleteUnanswered fails if a znode remains because the network has discarded all
-// packets from before its delete on (CURATOR-202).
+// TestTrap05_DeleteUnanswered checks that a znode does not remain when the network has discarded all packets
+// from before its delete on (CURATOR-202).
 func TestTrap05_DeleteUnanswered(t *testing.T) {
 	for name, heal := range map[string]time.Duration{
 		"until the client dials again":     0,
@@ -92,8 +91,8 @@ func TestTrap05_DeleteUnanswered(t *testing.T) {
 	}
 }
 
-// TestTrap06_CleanupAfterContextIsDone fails if the removal of a znode does nothing because it uses
-// the context whose cancellation has caused it (vitess #15756, etcd #22123).
+// TestTrap06_CleanupAfterContextIsDone checks that the removal of a znode does not use the context whose
+// cancellation has caused it, because it would then do nothing (vitess #15756, etcd #22123).
 func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	for name, spoil := range map[string]func(h *harness, conn *zk.Conn) (repair func()){
 		"connected": func(*harness, *zk.Conn) func() { return func() {} },
@@ -137,8 +136,8 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	}
 }
 
-// TestTrap09_OneLayerOfRetries fails if a delete is sent more than once for each connection, or if
-// nested loops of retries multiply its time limit (CURATOR-559).
+// TestTrap09_OneLayerOfRetries checks that a delete is sent once for each connection, and that nested loops
+// of retries do not multiply its time limit (CURATOR-559).
 func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		c, next := h.joinNew(), h.joinNew()
@@ -156,7 +155,7 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	})
 }
 
-// TestTrap44_StaleRemoval fails if the delayed removal of a contender's znode ends the turn of a
+// TestTrap44_StaleRemoval checks that the delayed removal of a contender's znode does not end the turn of a
 // later contender on the same connection (etcd #22082, #22123).
 func TestTrap44_StaleRemoval(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
@@ -188,8 +187,8 @@ func TestTrap44_StaleRemoval(t *testing.T) {
 	})
 }
 
-// TestTrap38_ConcurrentEnds fails if concurrent calls that end a contender leave a znode, or if one
-// of them returns an error (CURATOR-620, CURATOR-652, CURATOR-653).
+// TestTrap38_ConcurrentEnds checks that concurrent calls that end a contender do not leave a znode, and
+// return no error (CURATOR-620, CURATOR-652, CURATOR-653).
 func TestTrap38_ConcurrentEnds(t *testing.T) {
 	for round := range 10 {
 		forEachKind(t, all, 3, func(h *harness) {

@@ -27,25 +27,25 @@ type driver struct {
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
 	waiting      uint8        // the number of requests in other goroutines
-	answered     []*result    // of requests that this goroutine has executed
+	answered     []*result    // the results of requests that this goroutine has executed
 	one          [1]*result   // the array of answered while there is one, which avoids an allocation
 	deferred     *frame       // the next input: the first one, or one that the deletion of the contender's znode precedes
-	replies      chan *result // of requests in other goroutines; nil while none is in progress
+	replies      chan *result // the results of requests in other goroutines; nil while no request is in progress
 	requests     *requests    // nil while none is in progress, unless a request has failed
 	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
 
 	watches [slots]watched
 
-	path string    // the contender's znode
-	sent time.Time // when its create, if that was answered, or the last Replace was sent
+	path string    // the path of the contender's znode
+	sent time.Time // the time at which the create, if that was answered, or the last Replace was sent
 
 	timers []deadline
-	timer  *time.Timer // of the first of timers
+	timer  *time.Timer // fires at the first of timers
 
 	rename     *Rename // the rename in progress, or nil
 	persistent string  // the path of the predecessor of which a warning was logged
-	err        error   // of the removal
+	err        error   // the error of the removal
 }
 
 func newDriver(cfg *Config, report func(State)) *driver {
@@ -107,7 +107,7 @@ var frames = sync.Pool{New: func() any { return new(frame) }}
 // step passes the input of f to the state machine and executes its outputs.
 func (d *driver) step(f *frame) {
 	f.out = d.machine.Step(d.sub.State(), &f.in, f.out[:0])
-	last := -1 // the last request
+	last := -1 // the index of the last request
 	for i := range f.out {
 		if f.out[i].Kind == contender.Send {
 			last = i

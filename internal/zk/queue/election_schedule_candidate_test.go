@@ -224,7 +224,7 @@ func (r *scheduleRun) verifyReason(m *member, err error) {
 	case errors.Is(err, leaderelection.ErrElectionOver):
 		valid = r.ended
 	case errors.Is(err, leaderelection.ErrNoElection):
-		valid = r.ended || r.rebuilt && !r.create // after NewElection has returned
+		valid = r.ended || r.rebuilt && !r.create // the data was lost after NewElection has returned
 	case errors.Is(err, leaderelection.ErrDeleted):
 		// If no server answers for a session timeout, a candidate does not find out why its znode
 		// was deleted, unless it waits without a limit.

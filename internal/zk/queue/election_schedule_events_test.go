@@ -14,7 +14,7 @@ type eventVerifier struct {
 	run    *scheduleRun
 	member *member
 
-	previous event.Kind // 0 before the first event
+	previous event.Kind // the previous event; 0 before the first event
 	token    int64
 }
 

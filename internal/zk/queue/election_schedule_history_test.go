@@ -180,8 +180,8 @@ func verifyWrites(writes []guardedWrite) (violations []string) {
 	return violations
 }
 
-// TestVerifyLeaderships fails if TestElectionSchedules does not notice two leaders or a wrong token.
-func TestVerifyLeaderships(t *testing.T) {
+// TestVerifyLeaderships_FindsTwoLeaders checks that TestElectionSchedules notices two leaders and a wrong token.
+func TestVerifyLeaderships_FindsTwoLeaders(t *testing.T) {
 	ms := time.Millisecond
 	leadership := func(who string, token int64, from, until time.Duration) *observedLeadership {
 		return &observedLeadership{who: who, id: who, token: token, from: from, until: until, over: true}
@@ -207,14 +207,15 @@ func TestVerifyLeaderships(t *testing.T) {
 	}
 }
 
-// TestVerifyWrites fails if TestElectionSchedules does not notice a write of a former leader.
-func TestVerifyWrites(t *testing.T) {
+// TestVerifyWrites_FindsFormerLeader checks that TestElectionSchedules notices a write of a former leader.
+func TestVerifyWrites_FindsFormerLeader(t *testing.T) {
 	require.Empty(t, verifyWrites([]guardedWrite{{5, 2}, {1, 1}, {6, 2}, {9, 3}}))
 	require.Len(t, verifyWrites([]guardedWrite{{1, 1}, {5, 2}, {6, 1}, {9, 3}}), 1)
 }
 
-// TestVerifyEnd fails if TestElectionSchedules does not notice a leader of a deleted election.
-func TestVerifyEnd(t *testing.T) {
+// TestVerifyEnd_FindsLeaderOfDeletedElection checks that TestElectionSchedules notices a leader of a deleted
+// election.
+func TestVerifyEnd_FindsLeaderOfDeletedElection(t *testing.T) {
 	a, b := &observedLeadership{id: "a", from: time.Second}, &observedLeadership{id: "b", from: 3 * time.Second}
 	again := &observedLeadership{id: "a", from: 4 * time.Second}
 	require.Empty(t, verifyEnd([]*observedLeadership{a, b, again}, 0, 0))

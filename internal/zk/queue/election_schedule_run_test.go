@@ -149,7 +149,7 @@ func (r *scheduleRun) isolateLeader(s faultschedule.Step) {
 	session := m.conn.SessionID()
 	r.Note("%s: %v", m.name, s)
 	cut := faultschedule.Step{Kind: faultschedule.Isolate, Duration: 2*r.Timeout + s.Duration}
-	r.Faults.Exclude(session, cut.Duration) // it must not reconnect to another server
+	r.Faults.Exclude(session, cut.Duration) // the client must not reconnect to another server
 	for _, x := range r.Ensemble.Server(0).Sessions() {
 		if s.N%2 == 0 && x.ID == session && x.Server >= 0 && r.Servers > 1 {
 			cut.Kind, cut.Who = faultschedule.Partition, x.Server

@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestElectionSchedules runs elections under random faults, with fake time. It fails if there are two
-// leaders at the same time, if tokens do not increase, if a candidacy ends without a reason, if
-// no candidate leads after all faults are healed, or if znodes or watches remain. Package
-// faultschedule describes the flags that select schedules.
+// TestElectionSchedules runs elections under random faults, with fake time. There must be one leader at a
+// time, tokens must increase, and each candidacy that ends must have a reason. When all faults are healed, a
+// candidate must lead, and no znodes or watches may remain. Package faultschedule describes the flags that
+// select schedules.
 //
 // In schedules with a latency, few goroutines run at the same instant of fake time.
 func TestElectionSchedules(t *testing.T) {
@@ -80,11 +80,10 @@ func TestElectionSchedules_Defects(t *testing.T) {
 	}
 }
 
-// TestElectionSchedules_LeaseTooLong fails if schedules do not find two leaders although leases are too
-// long. Leases are computed from the session timeout that the server has granted. If clients take
-// 7/4 of that timeout for the granted one, a lease lasts for 7/8 of the real timeout after the last
-// check. A session with the shortest timeout can expire after 3/4, because its server was cut off
-// before it reported the check.
+// TestElectionSchedules_LeaseTooLong checks that schedules find two leaders when leases are too long. Leases
+// are computed from the session timeout that the server has granted. If clients take 7/4 of that timeout for
+// the granted one, a lease lasts for 7/8 of the real timeout after the last check. A session with the
+// shortest timeout can expire after 3/4, because its server was cut off before it reported the check.
 func TestElectionSchedules_LeaseTooLong(t *testing.T) {
 	for seed := range uint64(200) {
 		s := newSchedule(1 + seed)
@@ -112,8 +111,8 @@ const (
 const (
 	join           faultschedule.Kind = "join"
 	resign         faultschedule.Kind = "resign"
-	operatorDelete faultschedule.Kind = "operator deletes" // a candidate's znode
-	closeConn      faultschedule.Kind = "close connection" // before the candidate has resigned
+	operatorDelete faultschedule.Kind = "operator deletes" // an operator deletes a candidate's znode
+	closeConn      faultschedule.Kind = "close connection" // closes the connection before the candidate has resigned
 	rebuild        faultschedule.Kind = "rebuild"          // all servers restart without their data
 	isolateLeader  faultschedule.Kind = "isolate leader"   // cuts off the leader, or its server, until its session has expired
 )
@@ -167,7 +166,7 @@ type schedule struct {
 	shared     bool // all candidates use two connections; otherwise each has its own
 	rejoin     bool
 	create     bool // candidates create the election node if it does not exist
-	prefix     bool // names without a GUID
+	prefix     bool // candidates have names without a GUID
 	lazy       bool // readers of statuses are slow
 	isolations bool // the only faults are leaders that are cut off for longer than their sessions last
 	ending     ending

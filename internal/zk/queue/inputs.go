@@ -121,7 +121,7 @@ type watched struct {
 	departure *departure
 }
 
-// The slots of driver.watches.
+// The slots of the field driver.watches.
 const (
 	ownSlot   = iota // the contender's znode
 	firstSlot        // this and secondSlot: two of the predecessor, the contender before it and the queue

@@ -19,7 +19,7 @@ import (
 type kind struct {
 	name string
 	base string // the names of contenders of other programs end with it and a number
-	data string // of the contenders' znodes
+	data string // the data of the contenders' znodes
 	// resumes reports that a contender whose lease has expired keeps its position, and has its turn
 	// again with the next lease. Otherwise it leaves.
 	resumes bool
@@ -79,9 +79,9 @@ type client struct {
 	endElection func() error
 
 	mu       sync.Mutex
-	grant    grant // the newest
+	grant    grant // the newest grant
 	returned bool  // ElectLeader or the call has returned
-	err      error // its result
+	err      error // the result of ElectLeader or of the call
 }
 
 // prepare returns a contender that has not joined.
@@ -159,7 +159,7 @@ func prepareLock(create func(*client, recipes.Option) (acquire, error)) func(*cl
 	}
 }
 
-// begin records a turn.
+// begin records that a turn of the contender has begun.
 func (c *client) begin(g grant) {
 	c.mu.Lock()
 	c.grant = g

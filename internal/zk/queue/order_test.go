@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap32_SequenceNumbersExhausted fails if a contender joins a queue whose sequence numbers are
-// exhausted, or if those that have joined before lose their order. Servers since 3.6 assign
-// 2147483647 to all further znodes (ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730).
+// TestTrap32_SequenceNumbersExhausted checks that a contender does not join a queue whose sequence numbers
+// are exhausted, and that those that have joined before keep their order. Servers since 3.6 assign 2147483647
+// to all further znodes (ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730).
 func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-3))
@@ -30,7 +30,7 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 		}
 		require.Len(h, h.contenders(), 3)
 
-		// It is the turn of the contenders that have joined before, in their order.
+		// The contenders that have joined before have their turns in their order.
 		for i, c := range line {
 			c.requireTurn()
 			for _, next := range line[i+1:] {
@@ -43,7 +43,7 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 
 		// The queue can be deleted and created again.
 		if h.name == semaphore.name {
-			return // its limit is stored in a child
+			return // the limit of a semaphore is stored in a child
 		}
 		h.remove(dir)
 		h.create(dir)
@@ -51,9 +51,9 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap32_NegativeNumbers fails if a znode with a negative number counts as earlier. Servers up
-// to 3.5 continue with -2147483648, which comes first in the order of the texts (kazoo #730,
-// go-zookeeper PR 65).
+// TestTrap32_NegativeNumbers checks that a znode with a negative number does not count as earlier. Servers up
+// to 3.5 continue with -2147483648, which comes first in the order of the texts (kazoo #730, go-zookeeper PR
+// 65).
 func TestTrap32_NegativeNumbers(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-2))
@@ -76,8 +76,8 @@ func TestTrap32_NegativeNumbers(t *testing.T) {
 	})
 }
 
-// TestTrap34_OtherChildren fails if a child that is not a contender breaks the order, or is taken
-// for a predecessor (CURATOR-43, go-zookeeper's parseSeq).
+// TestTrap34_OtherChildren checks that a child that is not a contender does not change the order, and is not
+// taken for a predecessor (CURATOR-43, go-zookeeper's parseSeq).
 func TestTrap34_OtherChildren(t *testing.T) {
 	const guid = "_c_00000000-0000-4000-8000-000000000000"
 	forEachKind(t, all, 1, func(h *harness) {
@@ -104,10 +104,10 @@ func TestTrap34_OtherLibraries(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
 		var ahead []string
 		for _, name := range []string{
-			"_c_ffffffff-ffff-4fff-bfff-ffffffffffff" + h.base, // Curator
-			"_c_597de0d1c10b4e1ea9f73a88a1fa7c26" + h.base,     // go-zookeeper
-			h.base[1:], // Curator without protection
-			"ffffffffffffffffffffffffffffffff__lock__", // kazoo
+			"_c_ffffffff-ffff-4fff-bfff-ffffffffffff" + h.base, // a name of Curator
+			"_c_597de0d1c10b4e1ea9f73a88a1fa7c26" + h.base,     // a name of go-zookeeper
+			h.base[1:], // a name of Curator without protection
+			"ffffffffffffffffffffffffffffffff__lock__", // a name of kazoo
 			"00000000000000000000000000000000__lock__",
 		} {
 			ahead = append(ahead, h.createSequential(name))
@@ -122,7 +122,7 @@ func TestTrap34_OtherLibraries(t *testing.T) {
 	})
 }
 
-// TestTrap35_NumbersRestart fails if the fencing tokens decrease when a queue is deleted and
+// TestTrap35_NumbersRestart checks that the fencing tokens do not decrease when a queue is deleted and
 // created again, which lets its sequence numbers restart at 0.
 func TestTrap35_NumbersRestart(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
@@ -154,7 +154,7 @@ func children(h *harness) []string {
 	return names
 }
 
-// TestTrap39_NoCreateStorm fails if a contender whose predecessor does not exist creates its znode
+// TestTrap39_NoCreateStorm checks that a contender whose predecessor does not exist does not create its znode
 // again, which would make the next contender do the same, without end (CURATOR-504, CURATOR-644,
 // FLINK-28078).
 func TestTrap39_NoCreateStorm(t *testing.T) {
@@ -196,9 +196,9 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 	})
 }
 
-// TestTrap41_AnyRequestFails fails if a contender does not continue after its connection breaks at
-// any one of its requests, in any way (CURATOR-518, helix #2815). A session that has moved is an
-// error code, which all kinds handle alike.
+// TestTrap41_AnyRequestFails checks that a contender continues after its connection breaks at any one of its
+// requests, in any way (CURATOR-518, helix #2815). A session that has moved is an error code, which all kinds
+// handle alike.
 func TestTrap41_AnyRequestFails(t *testing.T) {
 	for _, k := range all {
 		losses := bubble.ConnectionLost

@@ -23,7 +23,7 @@ import (
 // plainQueue is what the contenders of one connection in one queue share.
 type plainQueue struct {
 	users int           // contenders; guarded by the table
-	turn  chan struct{} // of capacity 1; holds an element during a create or a search
+	turn  chan struct{} // has capacity 1, and holds an element during a create or a search
 	owner map[string]*plainContender
 }
 

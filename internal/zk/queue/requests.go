@@ -65,7 +65,7 @@ func (r *requests) hasFailed() bool { return r.backoff != connection.Backoff{} }
 type result struct {
 	request contender.Request
 	reply   contender.Reply
-	path    string          // of the znode Name of the request, or that was created
+	path    string          // the path of the znode Name of the request, or of the created znode
 	sent    time.Time       // when the request was sent
 	watch   *watch.Watch    // the watch that the request has set, or nil
 	ctx     context.Context // ends the retries of a Replace; nil for other requests
@@ -164,7 +164,7 @@ func (r *requests) notify(path string) error {
 		})
 		switch data, version = found.Data, -1; {
 		case connection.IsUnreadable(err):
-			data = r.cfg.Data // so that the next client can read it
+			data = r.cfg.Data // write the data, so that the next client can read it
 		case err != nil:
 			return err
 		default:
@@ -307,7 +307,7 @@ func (r *requests) create(res *result) {
 	// The name is a part of the path, so that both are kept once.
 	res.reply.Name = nameOf(res.path)
 	if cfg.Conn.SessionID() == before {
-		// Otherwise only the znode shows in which of two sessions it was created.
+		// If the session has changed, only the znode shows in which of the two sessions it was created.
 		res.reply.Session = before
 	}
 }
@@ -472,7 +472,7 @@ func (res *result) createStamped(cfg *Config, create *zk.CreateRequest, version 
 	case err == nil:
 		stat := responses[1].Stat
 		res.path, res.reply.Token, res.reply.Alone, res.reply.QueueCzxid = responses[0].String, stat.Mzxid, stat.NumChildren == 1, stat.Czxid
-		// Otherwise the queue was created again: the contender lists it, and checks its ACL.
+		// If the queue was created again, the contender lists it, and checks its ACL.
 		res.reply.Alone = res.reply.Alone && cfg.CheckedZnode(cfg.Dir, stat.Czxid)
 		if res.reply.Others = stat.NumChildren - 1; cfg.Rotation != nil {
 			res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others, cfg.Blocks)

@@ -15,7 +15,7 @@ import (
 // goroutine.
 type Rotation struct {
 	mu          sync.Mutex
-	guid        [16]byte // of the newest contender; zero before the first one
+	guid        [16]byte // the GUID of the newest contender; zero before the first contender
 	predecessor string   // the last predecessor of a contender
 	predicted   string   // the predecessor of the newest contender, until the actual one is known
 	reliable    bool     // the last compared prediction was correct, and predict has returned none since

@@ -10,7 +10,7 @@ import (
 )
 
 // Clients that take turns predict each other's names after three rounds, until the order changes.
-func TestRotation(t *testing.T) {
+func TestRotation_PredictsPredecessors(t *testing.T) {
 	var clients [3]Rotation
 	number := int32(0)
 	name := func(r *Rotation) string {

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap11_ZnodeOfEarlierSession fails if it is a contender's turn although its znode belongs to
-// its previous session and will be deleted. A server that lags behind can still show such a znode
-// (CURATOR-696, CURATOR-604).
+// TestTrap11_ZnodeOfEarlierSession checks that it is not a contender's turn while its znode belongs to its
+// previous session and will be deleted. A server that lags behind can still show such a znode (CURATOR-696,
+// CURATOR-604).
 func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		first, c := h.joinNew(), h.joinNew()
@@ -39,9 +39,9 @@ func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	})
 }
 
-// TestTrap11_SessionEndsAtHandOver fails if it becomes a contender's turn because the expiry of a
-// session has deleted the znode of its predecessor, although its own znode belongs to the same
-// session (CURATOR-696).
+// TestTrap11_SessionEndsAtHandOver checks that it does not become a contender's turn when the expiry of a
+// session has deleted the znode of its predecessor, and its own znode belongs to the same session
+// (CURATOR-696).
 func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		conn := h.connect()
@@ -70,8 +70,8 @@ func (c *client) requireSessionLost() {
 	require.Len(c.h, bubble.Session(c.h, c.h.ensemble, c.conn).Ephemerals, 1)
 }
 
-// TestTrap12_LeaseStartsAtLastCheck fails if a lease expires after the session, because it starts
-// when the client notices that the connection is broken (CURATOR-460, TN14).
+// TestTrap12_LeaseStartsAtLastCheck checks that a lease expires before the session, and does not start when
+// the client notices that the connection is broken (CURATOR-460, TN14).
 func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	for name, fault := range map[string]func(h *harness, conn *zk.Conn){
 		"packets are lost": (*harness).isolate,
@@ -106,8 +106,8 @@ func (c *client) requireExpired() {
 	}
 }
 
-// TestTrap13_PartitionedServerAnswers fails if the holder keeps its turn because a server that is
-// cut off still answers its reads, while the other servers expire its session (CURATOR-444).
+// TestTrap13_PartitionedServerAnswers checks that the holder loses its turn when the other servers expire its
+// session, although a server that is cut off still answers its reads (CURATOR-444).
 func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
@@ -133,7 +133,7 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	})
 }
 
-// TestTrap10_SessionMovedDuringCheck fails if a reply that the session has moved ends the turn or
+// TestTrap10_SessionMovedDuringCheck checks that a reply that the session has moved neither ends the turn nor
 // renews the lease (ZOOKEEPER-2886).
 func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, func(h *harness, l bubble.Fault) {
@@ -160,12 +160,12 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	})
 }
 
-// TestTrap14_DoneIsClosed fails if the holder is not notified that it has lost its turn
-// (CURATOR-206, kazoo #2, go-zookeeper #190).
+// TestTrap14_DoneIsClosed checks that the holder is notified that it has lost its turn (CURATOR-206, kazoo
+// #2, go-zookeeper #190).
 func TestTrap14_DoneIsClosed(t *testing.T) {
 	for name, end := range map[string]struct {
 		do     func(h *harness, c *client)
-		reason error // nil for leave
+		reason error // the reason of the end; nil for leave
 	}{
 		"left":              {func(_ *harness, c *client) { c.requireLeaves() }, nil},
 		"znode deleted":     {func(h *harness, _ *client) { h.remove(h.contenders()[0]) }, leaderelection.ErrDeleted},
@@ -183,7 +183,7 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 			done := bubble.Async(func() time.Time { <-g.Done(); return time.Now() })
 			h.advance(timeout / 3)
 			begin := time.Now()
-			h.allowOverlap = name == "session expired" // without the knowledge of the client
+			h.allowOverlap = name == "session expired" // the client does not know that its session has expired
 			end.do(h, c)
 			h.advance(time.Second + 2*moment)
 			require.WithinDuration(h, begin, <-done, time.Second+moment)
@@ -202,9 +202,9 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 	}
 }
 
-// TestTrap16_StoppedHolderWrites fails if a holder that was stopped can write after the turn of the
-// next one has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). Here its lease is far too long,
-// which has the same effect as a stop directly after a check of the clock.
+// TestTrap16_StoppedHolderWrites checks that a holder that was stopped cannot write after the turn of the
+// next holder has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). Here its lease is far too long, which has
+// the same effect as a stop directly after a check of the clock.
 func TestTrap16_StoppedHolderWrites(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
@@ -242,8 +242,8 @@ func writeRegister(g grant, data string) error {
 	return err
 }
 
-// TestTrap16_WriteInFlight fails if a write of the previous holder that is in flight when the next
-// turn begins is applied (Kleppmann 2016).
+// TestTrap16_WriteInFlight checks that a write of the previous holder that is in flight when the next turn
+// begins is not applied (Kleppmann 2016).
 func TestTrap16_WriteInFlight(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
@@ -262,8 +262,8 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 	})
 }
 
-// TestTrap18_NewSessionUnnoticed fails if a contender does not notice that the client library has
-// continued in a new session, for which the library reports no expiry (ClickHouse #116690).
+// TestTrap18_NewSessionUnnoticed checks that a contender notices that the client library has continued in a
+// new session, for which the library reports no expiry (ClickHouse #116690).
 func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	subtestForEachKind(t, "during its turn", all, 3, func(h *harness) {
 		c := h.joinNew()
@@ -300,7 +300,7 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	})
 }
 
-// TestTrap22_NothingHangs fails if a contender waits forever on a connection that is suspended or
+// TestTrap22_NothingHangs checks that a contender does not wait forever on a connection that is suspended or
 // was closed (kazoo PR 170, #116, #482).
 func TestTrap22_NothingHangs(t *testing.T) {
 	for state, prepare := range map[string]func(h *harness, c *client){
@@ -365,9 +365,9 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	}
 }
 
-// TestTrap22_CloseWithSeveralContenders fails if one of several contenders on a connection that is
-// closed does not leave, or takes the deletion of its predecessor, which the server still reports,
-// for its turn (kazoo #482).
+// TestTrap22_CloseWithSeveralContenders checks that each of several contenders on a connection that is closed
+// leaves, and does not take the deletion of its predecessor, which the server still reports, for its turn
+// (kazoo #482).
 func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 	for name, leaves := range map[string]bool{"during its turn": false, "leaving": true} {
 		subtestForEachKind(t, name, all, 1, func(h *harness) {
@@ -377,7 +377,7 @@ func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 				line = append(line, h.join(conn))
 			}
 			last := h.joinNew()
-			h.advance(timeout + moment) // not while a check is sent
+			h.advance(timeout + moment) // an instant at which no check is sent
 			if leaves {
 				h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: h.contenders()[0]}, zktest.Cut)
 				go line[0].leave()

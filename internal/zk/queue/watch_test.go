@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap24_PredecessorDoesNotExist fails if a contender whose predecessor is deleted before it is
-// watched never wakes, or leaves a watch on that znode (CURATOR-107, helix #44).
+// TestTrap24_PredecessorDoesNotExist checks that a contender whose predecessor is deleted before it is
+// watched wakes, and does not leave a watch on that znode (CURATOR-107, helix #44).
 func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		subtestForEachKind(t, fmt.Sprintf("after a lost reply: %v", lost), exclusive, 1, func(h *harness) {
@@ -36,9 +36,8 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	}
 }
 
-// TestTrap25_WatchesDoNotAddUp fails if a contender leaves more watches with each reconnect or
-// event, or if each contender that leaves does (kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper
-// #76).
+// TestTrap25_WatchesDoNotAddUp checks that the watches of a contender do not add up with each reconnect, each
+// event or each contender that leaves (kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76).
 func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	forEachKind(t, exclusive, 3, func(h *harness) {
 		conn := h.connect()
@@ -78,8 +77,8 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap26_UnrelatedEvents fails if a watch is not set again after an unrelated event has
-// consumed it (CURATOR-258, CURATOR-329).
+// TestTrap26_UnrelatedEvents checks that a watch is set again after an unrelated event has consumed it
+// (CURATOR-258, CURATOR-329).
 func TestTrap26_UnrelatedEvents(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
 		ahead, c, last := h.createContender(), h.joinNew(), h.joinNew()
@@ -109,8 +108,8 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 	})
 }
 
-// TestTrap27_WatchesLost fails if a contender misses a change that happens while the connection is
-// down, also if the watches are lost (CURATOR-623, CURATOR-311, CURATOR-97).
+// TestTrap27_WatchesLost checks that a contender does not miss a change that happens while the connection is
+// down, even when the watches are lost (CURATOR-623, CURATOR-311, CURATOR-97).
 func TestTrap27_WatchesLost(t *testing.T) {
 	subtestForEachKind(t, "the predecessors are deleted", all, 3, func(h *harness) {
 		first, second := h.createContender(), h.createContender()
@@ -119,7 +118,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 			c.requireWaits()
 			h.disconnect(c.conn)
 			h.remove(gone)
-			h.advance(moment) // between two polls of the connection's monitor
+			h.advance(moment) // an instant between two polls of the connection's monitor
 			h.reconnect()
 		}
 		c.requireOnly()
@@ -164,8 +163,8 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	}
 }
 
-// TestTrap52_NoHerd fails if the deletion of one znode wakes other contenders than the next two, as
-// it does if all clients watch the first znode or the parent (ZooKeeper's page of recipes).
+// TestTrap52_NoHerd checks that the deletion of one znode wakes only the next two contenders, and not all, as
+// it does when all clients watch the first znode or the parent (ZooKeeper's page of recipes).
 func TestTrap52_NoHerd(t *testing.T) {
 	forEachKind(t, exclusive, 1, func(h *harness) {
 		const count = 20

@@ -71,7 +71,7 @@ func (c *ChildConfig[T]) read(ctx context.Context, names []string, read func(nam
 		case connection.IsCause(ctx, r.err):
 			return r.err
 		case errors.Is(r.err, zk.ErrNoNode):
-			continue // it was deleted after the listing
+			continue // the child was deleted after the listing
 		}
 		value, err := c.Parse(names[i], r.found, r.err)
 		if err != nil {
@@ -91,7 +91,7 @@ type ChildReader[T any] struct {
 	sub    *connection.Subscription
 
 	children map[string]*child[T]
-	list     *watch.Watch // on the list, or on the creation of the znode; nil if it has fired
+	list     *watch.Watch // the watch on the list, or on the creation of the znode; nil if it has fired
 	epoch    uint64       // the epoch of the connection before the last Read
 	// sync makes the next Read begin with a Sync. reset makes it read everything and set all
 	// watches again, because some may have been lost.
@@ -191,7 +191,7 @@ func (r *ChildReader[T]) readChildren(ctx context.Context, all bool) error {
 		if all || c == nil || c.watch == nil && !r.config.NamesOnly {
 			names = append(names, name)
 			previous[name] = c
-			delete(r.children, name) // it is added again if it still exists
+			delete(r.children, name) // the next listing adds the child again if it still exists
 		}
 	}
 	return r.config.read(ctx, names, func(name string) (watch.Found, error) {

@@ -45,7 +45,7 @@ func runTest(t *testing.T, f func(w *bubble.Test, setup *Setup)) {
 
 func requests(w *bubble.Test) int { return len(w.Server.Log().Requests()) }
 
-// Fails if children that have not changed are read again, or changes are not detected.
+// Children that have not changed must not be read again, and changes must be detected.
 func TestReader_ReadsWhatHasChanged(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
@@ -80,7 +80,7 @@ func TestReader_ReadsWhatHasChanged(t *testing.T) {
 	})
 }
 
-// Fails if a znode that does not exist yet is not watched, or data is read without need.
+// A znode that does not exist yet must be watched, and no data may be read without need.
 func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{
@@ -104,7 +104,7 @@ func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 	})
 }
 
-// Fails if Wait does not end when the connection is closed.
+// Wait must return when the connection is closed.
 func TestReader_ConnectionClosed(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
@@ -116,8 +116,8 @@ func TestReader_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// Fails if a missing znode is an error, or if ListChildren sets watches.
-func TestListChildren(t *testing.T) {
+// A missing znode must not be an error, and ListChildren must not set watches.
+func TestListChildren_SetsNoWatch(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})
 		require.NoError(w, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Fails if a recipe silently ignores an option of another recipe.
+// A recipe must not silently ignore an option of another recipe.
 func TestOwn_RejectedByOtherRecipes(t *testing.T) {
 	type mine struct{ size int }
 	type others struct{}

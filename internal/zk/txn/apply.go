@@ -90,7 +90,7 @@ func (w *Writer) ensureRecord(ctx context.Context, conn *zk.Conn) (created bool,
 		return false, err
 	}
 	if old != nil {
-		_ = deleteRecord(ctx, conn, old.path) // if that fails, it is deleted with the session
+		_ = deleteRecord(ctx, conn, old.path) // if the deletion fails, the record is deleted with the session
 	}
 	return true, nil
 }

@@ -17,7 +17,7 @@ func TestBatch_OneCallFails(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.Delay(zktest.ToClient, time.Millisecond)
 		first := h.w.Start(createItem())
-		synctest.Wait() // it is in flight, so the other calls share a request
+		synctest.Wait() // the request is in flight, so the other calls share a request
 		second, third := h.w.Start(createItem()), h.w.Start(createItem())
 		failsLast := h.w.Start(Transaction{Ops: []any{
 			&zk.CreateRequest{Path: "/other-", Acl: openACL, Flags: zk.FlagSequence},
@@ -82,7 +82,7 @@ func TestTransaction_BoundToSession(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		expired := h.Conn.SessionID()
 		require.NoError(h, h.Server.ExpireSession(expired))
-		time.Sleep(2 * time.Second) // until the client has another session
+		time.Sleep(2 * time.Second) // wait until the client has another session
 		bound := createItem()
 		bound.Session = expired
 		require.ErrorIs(h, h.w.Start(bound).Outcome().Err, ErrSession)
@@ -103,7 +103,7 @@ func TestTransaction_BoundToRecord(t *testing.T) {
 		},
 		"session expires": func(h *writerTest) {
 			require.NoError(h, h.Server.ExpireSession(h.Conn.SessionID()))
-			time.Sleep(3 * time.Second) // until the client has another session
+			time.Sleep(3 * time.Second) // wait until the client has another session
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 )
 
 // The estimate uses the newest reply, but not a slow reply if a better one is not too old.
-func TestClock(t *testing.T) {
+func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	begin := time.UnixMilli(1_000_000)
 	at := func(d time.Duration) time.Time { return begin.Add(d) }
 	const ms = time.Millisecond
@@ -25,7 +25,7 @@ func TestClock(t *testing.T) {
 	c.update(1_000_600, at(0), at(200*ms))
 	requireOffset(500*ms, at(200*ms))
 	requireOffset(500*ms, at(time.Minute))
-	c.update(1_009_000, at(1000*ms), at(9000*ms)) // a slow reply
+	c.update(1_009_000, at(1000*ms), at(9000*ms)) // a measurement with a slow reply
 	requireOffset(500*ms, at(9000*ms))
 	c.update(1_010_410, at(10_000*ms), at(10_020*ms))
 	requireOffset(400*ms, at(10_020*ms))
@@ -73,12 +73,12 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t))
-	fields.ext -= int64(d) // the monotonic reading
+	fields.ext -= int64(d) // change the monotonic reading of the time
 	return t
 }
 
-// TestWriter_LeaderTime fails if LeaderTime estimates the clock before a transaction, or with a
-// measurement that is too old.
+// TestWriter_LeaderTime checks that LeaderTime returns no estimate before a transaction, or when the last
+// measurement is too old.
 func TestWriter_LeaderTime(t *testing.T) {
 	run(t, func(h *writerTest) {
 		_, _, ok := h.w.LeaderTime()

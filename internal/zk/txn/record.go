@@ -21,7 +21,7 @@ type record struct {
 	session int64  // the owner of the znode
 	version int32  // the last known version
 	id      uint64 // the last ID that was used
-	zxid    int64  // the czxid
+	zxid    int64  // the czxid of the record
 	// sent is when the request was sent that has created the znode, zero if the reply was lost.
 	sent time.Time
 }
@@ -93,7 +93,7 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 			w.setCreatedRecord(r, created.stat, created.sent)
 			return nil
 		}
-		// Otherwise the session in which the record was created is over.
+		// The session in which the record was created is over.
 	}
 }
 
@@ -170,9 +170,9 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Sta
 			}
 			return nil, nil // the reply to the write below was lost
 		}
-		// The request may still be in transit, or applied on servers that are ahead of the one that has
-		// answered. Writing another ID makes it fail. A failed write is followed by another read: a retry
-		// could only fail again.
+		// The request may still be in transit, or applied on servers that are ahead of the server that has
+		// answered. Writing another ID makes it fail. A failed write is followed by another read: a retry could
+		// only fail again.
 		stat, err = conn.Set(r.path, r.nextID(), r.version)
 		switch {
 		case err == nil:

@@ -46,7 +46,7 @@ func TestRecord_PausesIfServerIsBusy(t *testing.T) {
 		h.Server.Before(firstMulti, zktest.Cut)
 		h.Server.Before(zktest.Match{Op: zktest.OpSetData}, func(q *zktest.Request) zktest.Verdict {
 			if tries++; time.Since(begin) < 2*time.Second && tries < 1000 {
-				return zktest.Fail(zktest.Code(-127))(q) // throttled
+				return zktest.Fail(zktest.Code(-127))(q) // reject the request as throttled
 			}
 			return zktest.Pass(q)
 		})
@@ -133,7 +133,7 @@ func (h *writerTest) versionOfN() int32 {
 }
 
 // One request creates the directory and the record, and each later transaction is one request.
-func TestCreatesDir(t *testing.T) {
+func TestCreatesDir_WithTransaction(t *testing.T) {
 	runShared(t, func(h *writerTest) {
 		require.ErrorIs(h, h.w.Start(Transaction{}).Outcome().Err, zk.ErrNoNode, "the writer has created the directory")
 		h.Server.ResetLog()

@@ -44,7 +44,7 @@ var (
 type Config struct {
 	connection.Options // the connection, the ACL of the record, and the logger
 
-	Dir string // of the record
+	Dir string // the directory of the record
 	// MakeDir creates Dir if it does not exist. If it is nil, transactions fail with zk.ErrNoNode.
 	MakeDir func(ctx context.Context) error
 
@@ -130,7 +130,7 @@ type Writer struct {
 	// record is nil before it is created. Only the writer's goroutine replaces it and uses it without mu.
 	record  *record
 	pending []*Call
-	running bool // the goroutine runs
+	running bool // the writer's goroutine is running
 	closing bool
 	// failed is the reason why no transaction can be applied any more: the connection was closed.
 	failed error

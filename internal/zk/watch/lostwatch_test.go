@@ -477,10 +477,9 @@ func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 	}
 }
 
-// Fails if anything that waits for a watch waits forever because an event is lost, or because the
-// server does not set the watches again after a break of the connection that the client does not
-// notice.
-func TestLostWatch(t *testing.T) {
+// Nothing that waits for a watch may wait forever when an event is lost, or when the server does not set the
+// watches again after a break of the connection that the client does not notice.
+func TestLostWatch_IsNoticed(t *testing.T) {
 	for _, s := range lostWatchScenarios {
 		t.Run(s.name, func(t *testing.T) {
 			// run returns the number of events in the scenario without a fault, or whether the

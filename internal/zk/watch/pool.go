@@ -47,9 +47,9 @@ type pool struct {
 	mu      sync.Mutex
 	taken   sync.Cond      // an event was passed to Take
 	started uint64         // the number of reads that were started
-	watches map[key]*Watch // those that were not seen to fire
+	watches map[key]*Watch // the watches that have not fired yet, as far as is known
 	reads   map[key]*reads // the reads in progress
-	sweep   int            // with so many watches, look for those that have fired
+	sweep   int            // at this number of watches, look for those that have fired
 }
 
 const minSweep = 64
@@ -63,9 +63,9 @@ type Watch struct {
 	// The rest is guarded by the mutex of the pool.
 
 	event    *received // nil until it was received
-	epoch    uint64    // in which a request has last set it
-	channels int       // that the client library holds for it
-	state    int64     // of the znode when the watch was set: see key.state
+	epoch    uint64    // the epoch in which a request has last set the watch
+	channels int       // the number of channels that the client library holds for the watch
+	state    int64     // the state of the znode when the watch was set: see key.state
 }
 
 // received is an event that was received.
@@ -151,7 +151,7 @@ func (w *Watch) fired() bool {
 		w.take(event)
 		return true
 	default:
-		return w.event != nil // it was lost
+		return w.event != nil // the watch was lost
 	}
 }
 
@@ -292,7 +292,7 @@ func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost boo
 		return false
 	}
 	stat, err := connection.Do(ctx, func() (*zk.Stat, error) {
-		exists, stat, err := conn.Exists(path) // needs no permission
+		exists, stat, err := conn.Exists(path) // exists needs no permission
 		if !exists {
 			stat = nil
 		}

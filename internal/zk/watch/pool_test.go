@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Fails if a change whose event is lost is noticed later than after MaxDelay, by some of the readers
-// only, or with more than one read for all of them, or if the next change is not noticed immediately.
+// All readers must notice a change whose event is lost within MaxDelay, with one read for all of them, and
+// the next change immediately.
 func TestVerify_LostEvent(t *testing.T) {
 	create := func(w *bubble.Test, path string) { createZnode(w, path, "") }
 	remove := func(w *bubble.Test, path string) { require.NoError(w, w.Operator.Delete(path, -1)) }
@@ -71,8 +71,8 @@ func TestVerify_LostEvent(t *testing.T) {
 	}
 }
 
-// Fails if the watches on a znode cost more than 20 requests per hour, or fewer than 12, however many
-// readers and kinds of watches there are, or if a watch that was not lost fires.
+// The watches on a znode must cost 12 to 20 requests per hour, however many readers and kinds of watches
+// there are, and a watch that was not lost must not fire.
 func TestVerify_Cost(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
@@ -94,7 +94,7 @@ func TestVerify_Cost(t *testing.T) {
 	})
 }
 
-// Fails if a connection with thousands of watched znodes sends more than ten verifications per second.
+// A connection with thousands of watched znodes must send at most ten verifications per second.
 func TestVerify_ManyZnodes(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		p := pools.Of(w.Conn)

@@ -43,7 +43,7 @@ type Query struct {
 	// Reset sets the watch again if it is in doubt.
 	Reset bool
 
-	canceled <-chan struct{} // of the context of Read
+	canceled <-chan struct{} // the Done channel of the context of Read
 }
 
 // Found is the result of a read.
@@ -86,7 +86,7 @@ func Try(conn *zk.Conn, q Query) (Found, error) {
 		if found.Stat == nil || err != nil {
 			return found, err
 		}
-		q.Woken = nil // it was created between the two requests
+		q.Woken = nil // the znode was created between the two requests
 	}
 }
 
@@ -103,7 +103,7 @@ type reads struct {
 
 // read is one request, whose answer several callers share.
 type read struct {
-	number uint64 // of all reads of the connection, once it has been sent
+	number uint64 // the number of the read among all reads of the connection, once it has been sent
 	epoch  uint64
 	reset  bool
 	shared bool          // several callers return it

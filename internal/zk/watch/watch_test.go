@@ -54,7 +54,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 			require.Equal(w, 1, bubble.Watches(w.Conn))
 			for _, u := range all {
 				require.Equal(w, data, u.last())
-				u.seen[len(u.seen)-1].Data[0] = 'x' // it belongs to this user
+				u.seen[len(u.seen)-1].Data[0] = 'x' // the data belongs to this user
 			}
 		}
 		for _, u := range all {
@@ -107,8 +107,8 @@ func TestRead_NotOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// TestReader_Written fails if a Reader that an event has woken, and whose user has then written, shares a read that
-// was sent between the event and the write.
+// TestReader_Written checks that a Reader that an event has woken, and whose user has then written, does not
+// share a read that was sent between the event and the write.
 func TestReader_Written(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
@@ -200,7 +200,7 @@ func TestRead_Existence(t *testing.T) {
 }
 
 // Listings at the same time share requests, set no watch, and are not older than the call.
-func TestListing(t *testing.T) {
+func TestListing_SharedByReaders(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "")
 		hold, release := bubble.Hold(w)
@@ -343,8 +343,8 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 	})
 }
 
-// TestReader_BoundedChannelsAfterManyBreaks fails if the number of channels that the client library
-// holds grows with each break of the connection, or if a change is not noticed after many.
+// TestReader_BoundedChannelsAfterManyBreaks checks that the number of channels that the client library holds
+// does not grow with each break of the connection, and that a change is noticed after many breaks.
 func TestReader_BoundedChannelsAfterManyBreaks(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCompare_FourLetterProperties fails if the answers to conf and envi have other properties than
-// those of a real server.
+// TestCompare_FourLetterProperties checks that the answers to conf and envi have the properties of those of a
+// real server.
 func TestCompare_FourLetterProperties(t *testing.T) {
 	real := startRealServer(t, time.Minute, nil).Addr(0)
 	addr := zktest.Start(t).Addr()

@@ -20,19 +20,21 @@ var oddPaths = []string{
 	"/\ufffe", "/\ue000", "/\uffef", "/a\x00b", "/a/b/c/d/e/f", " ", "/ ", "/a b",
 }
 
-func pick[T any](g *generator, v []T) T { return v[g.r.IntN(len(v))] }
+func pickRandom[T any](g *generator, v []T) T { return v[g.r.IntN(len(v))] }
 
 func (g *generator) randomPath() string {
 	if g.r.IntN(12) == 0 {
-		return pick(g, oddPaths)
+		return pickRandom(g, oddPaths)
 	}
-	return pick(g, paths)
+	return pickRandom(g, paths)
 }
 
-func (g *generator) randomVersion() int32 { return pick(g, []int32{-1, -1, -1, -1, 0, 0, 1, 2, 7, -2}) }
+func (g *generator) randomVersion() int32 {
+	return pickRandom(g, []int32{-1, -1, -1, -1, 0, 0, 1, 2, 7, -2})
+}
 
 func (g *generator) randomData() []byte {
-	return pick(g, [][]byte{nil, {}, []byte("x"), []byte("some text"), {0, 1, 2, 255}})
+	return pickRandom(g, [][]byte{nil, {}, []byte("x"), []byte("some text"), {0, 1, 2, 255}})
 }
 
 func (g *generator) randomACL() []wire.ACL {
@@ -41,7 +43,7 @@ func (g *generator) randomACL() []wire.ACL {
 		return open
 	}
 	all := int32(31)
-	return pick(g, [][]wire.ACL{
+	return pickRandom(g, [][]wire.ACL{
 		nil,
 		{{Perms: all, Scheme: "world", ID: "everybody"}},
 		{{Perms: all, Scheme: "nonsense", ID: "x"}},
@@ -67,7 +69,7 @@ func (g *generator) randomACL() []wire.ACL {
 }
 
 func (g *generator) randomFlags() int32 {
-	return pick(g, []int32{0, 0, 0, 1, 1, 2, 3, 3, 4, 5, 6, 7, -1, 100})
+	return pickRandom(g, []int32{0, 0, 0, 1, 1, 2, 3, 3, 4, 5, 6, 7, -1, 100})
 }
 
 // randomWrite returns a request that can also be part of a multi.
@@ -75,13 +77,13 @@ func (g *generator) randomWrite(inMulti bool) wire.Request {
 	r := wire.Request{Path: g.randomPath(), TTL: -1}
 	switch x := g.r.IntN(20); {
 	case x < 8:
-		r.Op = pick(g, []wire.Op{wire.Create, wire.Create, wire.Create2, wire.Create2, wire.CreateContainer, wire.CreateTTL})
+		r.Op = pickRandom(g, []wire.Op{wire.Create, wire.Create, wire.Create2, wire.Create2, wire.CreateContainer, wire.CreateTTL})
 		r.Data, r.ACL, r.Flags = g.randomData(), g.randomACL(), g.randomFlags()
 		if r.Op == wire.CreateContainer && g.r.IntN(4) > 0 {
 			r.Flags = 4
 		}
 		if r.Op == wire.CreateTTL {
-			r.TTL = pick(g, []int64{3600000, 3600000, 0, -1, 1 << 40, 1<<40 - 1})
+			r.TTL = pickRandom(g, []int64{3600000, 3600000, 0, -1, 1 << 40, 1<<40 - 1})
 			// Use the create mode of TTL nodes in most cases: another mode with createTTL and without a
 			// TTL makes a 3.8 server exit.
 			if g.r.IntN(4) > 0 || r.TTL == -1 || inMulti {
@@ -109,7 +111,7 @@ func (g *generator) randomRequest(zxid int64) wire.Request {
 	case x < 40:
 		return g.randomWrite(false)
 	case x < 72:
-		r.Op = pick(g, []wire.Op{wire.Exists, wire.Exists, wire.GetData, wire.GetData, wire.GetChildren, wire.GetChildren2})
+		r.Op = pickRandom(g, []wire.Op{wire.Exists, wire.Exists, wire.GetData, wire.GetData, wire.GetChildren, wire.GetChildren2})
 		r.Path, r.Watch = g.randomPath(), g.r.IntN(2) == 0
 	case x < 80:
 		r.Op = wire.Multi
@@ -120,7 +122,7 @@ func (g *generator) randomRequest(zxid int64) wire.Request {
 		r.Op = wire.MultiRead
 		for range g.r.IntN(5) {
 			sub := wire.Request{Path: g.randomPath(), Watch: g.r.IntN(3) == 0}
-			sub.Op = pick(g, []wire.Op{wire.GetData, wire.GetChildren})
+			sub.Op = pickRandom(g, []wire.Op{wire.GetData, wire.GetChildren})
 			r.Ops = append(r.Ops, sub)
 		}
 	case x < 86:
@@ -135,19 +137,19 @@ func (g *generator) randomRequest(zxid int64) wire.Request {
 	case x < 91:
 		r.Op, r.Path = wire.GetEphemerals, g.randomPath()
 	case x < 92:
-		r.Op, r.Path = wire.Sync, pick(g, paths) // use known paths only, because the server returns others in Java's encoding
+		r.Op, r.Path = wire.Sync, pickRandom(g, paths) // use known paths only, because the server returns others in Java's encoding
 	case x < 94:
-		r.Op, r.Path, r.Flags = wire.AddWatch, g.randomPath(), pick(g, []int32{0, 1, 1, 2})
+		r.Op, r.Path, r.Flags = wire.AddWatch, g.randomPath(), pickRandom(g, []int32{0, 1, 1, 2})
 	case x < 96:
-		r.Op, r.Path, r.Flags = wire.RemoveWatches, g.randomPath(), pick(g, []int32{1, 2, 3, 3, 0, 4})
+		r.Op, r.Path, r.Flags = wire.RemoveWatches, g.randomPath(), pickRandom(g, []int32{1, 2, 3, 3, 0, 4})
 	case x < 97:
 		r.Op = wire.WhoAmI
 	case x < 98:
-		r.Op, r.Scheme, r.Data = wire.Auth, "digest", pick(g, [][]byte{[]byte("u1:p1"), []byte("u2:p2"), []byte("nocolon")})
+		r.Op, r.Scheme, r.Data = wire.Auth, "digest", pickRandom(g, [][]byte{[]byte("u1:p1"), []byte("u2:p2"), []byte("nocolon")})
 	case x < 99:
 		return g.randomSetWatches(zxid)
 	default:
-		r.Op = pick(g, []wire.Op{wire.Ping, wire.Reconfig, wire.Check})
+		r.Op = pickRandom(g, []wire.Op{wire.Ping, wire.Reconfig, wire.Check})
 		if r.Op == wire.Check {
 			r.Path, r.Version = "/not/there", -1
 		}
@@ -158,11 +160,11 @@ func (g *generator) randomRequest(zxid int64) wire.Request {
 // randomSetWatches returns a request that a client sends after a reconnect.
 func (g *generator) randomSetWatches(zxid int64) wire.Request {
 	r := wire.Request{Zxid: max(0, zxid-int64(g.r.IntN(30)))}
-	r.Op = pick(g, []wire.Op{wire.SetWatches, wire.SetWatches2})
+	r.Op = pickRandom(g, []wire.Op{wire.SetWatches, wire.SetWatches2})
 	some := func() []string {
 		var out []string
 		for range g.r.IntN(4) {
-			out = append(out, pick(g, paths))
+			out = append(out, pickRandom(g, paths))
 		}
 		return out
 	}

@@ -12,20 +12,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// pair compares a real server with an embedded server. Each client has a connection to both.
-type pair struct {
+// serverPair compares a real server with an embedded server. Each client has a connection to both.
+type serverPair struct {
 	t       *testing.T
 	targets [2]*target
 	history []string
 }
 
-func newPair(t *testing.T, sweep time.Duration) *pair {
+func newPair(t *testing.T, sweep time.Duration) *serverPair {
 	t.Helper()
 	return newPairWith(t, startRealServer(t, sweep, nil), startEmbeddedServer(t, sweep))
 }
 
-func newPairWith(t *testing.T, e *ensemble.Ensemble, s *zktest.Server) *pair {
-	p := &pair{t: t}
+func newPairWith(t *testing.T, e *ensemble.Ensemble, s *zktest.Server) *serverPair {
+	p := &serverPair{t: t}
 	for i, addr := range []string{e.Addr(0), s.Addr()} {
 		p.targets[i] = &target{name: [...]string{"real", "zktest"}[i], addr: addr, sessions: make(map[int64]string)}
 	}
@@ -41,20 +41,20 @@ func newPairWith(t *testing.T, e *ensemble.Ensemble, s *zktest.Server) *pair {
 	return p
 }
 
-func (p *pair) addHistory(format string, args ...any) {
+func (p *serverPair) addHistory(format string, args ...any) {
 	p.history = append(p.history, fmt.Sprintf(format, args...))
 	if len(p.history) > 60 {
 		p.history = p.history[1:]
 	}
 }
 
-func (p *pair) failf(format string, args ...any) {
+func (p *serverPair) failf(format string, args ...any) {
 	p.t.Helper()
 	p.t.Fatalf("%s\n\nprevious requests:\n%s", fmt.Sprintf(format, args...), strings.Join(p.history, "\n"))
 }
 
 // connectClient connects client k to both servers, with its previous session if resume is true.
-func (p *pair) connectClient(k int, resume bool, timeout time.Duration) {
+func (p *serverPair) connectClient(k int, resume bool, timeout time.Duration) {
 	p.t.Helper()
 	var replies [2]string
 	for i, x := range p.targets {
@@ -88,10 +88,10 @@ func (p *pair) connectClient(k int, resume bool, timeout time.Duration) {
 	}
 }
 
-// compare sends reqs from client k to both servers, and then a ping from each other client, so that
-// their events have arrived. It fails if the packets differ. If the order of events depends on the
-// hash tables of the server, unordered must be true. It returns the packets of client k.
-func (p *pair) compare(k int, unordered bool, reqs ...wire.Request) []string {
+// compare sends reqs from client k to both servers, and then a ping from each other client, so that their
+// events have arrived. The packets must be equal. If the order of events depends on the hash tables of the
+// server, unordered must be true. It returns the packets of client k.
+func (p *serverPair) compare(k int, unordered bool, reqs ...wire.Request) []string {
 	p.t.Helper()
 	for _, r := range reqs {
 		p.addHistory("client%d %s", k, describeRequest(r))

@@ -22,8 +22,8 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCompare_RandomRequests fails if a reply or an event differs in a long random sequence of
-// requests of four clients.
+// TestCompare_RandomRequests checks that no reply or event differs in a long random sequence of requests of
+// four clients.
 func TestCompare_RandomRequests(t *testing.T) {
 	p := newPair(t, time.Hour) // no sweep happens during the test, because its time cannot be compared
 	t.Logf("seed %d, %d requests (-diff.seed, -diff.steps)", *seed, *steps)

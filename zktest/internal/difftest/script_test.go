@@ -33,9 +33,8 @@ func withWatch(r *wire.Request)                     { r.Watch = true }
 func withACL(l []wire.ACL) func(*wire.Request)      { return func(r *wire.Request) { r.ACL = l } }
 func withOps(o ...wire.Request) func(*wire.Request) { return func(r *wire.Request) { r.Ops = o } }
 
-// TestCompare_Scripts fails if a reply or an event differs in one of the scripts, which cover requests
-// that are rare, or that random requests must not contain. The scripts use the same servers and
-// different znodes.
+// TestCompare_Scripts checks that no reply or event differs in the scripts, which cover requests that are
+// rare, or that random requests must not contain. The scripts use the same servers and different znodes.
 func TestCompare_Scripts(t *testing.T) {
 	p := newPair(t, 300*time.Millisecond)
 	for k := range 3 {
@@ -43,7 +42,7 @@ func TestCompare_Scripts(t *testing.T) {
 	}
 	for _, s := range []struct {
 		name string
-		run  func(*pair)
+		run  func(*serverPair)
 	}{
 		{"undefined requests", runUndefinedRequests},
 		{"malformed requests", runMalformedRequests},
@@ -66,7 +65,7 @@ func TestCompare_Scripts(t *testing.T) {
 }
 
 // runUndefinedRequests sends requests whose results the protocol does not define.
-func runUndefinedRequests(p *pair) {
+func runUndefinedRequests(p *serverPair) {
 	p.compare(0, false, request(wire.Create, "/odd"))
 	// In a multi the create mode determines the kind of a create. An invalid mode makes the packet
 	// malformed.
@@ -92,7 +91,7 @@ func runUndefinedRequests(p *pair) {
 
 // runMalformedRequests sends malformed bodies, which are answered with an error, and packets after
 // which the server closes the connection.
-func runMalformedRequests(p *pair) {
+func runMalformedRequests(p *serverPair) {
 	for _, o := range []wire.Op{
 		wire.Create, wire.Delete, wire.Exists, wire.GetData, wire.SetData, wire.GetACL, wire.SetACL, wire.GetChildren,
 		wire.GetChildren2, wire.Sync, wire.Check, wire.Multi, wire.MultiRead, wire.SetWatches, wire.AddWatch, wire.Create2,
@@ -186,7 +185,7 @@ func (c *client) exchangeRaw(o int32, b []byte) ([]string, error) {
 }
 
 // runWatchOrder compares the order of events.
-func runWatchOrder(p *pair) {
+func runWatchOrder(p *serverPair) {
 	p.compare(0, false, request(wire.Create, "/w"), request(wire.Create, "/w/a"))
 	for k := range 3 {
 		p.compare(k, false, request(wire.GetData, "/w/a", withWatch), request(wire.GetChildren, "/w/a", withWatch), request(wire.GetChildren2, "/w", withWatch),
@@ -204,7 +203,7 @@ func runWatchOrder(p *pair) {
 	p.connectClient(1, false, 30*time.Second)
 }
 
-func runRecursiveWatches(p *pair) {
+func runRecursiveWatches(p *serverPair) {
 	p.compare(0, false, request(wire.Create, "/r"), request(wire.Create, "/r/a"), request(wire.AddWatch, "/r", withFlags(1)), request(wire.AddWatch, "/", withFlags(1)))
 	p.compare(1, false, request(wire.AddWatch, "/r", withFlags(0)), request(wire.AddWatch, "/r/a", withFlags(0)), request(wire.AddWatch, "/r/x", withFlags(1)))
 	for range 2 {
@@ -225,7 +224,7 @@ func runRecursiveWatches(p *pair) {
 
 // runFilteredEvents verifies that ZooKeeper and zktest send the same watch events to a client that the ACL of the
 // watched znode does not permit to read it.
-func runFilteredEvents(p *pair) {
+func runFilteredEvents(p *serverPair) {
 	p.compare(0, false, request(wire.Auth, "", func(r *wire.Request) { r.Scheme, r.Data = "digest", []byte("me:pw") }))
 	p.compare(0, false, request(wire.Create, "/f", withACL(secret)), request(wire.GetData, "/f", withWatch), request(wire.GetChildren, "/f", withWatch))
 	p.compare(1, false, request(wire.Exists, "/f", withWatch), request(wire.Exists, "/f/a", withWatch), request(wire.GetACL, "/f"), request(wire.GetChildren, "/f", withWatch),
@@ -239,7 +238,7 @@ func runFilteredEvents(p *pair) {
 	p.compare(0, false, request(wire.SetACL, "/zookeeper/config"), request(wire.GetACL, "/zookeeper/config"), request(wire.SetData, "/zookeeper/config"))
 }
 
-func runSequences(p *pair) {
+func runSequences(p *serverPair) {
 	p.compare(0, false, request(wire.Create, "/q"), request(wire.Create, "/q/a"), request(wire.Create, "/q/-", withFlags(2)), request(wire.Delete, "/q/a"),
 		request(wire.Create2, "/q/", withFlags(2)), request(wire.Create2, "/q/-", withFlags(3)), request(wire.Create, "/q/x", withFlags(3)))
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/q/-", withFlags(2)), request(wire.Create, "/q/-", withFlags(2)), request(wire.Create, "/q/-", withFlags(9)))))
@@ -249,7 +248,7 @@ func runSequences(p *pair) {
 
 // runMultis compares multi requests whose operations depend on each other, and multi requests that
 // fail.
-func runMultis(p *pair) {
+func runMultis(p *serverPair) {
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/m"), request(wire.Create, "/m/a"), request(wire.SetData, "/m/a"), request(wire.Check, "/m/a", func(r *wire.Request) { r.Version = 1 }),
 		request(wire.Delete, "/m/a"), request(wire.Create2, "/m/a", withFlags(1)))))
 	p.compare(1, false, request(wire.GetChildren2, "/m", withWatch), request(wire.Exists, "/m/b", withWatch), request(wire.GetData, "/m/a", withWatch))
@@ -260,7 +259,7 @@ func runMultis(p *pair) {
 }
 
 // runPipeline sends many requests without waiting for replies.
-func runPipeline(p *pair) {
+func runPipeline(p *serverPair) {
 	p.compare(0, false, request(wire.Create, "/p"))
 	var reqs []wire.Request
 	for i := range 300 {
@@ -282,7 +281,7 @@ func runPipeline(p *pair) {
 
 // runHandshakes compares handshakes with a wrong password, a closed session, or a zxid that is greater
 // than that of the server.
-func runHandshakes(p *pair) {
+func runHandshakes(p *serverPair) {
 	p.connectClient(2, false, time.Millisecond) // the shortest timeout is 2 ticks
 	p.compare(2, false, request(wire.CloseSession, ""))
 	p.connectClient(2, false, time.Hour)
@@ -335,7 +334,7 @@ func errText(err error) string {
 
 // runMovedSession compares the replies on the older connection of a session that another connection has
 // resumed.
-func runMovedSession(p *pair) {
+func runMovedSession(p *serverPair) {
 	var old [2]net.Conn
 	for i, x := range p.targets {
 		old[i] = x.clients[1].nc
@@ -353,7 +352,7 @@ func runMovedSession(p *pair) {
 }
 
 // runExpiry compares the expiry of a session.
-func runExpiry(p *pair) {
+func runExpiry(p *serverPair) {
 	const timeout = 3 * time.Second // the timeout is long enough for the requests on a busy machine
 	p.connectClient(2, false, timeout)
 	start := time.Now()
@@ -387,7 +386,7 @@ func runExpiry(p *pair) {
 }
 
 // runSweep compares the deletion of containers and TTL nodes.
-func runSweep(p *pair) {
+func runSweep(p *serverPair) {
 	p.compare(0, false, request(wire.CreateContainer, "/box", withFlags(4)), request(wire.CreateContainer, "/unused", withFlags(4)), request(wire.Create, "/box/a"),
 		request(wire.CreateTTL, "/young", withFlags(5), withTTL(3600000)))
 	// Do not compare zxids until the sweep is over, because it may happen at any time from here on.
@@ -418,7 +417,7 @@ func runSweep(p *pair) {
 }
 
 // runFourLetters compares the parts of the answers to four-letter words that are the same in each run.
-func runFourLetters(p *pair) {
+func runFourLetters(p *serverPair) {
 	p.compare(0, false, request(wire.GetData, "/", withWatch))
 	for _, w := range []string{"ruok", "isro", "srvr", "wchs", "crst", "srst", "gtmk"} {
 		var out [2]string

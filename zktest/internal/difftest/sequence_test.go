@@ -14,13 +14,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// TestCompare_SequenceOverflow fails if sequence numbers differ after 2³¹ creates. The counter of a
-// real server cannot be set, but it is restored from the transaction log, in which each create
-// contains the number of earlier creates below the parent.
+// TestCompare_SequenceOverflow checks that sequence numbers are equal after 2³¹ creates. The counter of a
+// real server cannot be set, but it is restored from the transaction log, in which each create contains the
+// number of earlier creates below the parent.
 //
-// The numbers of concurrent requests depend on the timing of the real server and are not compared: as
-// in a multi, it continues with -2147483648 while requests are in flight, and repeats 2147483647
-// afterwards.
+// The numbers of concurrent requests depend on the timing of the real server and are not compared: as in a
+// multi, it continues with -2147483648 while requests are in flight, and repeats 2147483647 afterwards.
 func TestCompare_SequenceOverflow(t *testing.T) {
 	const last = math.MaxInt32 - 2
 	parents := []string{"/one", "/multi", "/mixed", "/recreated"}

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCompare_SessionAtTwoServers fails if the older of two connections of a session, at different
-// servers of an ensemble, receives other replies.
+// TestCompare_SessionAtTwoServers checks that the older of two connections of a session, at different servers
+// of an ensemble, receives the same replies.
 func TestCompare_SessionAtTwoServers(t *testing.T) {
 	e := startEnsemble(t, ensemble.Config{Servers: 3, TickTime: 500 * time.Millisecond})
 	var out [2][]string

@@ -3,11 +3,11 @@ package protocol
 // Op is a request to the store.
 type Op uint8
 
-// These are the requests. All but Read and Create are compare-and-set writes.
+// The requests to a store. All but Read and Create are compare-and-set writes.
 const (
 	None      Op = iota
-	Claim        // Become the leader.
-	Heartbeat    // Remain the leader.
+	Claim        // Claim makes this candidate the leader.
+	Heartbeat    // Heartbeat renews the lease of the leader.
 	Release      // Release the record, or make sure that an unresolved claim fails.
 	RaiseTerm    // Increase the term of an unclaimed record to the greatest known term.
 	Read
@@ -22,7 +22,7 @@ func (o Op) String() string {
 // ActionKind is the kind of an [Action].
 type ActionKind uint8
 
-// These are the kinds of actions.
+// The kinds of actions that the protocol outputs.
 const (
 	Send                 ActionKind = iota // Send Op, which replaces Prev by Record.
 	Subscribe                              // Open a feed, which replaces the current one.
@@ -41,7 +41,7 @@ const (
 // Reason is the reason of an action.
 type Reason uint8
 
-// These are the reasons of actions.
+// The reasons why the protocol outputs an action.
 const (
 	Failed     Reason = iota // The reason is the error of the input.
 	Expired                  // The lease has expired.

@@ -6,7 +6,7 @@ import "time"
 func (m *machine) noteFeedWorks() {
 	if m.FeedOpen && !m.FeedWorks {
 		m.FeedWorks, m.FeedFailures = true, 0
-		m.emit(Action{Kind: ReportFeed})
+		m.addAction(Action{Kind: ReportFeed})
 	}
 }
 
@@ -34,7 +34,7 @@ func (m *machine) failFeed(r Reason) {
 		m.FeedDeadline = m.now + m.cfg.Lease
 	}
 	m.FeedWorks, m.ExpectedSeq = false, 0
-	m.emit(Action{Kind: ReportFeedFailure, Reason: r})
+	m.addAction(Action{Kind: ReportFeedFailure, Reason: r})
 }
 
 // maintainFeed implements R6: it replaces a feed that does not deliver a known write in time. It
@@ -56,5 +56,5 @@ func (m *machine) maintainFeed() {
 	m.FeedOpen, m.FeedSeq, m.FeedEpoch = true, 0, ""
 	m.expectDelivery("", 1, m.cfg.ElectionMax) // expect the first event, whatever it is
 	m.isDue(m.ExpectedBy)
-	m.emit(Action{Kind: Subscribe})
+	m.addAction(Action{Kind: Subscribe})
 }

@@ -7,44 +7,44 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFeed_Reopened fails if a feed is not replaced that delivers no first event, or a feed is opened
-// without the pauses after failures, or after Resign.
-func TestFeed_Reopened(t *testing.T) {
+// TestFeed_ReopenedWithPauses checks that a feed that delivers no first event is replaced, and that feeds are opened
+// with pauses after failures, and not after Resign.
+func TestFeed_ReopenedWithPauses(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	c.now = c.cfg.ElectionMax - 1
-	require.False(t, hasAction(c.tick(), Subscribe))
+	require.False(t, hasAction(c.stepTime(), Subscribe))
 	c.now++
-	actions := c.tick()
+	actions := c.stepTime()
 	require.Contains(t, actions, Action{Kind: ReportFeedFailure, Reason: Stale})
 	require.True(t, hasAction(actions, Subscribe))
 	for _, pause := range []time.Duration{c.cfg.Heartbeat / 16, c.cfg.Heartbeat / 8} {
 		require.False(t, hasAction(c.step(Input{Kind: FeedDown}), Subscribe))
 		require.False(t, hasAction(c.deliver(heldRecord(5)), ReportFeed), "the feed has ended")
 		c.now += pause - 1
-		require.False(t, hasAction(c.tick(), Subscribe))
+		require.False(t, hasAction(c.stepTime(), Subscribe))
 		c.now++
-		require.True(t, hasAction(c.tick(), Subscribe))
+		require.True(t, hasAction(c.stepTime(), Subscribe))
 	}
 	c = newLeader(t, defaultConfig)
 	c.step(Input{Kind: FeedDown})
 	c.step(Input{Kind: Resign})
 	c.now += time.Minute
-	require.False(t, hasAction(c.tick(), Subscribe))
+	require.False(t, hasAction(c.stepTime(), Subscribe))
 }
 
-// TestFeed_StaleFeedIsReplaced fails if a feed that does not deliver the leader's writes is not replaced.
+// TestFeed_StaleFeedIsReplaced checks that a feed that does not deliver the leader's writes is replaced.
 func TestFeed_StaleFeedIsReplaced(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.acknowledge(c.heartbeat())
 	c.now = c.state.ExpectedBy
-	actions := c.tick()
+	actions := c.stepTime()
 	require.Contains(t, actions, Action{Kind: ReportFeedFailure, Reason: Stale})
 	require.True(t, hasAction(actions, Subscribe))
 	require.True(t, c.state.Leading)
 }
 
-// TestFeed_ExpectedWrite fails if the time limit for an expected write is extended by later writes, or
-// if the limit is not removed when the feed delivers that write, a later one or another epoch.
+// TestFeed_ExpectedWrite checks that later writes do not extend the time limit for an expected write, and
+// that the limit is removed when the feed delivers that write, a later write or another epoch.
 func TestFeed_ExpectedWrite(t *testing.T) {
 	c := newLeader(t, defaultConfig) // The feed has not delivered the claim of c.
 	require.EqualValues(t, 2, c.state.ExpectedSeq)
@@ -69,14 +69,14 @@ func TestFeed_ExpectedWrite(t *testing.T) {
 	require.Zero(t, c.state.ExpectedSeq, "another epoch was delivered")
 }
 
-// TestFeed_FailureStopsClaimsAndLeadership fails if a candidate claims a record without a working feed, if
-// a leader stops although a feed works again within the lease, or if a leader without a feed does not
-// release the record after a lease, unless it is configured to keep leading.
+// TestFeed_FailureStopsClaimsAndLeadership checks that a candidate does not claim a record without a working
+// feed, that a leader continues when a feed works again within the lease, and that a leader without a feed
+// releases the record after a lease, unless it is configured to keep leading.
 func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.step(Input{Kind: FeedDown})
 	c.now = c.state.ClaimAt
-	require.Equal(t, None, request(c.tick()).Op)
+	require.Equal(t, None, request(c.stepTime()).Op)
 	require.Equal(t, Claim, request(c.deliver(heldRecord(5))).Op)
 
 	c = newLeader(t, defaultConfig)
@@ -85,23 +85,23 @@ func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	for range 2 { // The second failure does not extend the limit of the first.
 		c.step(Input{Kind: FeedDown})
 		c.now = c.state.SubscribeAt
-		require.True(t, hasAction(c.tick(), Subscribe))
+		require.True(t, hasAction(c.stepTime(), Subscribe))
 	}
 	c.deliver(heartbeat.Record)
 	limit := c.state.FeedDeadline
 	heartbeat = c.heartbeat()
 	c.acknowledge(heartbeat)
 	c.now = limit
-	require.False(t, hasAction(c.tick(), Demote), "a feed works again")
+	require.False(t, hasAction(c.stepTime(), Demote), "a feed works again")
 
 	c.step(Input{Kind: FeedDown})
 	failedAt := c.now
 	c.acknowledge(c.heartbeat())
 	require.LessOrEqual(t, c.state.WakeAt, failedAt+c.cfg.Lease)
 	c.now = failedAt + c.cfg.Lease - 1
-	require.False(t, hasAction(c.tick(), Demote))
+	require.False(t, hasAction(c.stepTime(), Demote))
 	c.now++
-	actions := c.tick()
+	actions := c.stepTime()
 	require.Contains(t, actions, Action{Kind: Demote, Reason: FeedLost})
 	require.Equal(t, Release, request(actions).Op)
 
@@ -112,13 +112,13 @@ func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	c.acknowledge(c.heartbeat())
 	deadline := c.state.Deadline
 	c.now = c.state.FeedDeadline
-	actions = c.tick()
+	actions = c.stepTime()
 	require.Contains(t, actions, Action{Kind: Demote, Reason: FeedLost})
 	require.NotEqual(t, Release, request(actions).Op, "the program may still stop")
 	for c.now < deadline {
 		require.LessOrEqual(t, c.state.WakeAt, deadline)
 		c.now = c.state.WakeAt
-		release := request(c.tick()).Op == Release
+		release := request(c.stepTime()).Op == Release
 		require.Equal(t, c.now >= deadline, release, "%v, the lease expires at %v", c.now, deadline)
 	}
 

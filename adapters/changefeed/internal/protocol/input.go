@@ -3,7 +3,7 @@ package protocol
 // InputKind is the kind of an [Input].
 type InputKind uint8
 
-// These are the kinds of inputs.
+// The kinds of inputs of the protocol.
 const (
 	Tick         InputKind = iota // Time has passed.
 	Observed                      // Record was read or delivered.
@@ -17,8 +17,8 @@ const (
 // Outcome is the result of a request.
 type Outcome uint8
 
-// These are the outcomes of requests. After Unknown a write may have been executed, may be executed
-// later, or may never be executed.
+// The outcomes of requests to a store. After Unknown a write may have been executed, may be executed later,
+// or may never be executed.
 const (
 	OK Outcome = iota
 	Conflict

@@ -98,7 +98,7 @@ type numbering[T comparable] struct {
 	values  []T
 }
 
-func (n *numbering[T]) of(v T) uint32 {
+func (n *numbering[T]) numberOf(v T) uint32 {
 	number, ok := n.numbers[v]
 	if !ok {
 		if n.numbers == nil {
@@ -141,14 +141,14 @@ func (m model) explore() (states int, trace []string) {
 		model: m, steps: map[stepKey]stepResult{}, advanced: map[advanceKey]uint32{},
 		visited: map[system]int32{}, current: -1,
 	}
-	c.records.of(Record{}) // number 0 means that the record does not exist
+	c.records.numberOf(Record{}) // number 0 means that the record does not exist
 	var s system
-	s.history[0] = uint16(c.records.of(Record{Epoch: "0.1", Seq: 1, TTL: m.cfg.Lease}))
+	s.history[0] = uint16(c.records.numberOf(Record{Epoch: "0.1", Seq: 1, TTL: m.cfg.Lease}))
 	s.states, s.epochs = 1, 1
 	for i := range m.candidates {
-		s.nodes[i].state = c.states.of(canonical(State{}, &m.cfg))
+		s.nodes[i].state = c.states.numberOf(canonicalState(State{}, &m.cfg))
 	}
-	c.visit(s, "")
+	c.visitSystem(s, "")
 	for i := 0; i < len(c.queue) && c.problem == "" && (m.limit == 0 || i < m.limit); i++ {
 		c.current = int32(i)
 		c.expand(c.queue[i])
@@ -164,8 +164,8 @@ func (m model) explore() (states int, trace []string) {
 	return len(c.queue), trace
 }
 
-// visit adds a system to the queue, unless it was visited before.
-func (c *checker) visit(s system, event string) {
+// visitSystem adds a system to the queue, unless it was visited before.
+func (c *checker) visitSystem(s system, event string) {
 	if _, ok := c.visited[s]; ok {
 		return
 	}
@@ -183,8 +183,7 @@ func (c *checker) visit(s system, event string) {
 	c.queue, c.previous, c.events = append(c.queue, s), append(c.previous, c.current), append(c.events, event)
 }
 
-// These are the descriptions of events of each candidate. They are computed once, because they are used
-// for each state.
+// The descriptions of the events of each candidate. They are computed once, because they are used for each state.
 var (
 	eventTick, eventFeedDown      = forEach("is woken"), forEach("has no feed")
 	eventResign, eventMissing     = forEach("resigns"), forEach("observes that there is no record")
@@ -233,14 +232,14 @@ func (c *checker) expand(s system) {
 			next, r := s, latest
 			r.Nominee, r.Seq = names[i], r.Seq+1
 			next.transfers++
-			next.write(uint16(c.records.of(r)))
-			c.visit(next, eventTransfer[i])
+			next.write(uint16(c.records.numberOf(r)))
+			c.visitSystem(next, eventTransfer[i])
 		}
 	}
 	if c.losses > s.losses {
 		s.missing = true
 		s.losses++
-		c.visit(s, "the record is lost")
+		c.visitSystem(s, "the record is lost")
 	}
 }
 
@@ -256,7 +255,7 @@ func (c *checker) forgeHints(s system, i int, known Record) {
 	for seq := known.Seq; seq <= uint64(s.states)+1; seq++ {
 		for _, forged := range []Record{known, released} {
 			forged.Seq = seq
-			r := uint16(c.records.of(forged))
+			r := uint16(c.records.numberOf(forged))
 			c.step(s, i, observedHint, OK, r, names[i]+" receives a forged message: "+c.describe(r))
 		}
 	}
@@ -275,7 +274,7 @@ func (c *checker) advanceClocks(s system) {
 		for i := range c.candidates {
 			next.nodes[i].state = c.advanceClock(s.nodes[i].state, Time(1+speeds>>i&1))
 		}
-		c.visit(next, eventTime[speeds])
+		c.visitSystem(next, eventTime[speeds])
 	}
 }
 
@@ -295,7 +294,7 @@ func (c *checker) advanceClock(number uint32, d Time) uint32 {
 	for _, t := range []*Time{&s.ClaimAt, &s.SentAt, &s.Deadline, &s.RenewedAt} {
 		*t -= d
 	}
-	next := c.states.of(canonical(s, &c.cfg))
+	next := c.states.numberOf(canonicalState(s, &c.cfg))
 	c.advanced[key] = next
 	return next
 }
@@ -345,7 +344,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 		s.epochs++
 		rec.Epoch = fmt.Sprint("0.", s.epochs)
 		rec.Term = max(rec.Term, 100*uint64(s.epochs)) // 100 units per epoch represent the wall clock
-		s.write(uint16(c.records.of(rec)))
+		s.write(uint16(c.records.numberOf(rec)))
 		c.step(s, i, Responded, OK, 0, names[i]+" creates the record")
 	case r.op == Create && !s.missing:
 		c.step(s, i, Responded, OK, 0, names[i]+" finds an existing record")
@@ -353,7 +352,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 	case s.missing, !c.upsert && (latest.Seq != prev.Seq || latest.Epoch != prev.Epoch):
 		if late {
 			s.nodes[i].late = pending{}
-			c.visit(s, names[i]+"'s late request fails")
+			c.visitSystem(s, names[i]+"'s late request fails")
 			return
 		}
 		if s.missing {
@@ -368,7 +367,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 		} else {
 			s.nodes[i].executed = true
 		}
-		c.visit(s, names[i]+" writes "+c.describe(r.next))
+		c.visitSystem(s, names[i]+" writes "+c.describe(r.next))
 	}
 }
 
@@ -404,7 +403,7 @@ func (c *checker) step(s system, i int, kind InputKind, outcome Outcome, record 
 		}
 		s.lastTerm = result.leads
 	}
-	c.visit(s, event)
+	c.visitSystem(s, event)
 }
 
 func (c *checker) callStep(key stepKey) (result stepResult) {
@@ -424,7 +423,7 @@ func (c *checker) callStep(key stepKey) (result stepResult) {
 	for _, a := range actions {
 		switch a.Kind {
 		case Send:
-			result.sends, result.request = true, pending{a.Op, uint16(c.records.of(a.Prev)), uint16(c.records.of(a.Record))}
+			result.sends, result.request = true, pending{a.Op, uint16(c.records.numberOf(a.Prev)), uint16(c.records.numberOf(a.Record))}
 			if a.Op == Claim && c.leadBeforeResponse {
 				s.Leading, s.Term, s.Deadline = true, a.Record.Term, 1000
 			}
@@ -432,14 +431,14 @@ func (c *checker) callStep(key stepKey) (result stepResult) {
 			result.leads = a.Term
 		}
 	}
-	result.state = c.states.of(canonical(s, &c.cfg))
+	result.state = c.states.numberOf(canonicalState(s, &c.cfg))
 	return result
 }
 
-// canonical removes from s what cannot influence the future: how long a time has passed. It also
+// canonicalState removes from s what cannot influence the future: how long a time has passed. It also
 // removes pauses and the state of the feed: in the model, pauses end at any time, and a failed feed
 // works again immediately.
-func canonical(s State, cfg *Config) State {
+func canonicalState(s State, cfg *Config) State {
 	s.FeedOpen, s.FeedWorks, s.FeedFailures, s.SubscribeAt, s.FeedDeadline = true, true, 0, 0, 0
 	s.FeedSeq, s.FeedEpoch, s.ExpectedSeq, s.ExpectedEpoch, s.ExpectedBy = 0, "", 0, "", 0
 	s.Failures, s.RetryAt, s.WakeAt, s.ReportedTerm = 0, 0, 0, 0
@@ -479,7 +478,7 @@ func (m model) requireSafe(t *testing.T) {
 	t.Logf("no violation in %s %d states, %v", which, states, time.Since(begin).Round(time.Millisecond))
 }
 
-func TestModel(t *testing.T) {
+func TestModel_SatisfiesInvariants(t *testing.T) {
 	cfg := inUnits(2, 4)
 	for name, m := range map[string]model{
 		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2, limit: 60_000},
@@ -521,7 +520,7 @@ func TestModel_Large(t *testing.T) {
 	}
 }
 
-// TestModel_FindsViolations fails if the checker does not find that a rule is unsafe.
+// TestModel_FindsViolations checks that the checker finds an unsafe rule.
 func TestModel_FindsViolations(t *testing.T) {
 	shortWait := inUnits(3, 4)
 	shortWait.Kappa = 1 // The rates of clocks are not taken into account.

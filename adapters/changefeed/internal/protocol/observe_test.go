@@ -15,9 +15,9 @@ func nextHeartbeat() Record {
 	return r
 }
 
-// TestObserve fails if a record that is not newer, or a failure of the feed, restarts the wait, or a
-// newer record does not restart it.
-func TestObserve(t *testing.T) {
+// TestObserve_NewerRecordRestartsWait checks that only a newer record restarts the wait, and not a failure of
+// the feed or a record that is not newer.
+func TestObserve_NewerRecordRestartsWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	claimAt := c.state.ClaimAt
 	require.GreaterOrEqual(t, claimAt, 2*time.Second)
@@ -32,9 +32,9 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, 4*time.Second, c.state.ClaimAt)
 }
 
-// TestObserve_TTLOfRecord fails if a candidate waits according to its own lease and not according to
-// the TTL of the record.
-func TestObserve_TTLOfRecord(t *testing.T) {
+// TestObserve_WaitsForTTLOfRecord checks that a candidate waits according to the TTL of the record, and not according
+// to its own lease.
+func TestObserve_WaitsForTTLOfRecord(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
 	r.TTL = 70 * time.Second
@@ -42,10 +42,10 @@ func TestObserve_TTLOfRecord(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
 }
 
-// TestObserve_EditedTTL fails if a TTL that was edited by hand makes a follower wait for less than the
-// lease of the leader, makes it wait longer although it knows the lease, or if a follower ignores a
-// TTL that the leader uses. Each test is a series of records of one term and the TTL for which a
-// follower waits after each of them.
+// TestObserve_EditedTTL checks that a TTL that was edited by hand does not make a follower wait for less than
+// the lease of the leader, or for longer than a known lease, and that a follower uses a TTL that the leader
+// uses. Each test is a series of records of one term and the TTL for which a follower waits after each of
+// them.
 func TestObserve_EditedTTL(t *testing.T) {
 	const short, lease, long = 10 * time.Second, time.Minute, time.Hour
 	for name, test := range map[string]struct{ written, waits []time.Duration }{
@@ -81,8 +81,8 @@ func TestObserve_EditedTTL(t *testing.T) {
 	}
 }
 
-// TestHint_EditedTTLDoesNotReplaceLease fails if a follower forgets the lease of the leader because of
-// a hint that repeats a TTL that was edited by hand, or because that hint proves false.
+// TestHint_EditedTTLDoesNotReplaceLease checks that a follower does not forget the lease of the leader
+// because of a hint that repeats a TTL that was edited by hand, or because that hint proves false.
 func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
@@ -95,14 +95,14 @@ func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	c.deliverHint(hint)
 	require.GreaterOrEqual(t, c.state.ClaimAt, time.Minute, "the hint")
 	c.now = c.state.ClaimAt
-	require.Equal(t, Read, request(c.tick()).Op)
+	require.Equal(t, Read, request(c.stepTime()).Op)
 	c.respond(r)
 	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that was read")
 }
 
-// TestObserve_LeaderStops fails if a leader does not stop although the record contains another
-// leader or another term, is marked as ended, or is a new record: another candidate may have created
-// it before the leader reads again.
+// TestObserve_LeaderStops checks that a leader stops when the record contains another leader or another term,
+// is marked as ended, or is a new record, because another candidate may have created a record before the
+// leader reads again.
 func TestObserve_LeaderStops(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Record)
@@ -121,8 +121,8 @@ func TestObserve_LeaderStops(t *testing.T) {
 	}
 }
 
-// TestObserve_RestartedElectionEndsCandidacy fails if a candidate participates in an election that was
-// restarted after its own election has ended.
+// TestObserve_RestartedElectionEndsCandidacy checks that a candidate does not participate in an election that
+// was restarted after its own election has ended.
 func TestObserve_RestartedElectionEndsCandidacy(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	actions := c.step(Input{Kind: Observed, Record: Record{Epoch: "1.z", Seq: 9, Term: 1, TTL: time.Second}})
@@ -130,8 +130,7 @@ func TestObserve_RestartedElectionEndsCandidacy(t *testing.T) {
 	require.True(t, hasAction(actions, Finish))
 }
 
-// TestObserve_ReportsLeaderOnce fails if a leader is not reported, or it is reported with each of its
-// heartbeats.
+// TestObserve_ReportsLeaderOnce checks that a leader is reported once, and not with each of its heartbeats.
 func TestObserve_ReportsLeaderOnce(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.True(t, hasAction(c.deliver(heldRecord(5)), ReportLeader))
@@ -141,8 +140,7 @@ func TestObserve_ReportsLeaderOnce(t *testing.T) {
 	require.True(t, hasAction(c.deliver(r), ReportLeader), "another record with the same term")
 }
 
-// TestObserve_ReportsHeartbeats fails if a heartbeat is not reported, or another write is reported as
-// one.
+// TestObserve_ReportsHeartbeats checks that heartbeats are reported, and other writes are not reported as heartbeats.
 func TestObserve_ReportsHeartbeats(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.False(t, hasAction(c.deliver(heldRecord(5)), ReportHeartbeat), "the first record")
@@ -167,24 +165,24 @@ func TestObserve_ReportsHeartbeats(t *testing.T) {
 	require.Contains(t, leader.acknowledge(heartbeat), Action{Kind: ReportHeartbeat, Leader: "me", Term: leader.state.Term})
 }
 
-// TestObserveHint_Heartbeat fails if a hint of a heartbeat does not restart the wait, the record is
-// claimed before it was read, or a confirmed hint causes another wait.
-func TestObserveHint_Heartbeat(t *testing.T) {
+// TestObserveHint_HeartbeatRestartsWait checks that a hint of a heartbeat restarts the wait, that the record is read
+// before it is claimed, and that a confirmed hint does not cause another wait.
+func TestObserveHint_HeartbeatRestartsWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
 	require.Equal(t, None, request(c.deliverHint(nextHeartbeat())).Op)
 	require.Equal(t, 3*time.Second, c.state.ClaimAt)
 	c.now = 3 * time.Second
-	require.Equal(t, Read, request(c.tick()).Op)
+	require.Equal(t, Read, request(c.stepTime()).Op)
 	claim := request(c.respond(nextHeartbeat()))
 	require.Equal(t, Claim, claim.Op)
 	require.Equal(t, "w", claim.Prev.Version)
 	require.EqualValues(t, 7, claim.Record.Seq)
 }
 
-// TestObserveHint_OtherThanHeartbeat fails if a message that any client could have sent ends an
-// election, names a leader, increases a term or causes a claim. It must cause a read.
-func TestObserveHint_OtherThanHeartbeat(t *testing.T) {
+// TestObserveHint_OtherThanHeartbeatCausesRead checks that a message that any client could have sent does not end an
+// election, name a leader, increase a term or cause a claim. It must cause a read.
+func TestObserveHint_OtherThanHeartbeatCausesRead(t *testing.T) {
 	for name, change := range map[string]func(*Record){
 		"Ended":      func(r *Record) { r.Ended = true },
 		"Release":    func(r *Record) { r.Leader, r.Session, r.TTL, r.Version = "", "", 0, "v" },
@@ -214,7 +212,7 @@ func TestObserveHint_OtherThanHeartbeat(t *testing.T) {
 	}
 }
 
-// TestObserveHint_IgnoredWithoutLeader fails if a hint is accepted before the record was read, or as the
+// TestObserveHint_IgnoredWithoutLeader checks that a hint is not accepted before the record was read, as the
 // heartbeat of a record without a leader, or instead of a missing record.
 func TestObserveHint_IgnoredWithoutLeader(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
@@ -238,7 +236,7 @@ func TestObserveHint_IgnoredWithoutLeader(t *testing.T) {
 	require.True(t, c.state.Missing)
 }
 
-// TestObserveHint_IgnoredByLeader fails if a forged message with the leader's session changes the
+// TestObserveHint_IgnoredByLeader checks that a forged message with the leader's session does not change the
 // version that its next heartbeat replaces: all heartbeats would fail until the lease expires.
 func TestObserveHint_IgnoredByLeader(t *testing.T) {
 	c := newLeader(t, defaultConfig)
@@ -250,8 +248,9 @@ func TestObserveHint_IgnoredByLeader(t *testing.T) {
 	require.Equal(t, mine, c.heartbeat().Prev)
 }
 
-// TestObserveHint_ConfirmedByFeed fails if a feed that delivers the record of a hint again restarts the
-// wait: stores do this if they have received no message for some time, and a crashed leader sends none.
+// TestObserveHint_ConfirmedByFeed checks that a feed that delivers the record of a hint again does not
+// restart the wait: stores do this when they have received no message for some time, and a crashed leader
+// sends none.
 func TestObserveHint_ConfirmedByFeed(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
@@ -260,13 +259,13 @@ func TestObserveHint_ConfirmedByFeed(t *testing.T) {
 	require.Empty(t, c.deliver(nextHeartbeat()))
 	require.Equal(t, 3*time.Second, c.state.ClaimAt)
 	c.now = 3 * time.Second
-	claim := request(c.tick())
+	claim := request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	require.Equal(t, "w", claim.Prev.Version)
 }
 
-// TestObserveHint_FalseHintIsDropped fails if a false hint remains current although the record was read, or was
-// returned by a write, or was delivered by the feed, whatever its Seq is.
+// TestObserveHint_FalseHintIsDropped checks that a false hint does not remain current after the record was
+// read, was returned by a write, or was delivered by the feed, whatever its Seq is.
 func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 	forged := nextHeartbeat()
 	forged.Seq, forged.Version = 1000, "forged"
@@ -275,12 +274,12 @@ func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 		c.deliverHint(forged)
 		require.EqualValues(t, 1000, c.state.Current.Seq)
 		c.now = 2 * time.Second
-		require.Equal(t, Read, request(c.tick()).Op)
+		require.Equal(t, Read, request(c.stepTime()).Op)
 		require.Equal(t, None, request(c.respond(heldRecord(5))).Op)
 		require.Equal(t, heldRecord(5), c.state.Current)
 		require.Equal(t, 4*time.Second, c.state.ClaimAt)
 		c.now = 4 * time.Second
-		require.Equal(t, Claim, request(c.tick()).Op)
+		require.Equal(t, Claim, request(c.stepTime()).Op)
 	})
 	t.Run("OnlyVersionDiffers", func(t *testing.T) {
 		c := newFollower(t, defaultConfig)
@@ -288,7 +287,7 @@ func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 		forged.Version = "forged"
 		c.deliverHint(forged)
 		c.now = 2 * time.Second
-		c.tick()
+		c.stepTime()
 		require.Equal(t, None, request(c.respond(nextHeartbeat())).Op)
 		require.Equal(t, nextHeartbeat(), c.state.Current)
 		require.Equal(t, 4*time.Second, c.state.ClaimAt)
@@ -318,7 +317,7 @@ func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 	})
 }
 
-// TestObserveMissing_WithoutCreate fails if a candidate that must not create records creates one.
+// TestObserveMissing_WithoutCreate checks that a candidate that must not create records does not create a record.
 func TestObserveMissing_WithoutCreate(t *testing.T) {
 	cfg := defaultConfig
 	cfg.Create = false
@@ -326,8 +325,8 @@ func TestObserveMissing_WithoutCreate(t *testing.T) {
 	require.Equal(t, None, request(c.deliverMissing()).Op)
 }
 
-// TestObserveMissing_RaisesTerm fails if a leader does not stop when the record is lost, or the term
-// of a record that another candidate has created is not raised above the terms that were used.
+// TestObserveMissing_RaisesTerm checks that a leader stops when the record is lost, and that the term of a
+// record that another candidate has created is raised above the terms that were used.
 func TestObserveMissing_RaisesTerm(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.deliverMissing(), Demote))

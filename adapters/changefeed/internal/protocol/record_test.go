@@ -6,14 +6,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFirstTerm_NeitherDecreasesNorJumps fails if a term can decrease, or a wrong wall clock uses up the terms.
+// TestFirstTerm_NeitherDecreasesNorJumps checks that a term cannot decrease, and that a wrong wall clock does
+// not use up the terms.
 func TestFirstTerm_NeitherDecreasesNorJumps(t *testing.T) {
 	require.Equal(t, uint64(MaxTerm/2), FirstTerm(1, 1<<63), "a wall clock in a distant future")
 	require.EqualValues(t, 12, FirstTerm(1, 12))
 	require.Equal(t, uint64(MaxTerm), FirstTerm(MaxTerm, 12))
 }
 
-// TestGeneration_IsPartOfEpoch fails if the generation of an epoch is lost.
+// TestGeneration_IsPartOfEpoch checks that the generation of an epoch is not lost.
 func TestGeneration_IsPartOfEpoch(t *testing.T) {
 	require.EqualValues(t, 12, Generation(Epoch(12, "r")))
 	require.Zero(t, Generation("x"))

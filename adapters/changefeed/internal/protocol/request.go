@@ -5,7 +5,7 @@ func (m *machine) sendNextRequest() {
 	switch {
 	case !m.Leading || !m.isTransferring():
 	case m.in.Listens:
-		m.emit(Action{Kind: RequestResign})
+		m.addAction(Action{Kind: RequestResign})
 	default:
 		m.stopLeading(HandedOver)
 	}
@@ -30,11 +30,13 @@ func (m *machine) sendNextRequest() {
 		}
 	case m.Leaving:
 		m.sendRelease()
-	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()): // R7, R9, R2
+	case m.Current.Session == m.cfg.Session && (!m.FeedWorks || m.isTransferring() || m.mustYield()):
+		// Release the record by R2, R7 or R9 of docs/changefeed.md.
 		if m.isDue(m.ReleaseAt) {
 			m.sendRelease()
 		}
-	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm: // R10
+	case m.Current.Leader == "" && m.Current.TTL > 0 && m.Current.Term < m.GreatestTerm:
+		// R10: raise the term of the unclaimed record.
 		next := m.Current
 		next.Term = m.unclaimedTerm()
 		m.send(RaiseTerm, next)
@@ -129,5 +131,5 @@ func (m *machine) send(op Op, next Record) {
 		next.Seq = m.Current.Seq + 1
 		a.Prev, a.Record = m.Current, next
 	}
-	m.emit(a)
+	m.addAction(a)
 }

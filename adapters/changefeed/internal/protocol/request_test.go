@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_NotBeyondLastTerm fails if a candidate claims a record with a term that not all stores can keep.
+// TestClaim_NotBeyondLastTerm checks that a candidate does not claim a record with a term that not all stores
+// can keep.
 func TestClaim_NotBeyondLastTerm(t *testing.T) {
 	for _, test := range []struct {
 		term uint64
@@ -18,7 +19,7 @@ func TestClaim_NotBeyondLastTerm(t *testing.T) {
 		r.Term = test.term
 		c.deliver(r)
 		c.now = 2 * time.Second
-		actions := c.tick()
+		actions := c.stepTime()
 		require.Equal(t, test.ends, hasAction(actions, Finish))
 		if test.ends {
 			require.Equal(t, None, request(actions).Op)
@@ -28,8 +29,8 @@ func TestClaim_NotBeyondLastTerm(t *testing.T) {
 	}
 }
 
-// TestClaim_ReleasedRecord fails if a released record is not claimed immediately, or it is claimed by
-// another candidate than the transfer target.
+// TestClaim_ReleasedRecord checks that a released record is claimed immediately, by the transfer target and
+// by no other candidate.
 func TestClaim_ReleasedRecord(t *testing.T) {
 	for nominee, op := range map[string]Op{"": Claim, "me": Claim, "q": None} {
 		c := newFollower(t, defaultConfig)
@@ -41,9 +42,9 @@ func TestClaim_ReleasedRecord(t *testing.T) {
 	}
 }
 
-// TestTransfer fails if a leader that learns of a transfer target does not stop before it releases the
-// record, or the record is not claimed when the target does not claim it in time.
-func TestTransfer(t *testing.T) {
+// TestTransfer_LeaderStopsBeforeRelease checks that a leader that learns of a transfer target stops before it
+// releases the record, and that the record is claimed when the target does not claim it in time.
+func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"
@@ -56,12 +57,12 @@ func TestTransfer(t *testing.T) {
 	require.Equal(t, None, request(c.acknowledge(release)).Op, "the record is for the target")
 	c.deliver(release.Record)
 	c.now = c.state.ClaimAt
-	require.Equal(t, Claim, request(c.tick()).Op, "the target has not claimed the record")
+	require.Equal(t, Claim, request(c.stepTime()).Op, "the target has not claimed the record")
 }
 
-// TestTransfer_Listens fails if a leader whose program hands over itself stops before the program resigns, removes
-// the transfer target, or does not leave the record to it.
-func TestTransfer_Listens(t *testing.T) {
+// TestTransfer_ListeningLeaderContinues checks that a leader whose program hands over itself continues until
+// the program resigns, keeps the transfer target, and leaves the record to it.
+func TestTransfer_ListeningLeaderContinues(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"
@@ -81,8 +82,8 @@ func TestTransfer_Listens(t *testing.T) {
 	require.Equal(t, "q", release.Record.Nominee)
 }
 
-// TestTransfer_ToLeaderOnlyRemovesName fails if a leader that is named as transfer target stops, does
-// not remove its name, or leaves the record to itself when it resigns.
+// TestTransfer_ToLeaderOnlyRemovesName checks that a leader that is named as transfer target continues,
+// removes its name, and does not leave the record to itself when it resigns.
 func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {
 	nominated := func() *candidate {
 		c := newLeader(t, defaultConfig)
@@ -99,22 +100,22 @@ func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {
 	require.Empty(t, request(actions).Record.Nominee)
 }
 
-// TestResign_UnresolvedClaim fails if a candidate leaves although its claim, whose response was lost,
+// TestResign_WaitsForUnresolvedClaim checks that a candidate does not leave while its claim, whose response was lost,
 // can still be executed.
-func TestResign_UnresolvedClaim(t *testing.T) {
+func TestResign_WaitsForUnresolvedClaim(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	require.Empty(t, c.step(Input{Kind: Resign}))
 	c.fail(Unknown)
 	c.now = c.state.WakeAt
-	require.Equal(t, Read, request(c.tick()).Op)
+	require.Equal(t, Read, request(c.stepTime()).Op)
 	release := request(c.respond(heldRecord(5)))
 	require.Equal(t, Release, release.Op)
 	require.Equal(t, heldRecord(6), release.Record, "the write changes more than Seq")
 	require.True(t, hasAction(c.acknowledge(release), Finish))
 }
 
-// TestResign_ReadsAfterConflict fails if a candidate whose claim has met a conflict leaves without a read:
-// the record may name it because of an earlier claim.
+// TestResign_ReadsAfterConflict checks that a candidate whose claim has met a conflict reads the record
+// before it leaves: the record may name it because of an earlier claim.
 func TestResign_ReadsAfterConflict(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	c.step(Input{Kind: Resign})
@@ -125,7 +126,7 @@ func TestResign_ReadsAfterConflict(t *testing.T) {
 	require.True(t, hasAction(c.respond(heldRecord(6)), Finish))
 }
 
-// TestResign_DoesNotCreateRecord fails if a candidate that leaves creates the record again.
+// TestResign_DoesNotCreateRecord checks that a candidate that leaves does not create the record again.
 func TestResign_DoesNotCreateRecord(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.step(Input{Kind: Resign})

@@ -10,7 +10,7 @@ func (m *machine) applyResponse() {
 	case NoRecord:
 		m.countFailure()
 		if op == Heartbeat {
-			m.emit(Action{Kind: ReportHeartbeatError})
+			m.addAction(Action{Kind: ReportHeartbeatError})
 		}
 		// Pause, because the table or bucket for the record does not exist, or the results of requests
 		// contradict each other.
@@ -27,7 +27,7 @@ func (m *machine) applyResponse() {
 		if m.Failures > 1 { // Pause, because reads return an older state than that with which writes are compared.
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
-	case Unknown: // R5
+	case Unknown: // R5: the candidate does not know whether the write was executed
 		m.countFailure()
 		m.RetryAt = m.now + m.retryPause(m.Failures)
 		m.MustRead = m.MustRead || op != Create
@@ -36,7 +36,7 @@ func (m *machine) applyResponse() {
 		}
 		switch op {
 		case Heartbeat:
-			m.emit(Action{Kind: ReportHeartbeatError})
+			m.addAction(Action{Kind: ReportHeartbeatError})
 		case Claim:
 			m.countLostClaim()
 		}
@@ -71,13 +71,14 @@ func (m *machine) applySuccess(op Op) {
 	isMine := m.Known && m.Current.Epoch == r.Epoch && m.Current.Session == m.cfg.Session && m.Current.Term == m.OpTerm
 	switch {
 	case !isMine || m.in.Late || m.Over:
-	case op == Claim && m.now < m.SentAt+m.cfg.Lease-m.cfg.Guard && m.mayLead(): // R3
+	case op == Claim && m.now < m.SentAt+m.cfg.Lease-m.cfg.Guard && m.mayLead():
+		// R3: the claim was acknowledged in time.
 		m.Leading, m.Term, m.Deadline, m.RenewedAt = true, m.OpTerm, m.SentAt+m.cfg.Lease, m.SentAt
-		m.emit(Action{Kind: Lead, Term: m.Term, Sent: m.SentAt})
+		m.addAction(Action{Kind: Lead, Term: m.Term, Sent: m.SentAt})
 		m.reportLeader(m.cfg.ID, m.Term)
 	case op == Heartbeat && m.Leading && m.Term == m.OpTerm:
 		m.Deadline, m.RenewedAt, m.LostClaims = m.SentAt+m.cfg.Lease, m.SentAt, 0
-		m.emit(Action{Kind: Extend, Sent: m.SentAt})
+		m.addAction(Action{Kind: Extend, Sent: m.SentAt})
 		m.reportHeartbeat(m.Current)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_LateResponseIsNoLeadership fails if a claim whose response arrives after the lease, by
-// either clock, makes the candidate the leader.
+// TestClaim_LateResponseIsNoLeadership checks that a claim whose response arrives after the lease, by either
+// clock, does not make the candidate the leader.
 func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 	for _, lateByOtherClock := range []bool{false, true} {
 		c, claim := newClaimant(t, defaultConfig)
@@ -25,10 +25,10 @@ func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 	}
 }
 
-// TestClaim_Acknowledged fails if an acknowledged claim makes the candidate the leader although no
-// time is left before the safety margin, or the candidate has resigned, or it has no feed and needs
+// TestClaim_AcknowledgedTooLate checks that an acknowledged claim does not make the candidate the leader when no
+// time is left before the safety margin, when the candidate has resigned, or when it has no feed and needs
 // one.
-func TestClaim_Acknowledged(t *testing.T) {
+func TestClaim_AcknowledgedTooLate(t *testing.T) {
 	guarded, keeps := defaultConfig, defaultConfig
 	guarded.Guard, keeps.KeepLeading = 500*time.Millisecond, true
 	for name, test := range map[string]struct {
@@ -53,8 +53,8 @@ func TestClaim_Acknowledged(t *testing.T) {
 	}
 }
 
-// TestClaim_AlreadyReplaced fails if a claim makes the candidate the leader although the candidate
-// has observed a newer record, or the response shows that the election has ended.
+// TestClaim_AlreadyReplaced checks that a claim does not make the candidate the leader when the candidate has
+// observed a newer record, or the response shows that the election has ended.
 func TestClaim_AlreadyReplaced(t *testing.T) {
 	c, claim := newClaimant(t, defaultConfig)
 	newer := heldRecord(7)
@@ -71,23 +71,23 @@ func TestClaim_AlreadyReplaced(t *testing.T) {
 	require.True(t, hasAction(actions, Finish))
 }
 
-// TestCreate_Pauses fails if a candidate sends Create without increasing pauses while the table or
+// TestCreate_RetriesWithPauses checks that a candidate sends Create with increasing pauses while the table or
 // bucket for the record does not exist.
-func TestCreate_Pauses(t *testing.T) {
+func TestCreate_RetriesWithPauses(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)
 	h := c.cfg.Heartbeat
 	for _, pause := range []time.Duration{h / 16, h / 8, h / 4, h / 2, h, h} {
 		require.Equal(t, None, request(c.fail(NoRecord)).Op)
 		c.now += pause - 1
-		require.Equal(t, None, request(c.tick()).Op)
+		require.Equal(t, None, request(c.stepTime()).Op)
 		c.now++
-		require.Equal(t, Create, request(c.tick()).Op)
+		require.Equal(t, Create, request(c.stepTime()).Op)
 	}
 }
 
-// TestConflict_StaleFeedIsReplaced fails if a feed is not replaced that does not deliver the write that has
-// caused a conflict.
+// TestConflict_StaleFeedIsReplaced checks that a feed that does not deliver the write that has caused a
+// conflict is replaced.
 func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 	for _, delivered := range []bool{false, true} {
 		c, _ := newClaimant(t, defaultConfig)
@@ -97,15 +97,15 @@ func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 			c.deliver(heldRecord(6))
 		}
 		c.now += c.cfg.ElectionMin - 1
-		require.False(t, hasAction(c.tick(), ReportFeedFailure))
+		require.False(t, hasAction(c.stepTime(), ReportFeedFailure))
 		c.now++
-		require.Equal(t, !delivered, hasAction(c.tick(), ReportFeedFailure))
+		require.Equal(t, !delivered, hasAction(c.stepTime(), ReportFeedFailure))
 	}
 }
 
-// TestRestoredState fails if a candidate never accepts that the store has returned to an older state,
-// or it then claims the record before the leases of lost states have expired.
-func TestRestoredState(t *testing.T) {
+// TestRestoredState_ClaimedAfterLostLeases checks that a candidate accepts after some time that the store has
+// returned to an older state, and claims the record only after the leases of lost states have expired.
+func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.deliver(c.state.Current)
 	old := c.state.Current
@@ -116,7 +116,7 @@ func TestRestoredState(t *testing.T) {
 		require.EqualValues(t, 2, claim.Prev.Seq)
 		c.fail(Conflict)
 		c.now = max(c.now, c.state.RetryAt)
-		c.tick()
+		c.stepTime()
 		require.Equal(t, Read, c.state.Op)
 		claim = request(c.respond(old))
 	}
@@ -124,15 +124,15 @@ func TestRestoredState(t *testing.T) {
 	require.Equal(t, None, claim.Op, "the candidate claims the restored record immediately")
 	restored := c.now
 	c.now = c.state.WakeAt
-	claim = request(c.tick())
+	claim = request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	require.Equal(t, old, claim.Prev)
 	require.GreaterOrEqual(t, c.now, restored+2*time.Second)
 }
 
-// TestRestoredState_LongLease fails if a candidate does not wait for the lease of the lost leader,
-// which may be longer than its own and than a TTL that was edited by hand, or its next term is not
-// greater than the lost terms.
+// TestRestoredState_LongLease checks that a candidate waits for the lease of the lost leader, which may be
+// longer than its own and than a TTL that was edited by hand, and that its next term is greater than the lost
+// terms.
 func TestRestoredState_LongLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	lost := heldRecord(5)
@@ -142,51 +142,51 @@ func TestRestoredState_LongLease(t *testing.T) {
 	c.deliver(lost)
 	c.now = c.state.ClaimAt
 	require.GreaterOrEqual(t, c.now, 22*time.Second)
-	require.Equal(t, Claim, request(c.tick()).Op)
+	require.Equal(t, Claim, request(c.stepTime()).Op)
 	old := heldRecord(1)
 	old.Version = "old"
 	for range failuresBeforeRestore {
 		c.fail(Conflict)
 		c.now = max(c.now, c.state.RetryAt)
-		c.tick()
+		c.stepTime()
 		c.respond(old)
 	}
 	require.Equal(t, old, c.state.Current)
 	require.GreaterOrEqual(t, c.state.HoldUntil, c.now+22*time.Second)
 	c.deliver(heldRecord(6))
 	c.now = c.state.HoldUntil
-	claim := request(c.tick())
+	claim := request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	require.EqualValues(t, 10, claim.Record.Term)
 }
 
-// TestRestoredState_Unchanged fails if a store that fails for some time, and then returns the known
-// record, is mistaken for a store that has lost writes.
-func TestRestoredState_Unchanged(t *testing.T) {
+// TestRestoredState_FailureIsNotMistaken checks that a store that fails for some time, and then returns the known
+// record, is not mistaken for a store that has lost writes.
+func TestRestoredState_FailureIsNotMistaken(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	for range failuresBeforeRestore {
 		c.fail(Unknown)
 		c.now = max(c.now, c.state.RetryAt)
-		require.Equal(t, Read, request(c.tick()).Op)
+		require.Equal(t, Read, request(c.stepTime()).Op)
 	}
 	require.Equal(t, Claim, request(c.respond(heldRecord(5))).Op)
 	require.Zero(t, c.state.HoldUntil)
 }
 
-// TestClaim_UnacknowledgedLetsOthersLead fails if a candidate whose claims or heartbeats are applied but
-// not acknowledged does not let others lead, or it does not claim the record again if the others do not.
+// TestClaim_UnacknowledgedLetsOthersLead checks that a candidate whose claims or heartbeats are applied but
+// not acknowledged lets others lead, and claims the record again when the others do not.
 func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	for name, lose := range map[string]func(c *candidate, claim Action) []Action{
 		"NoAcknowledgement": func(c *candidate, claim Action) []Action {
 			require.Equal(t, None, request(c.fail(Unknown)).Op, "the retry has a pause")
 			c.now = c.state.RetryAt
-			require.Equal(t, Read, request(c.tick()).Op)
+			require.Equal(t, Read, request(c.stepTime()).Op)
 			return c.respond(claim.Record)
 		},
 		"NoHeartbeat": func(c *candidate, claim Action) []Action {
 			c.acknowledge(claim)
 			c.now += c.cfg.Lease
-			actions := c.tick()
+			actions := c.stepTime()
 			require.True(t, hasAction(actions, Demote))
 			return actions
 		},
@@ -203,7 +203,7 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 			require.Equal(t, None, request(c.acknowledge(release)).Op, "the released record is for others")
 			c.deliver(release.Record)
 			c.now = c.state.ClaimAt
-			claim = request(c.tick())
+			claim = request(c.stepTime())
 			require.Equal(t, Claim, claim.Op, "no other candidate has claimed the record")
 			c.acknowledge(claim)
 			c.deliver(claim.Record)
@@ -213,9 +213,9 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_Unacknowledged fails if heartbeats that are applied but not acknowledged are repeated
-// without a pause.
-func TestHeartbeat_Unacknowledged(t *testing.T) {
+// TestHeartbeat_UnacknowledgedIsRepeatedWithPause checks that heartbeats that are applied but not
+// acknowledged are repeated with a pause.
+func TestHeartbeat_UnacknowledgedIsRepeatedWithPause(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	heartbeat := c.heartbeat()
 	sent := 0
@@ -225,13 +225,13 @@ func TestHeartbeat_Unacknowledged(t *testing.T) {
 		c.fail(Unknown)
 		c.deliver(heartbeat.Record)
 		c.now = c.state.RetryAt
-		require.Equal(t, Read, request(c.tick()).Op)
+		require.Equal(t, Read, request(c.stepTime()).Op)
 		heartbeat = request(c.respond(heartbeat.Record))
 	}
 }
 
-// TestRead_NoRecordPausesRequests fails if a candidate whose reads find no record, but which cannot create it
-// because it exists, sends requests without a pause.
+// TestRead_NoRecordPausesRequests checks that a candidate pauses between requests when its reads find no
+// record, but its creation fails because the record exists.
 func TestRead_NoRecordPausesRequests(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)

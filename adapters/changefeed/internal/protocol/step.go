@@ -69,7 +69,7 @@ func (m *machine) applyInput() {
 	}
 }
 
-func (m *machine) emit(a Action) { m.actions = append(m.actions, a) }
+func (m *machine) addAction(a Action) { m.actions = append(m.actions, a) }
 
 // isDue reports whether the time t has come. If not, it makes the runtime call Step at t or earlier.
 func (m *machine) isDue(t Time) bool {
@@ -100,24 +100,24 @@ func (m *machine) stopLeading(r Reason) {
 			m.ReleaseAt = m.Deadline // The program has as much time to stop after any reason.
 		}
 		m.Leading = false
-		m.emit(Action{Kind: Demote, Reason: r})
+		m.addAction(Action{Kind: Demote, Reason: r})
 	}
 }
 
 func (m *machine) finish(r Reason) {
 	m.Over = true
-	m.emit(Action{Kind: Finish, Reason: r})
+	m.addAction(Action{Kind: Finish, Reason: r})
 }
 
 func (m *machine) reportLeader(id string, term uint64) {
 	m.ReportedTerm = term
-	m.emit(Action{Kind: ReportLeader, Leader: id, Term: term})
+	m.addAction(Action{Kind: ReportLeader, Leader: id, Term: term})
 }
 
 // reportHeartbeat reports that r is a heartbeat, unless r has no leader.
 func (m *machine) reportHeartbeat(r Record) {
 	if r.Session != "" {
-		m.emit(Action{Kind: ReportHeartbeat, Leader: r.Leader, Term: r.Term})
+		m.addAction(Action{Kind: ReportHeartbeat, Leader: r.Leader, Term: r.Term})
 	}
 }
 

@@ -24,7 +24,7 @@ type candidate struct {
 // newCandidate returns a candidate that has started at time 0, and that opens a feed.
 func newCandidate(t *testing.T, cfg Config) *candidate {
 	c := &candidate{t: t, cfg: cfg}
-	require.True(t, hasAction(c.tick(), Subscribe))
+	require.True(t, hasAction(c.stepTime(), Subscribe))
 	return c
 }
 
@@ -39,7 +39,7 @@ func newFollower(t *testing.T, cfg Config) *candidate {
 func newClaimant(t *testing.T, cfg Config) (*candidate, Action) {
 	c := newFollower(t, cfg)
 	c.now = 2 * time.Second
-	claim := request(c.tick())
+	claim := request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	return c, claim
 }
@@ -50,7 +50,7 @@ func newLeader(t *testing.T, cfg Config) *candidate {
 	c := newCandidate(t, cfg)
 	c.deliver(Record{Epoch: "0.x", Seq: 1, TTL: 1750 * time.Millisecond, Version: "1"})
 	c.now = 2*time.Second + 1
-	claim := request(c.tick())
+	claim := request(c.stepTime())
 	require.Equal(t, Claim, claim.Op)
 	require.True(t, hasAction(c.acknowledge(claim), Lead))
 	return c
@@ -66,7 +66,7 @@ func (c *candidate) step(in Input) (actions []Action) {
 	return actions
 }
 
-func (c *candidate) tick() []Action { return c.step(Input{}) }
+func (c *candidate) stepTime() []Action { return c.step(Input{}) }
 
 // deliver makes the feed deliver r.
 func (c *candidate) deliver(r Record) []Action {
@@ -95,7 +95,7 @@ func (c *candidate) fail(outcome Outcome) []Action {
 // heartbeat waits for the next heartbeat, and returns it.
 func (c *candidate) heartbeat() Action {
 	c.now += c.cfg.Heartbeat
-	heartbeat := request(c.tick())
+	heartbeat := request(c.stepTime())
 	require.Equal(c.t, Heartbeat, heartbeat.Op)
 	return heartbeat
 }
@@ -119,9 +119,9 @@ func request(actions []Action) Action {
 	return Action{}
 }
 
-// TestLeader_Deadline fails if a lease is measured from the response, or a response after the deadline
-// extends the leadership.
-func TestLeader_Deadline(t *testing.T) {
+// TestLeader_LeaseStartsAtRequest checks that a lease is measured from the request, and that a response after the
+// deadline does not extend the leadership.
+func TestLeader_LeaseStartsAtRequest(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	begin := c.now
 	require.Equal(t, begin+c.cfg.Lease, c.state.Deadline)
@@ -140,26 +140,25 @@ func TestLeader_Deadline(t *testing.T) {
 	require.Equal(t, Claim, request(actions).Op, "the record names the candidate, which needs a new term")
 }
 
-// TestLeader_LeaseExpiredByOtherClock fails if a leader does not stop when the wall clock is ahead of
-// its deadline.
+// TestLeader_LeaseExpiredByOtherClock checks that a leader stops when the wall clock is ahead of its deadline.
 func TestLeader_LeaseExpiredByOtherClock(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.step(Input{Kind: LeaseExpired}), Demote))
 }
 
-// TestLeader_SafetyMargin fails if a leader does not stop by the safety margin before its deadline.
+// TestLeader_SafetyMargin checks that a leader stops by the safety margin before its deadline.
 func TestLeader_SafetyMargin(t *testing.T) {
 	cfg := defaultConfig
 	cfg.Guard = 100 * time.Millisecond
 	c := newLeader(t, cfg)
 	c.now = c.state.Deadline - cfg.Guard - 1
-	require.False(t, hasAction(c.tick(), Demote))
+	require.False(t, hasAction(c.stepTime(), Demote))
 	c.now++
-	require.True(t, hasAction(c.tick(), Demote))
+	require.True(t, hasAction(c.stepTime(), Demote))
 }
 
-// TestLeader_ReplacesEditedTTL fails if a leader keeps a TTL that another program has written into the
-// record, by which others would wait.
+// TestLeader_ReplacesEditedTTL checks that a leader does not keep a TTL that another program has written into
+// the record, because others would wait for it.
 func TestLeader_ReplacesEditedTTL(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current

@@ -15,9 +15,8 @@ func (p *peer) addressOf(id string) string {
 	return m.Addr
 }
 
-// TestMove_NewAddressReplacesPrevious fails if the address with which a peer was started does not
-// replace its previous address, whether it is the leader or not, or if entries are written when all
-// peers know it.
+// TestMove_NewAddressReplacesPrevious checks that the address with which a peer was started replaces its
+// previous address, whether it is the leader or not, and that no entries are written when all peers know it.
 func TestMove_NewAddressReplacesPrevious(t *testing.T) {
 	h := newHarness(t, 3)
 	for _, p := range h.peers {
@@ -47,8 +46,8 @@ func TestMove_NewAddressReplacesPrevious(t *testing.T) {
 	require.Equal(t, last, h.peers[0].core.Status().Last)
 }
 
-// TestMove_AddressOfOtherMemberIsRejected fails if a peer gets the address of another member, or if this change
-// is proposed again and again.
+// TestMove_AddressOfOtherMemberIsRejected checks that a peer does not get the address of another member, and
+// that this change is not proposed again and again.
 func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
@@ -67,14 +66,14 @@ func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	}
 }
 
-// TestMove_NotRevertedByConcurrentChange fails if a change of the voters that contains the previous
-// address of a peer restores that address, when both are in flight at the same time.
+// TestMove_NotRevertedByConcurrentChange checks that a change of the voters that contains the previous
+// address of a peer does not restore that address, when both are in flight at the same time.
 func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)
 	h.advance(time.Second)
 	l := h.leader()
-	other := h.others(l, learner)[0]
+	other := h.otherPeers(l, learner)[0]
 	other.core.cfg.Self.Addr = "moved:1"
 	member, _ := l.core.Replica().Members.FindID(other.self.ID)
 	require.NoError(t, l.core.proposeMove(member, "moved:1"))
@@ -89,11 +88,11 @@ func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
 }
 
-// TestMove_OtherMemberTellsLeader fails if a member that cannot reach the leader, which does not know
-// its address, does not get its new address.
+// TestMove_OtherMemberTellsLeader checks that a member that cannot reach the leader, which does not know its
+// address, gets its new address.
 func TestMove_OtherMemberTellsLeader(t *testing.T) {
 	h, l := startCluster(t)
-	moved := h.others(l)[0]
+	moved := h.otherPeers(l)[0]
 	h.cut = func(from, to string) bool {
 		return (from == l.self.ID || to == l.self.ID) && (from == moved.self.ID || to == moved.self.ID)
 	}
@@ -104,8 +103,8 @@ func TestMove_OtherMemberTellsLeader(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestPeers_ConnectToBothAddressesOfMember fails if a peer does not connect to a member at both of its
-// addresses, or to an address of a removed peer.
+// TestPeers_ConnectToBothAddressesOfMember checks that a peer connects to a member at both of its addresses,
+// and to no address of a removed peer.
 func TestPeers_ConnectToBothAddressesOfMember(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.peers[0]

@@ -23,11 +23,11 @@ type admission struct {
 	welcomed bool   // a leader has replied to this process
 
 	rejected   string        // the reason for which a leader has not accepted the last announcement
-	rejectedAt time.Duration // when the rejection was last logged
+	rejectedAt time.Duration // the time at which the rejection was last logged
 
 	learnerEntry     api.RequestID // the Admit or Dismiss entry of this leader, until it is applied
 	learnerEntryAt   time.Duration
-	active           map[uint64]time.Duration // when each learner was last active
+	active           map[uint64]time.Duration // the time at which each learner was last active
 	absenceCheckedAt time.Duration
 }
 

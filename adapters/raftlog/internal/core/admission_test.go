@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestLearner_StoppedIsRemoved fails if a learner that was stopped remains in the configuration, with its
-// address, or if it is not admitted when it returns.
+// TestLearner_StoppedIsRemoved checks that a learner that was stopped is removed from the configuration, with
+// its address, and is admitted when it returns.
 func TestLearner_StoppedIsRemoved(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.addLearner(3)
@@ -31,17 +31,16 @@ func TestLearner_StoppedIsRemoved(t *testing.T) {
 	h.waitFor("it is admitted again", func() bool { return learners() == 1 })
 }
 
-// TestAnnouncement_PassesInstancesOn fails if the instances that another peer knows are not passed on.
-func TestAnnouncement_PassesInstancesOn(t *testing.T) {
+// TestAnnouncement_PassesOnKnownInstances checks that a peer passes on the instances that another peer knows.
+func TestAnnouncement_PassesOnKnownInstances(t *testing.T) {
 	h, l := startCluster(t)
-	other := h.others(l)[0]
+	other := h.otherPeers(l)[0]
 	body := announcement{election: election, addr: other.self.Addr, instances: map[string]string{"z": "i"}}.encode()
 	require.NoError(t, l.core.admission.receiveAnnouncement(l.core, other.self.ID, body))
 	require.Equal(t, []map[string]string{{"z": "i"}}, l.core.output.Instances)
 }
 
-// TestAnnouncement_RoundTrip fails if announcements and their replies are not decoded as they were
-// encoded.
+// TestAnnouncement_RoundTrip checks that announcements and their replies are decoded as they were encoded.
 func TestAnnouncement_RoundTrip(t *testing.T) {
 	instances := map[string]string{"a": "1", "b": ""}
 	for _, want := range []announcement{{nonce: 7, addr: "h:1", election: time.Second, instances: instances}, {}} {
@@ -58,12 +57,12 @@ func TestAnnouncement_RoundTrip(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrProtocol)
 }
 
-// TestWelcome_OnlyLeaderCanStopPeer fails if a peer stops because a peer that it does not follow reports an
-// acknowledgement that is not in its log, or continues if the leader reports it.
+// TestWelcome_OnlyLeaderCanStopPeer checks that a peer does not stop when a peer that it does not follow
+// reports an acknowledgement that is not in its log, and stops when the leader reports it.
 func TestWelcome_OnlyLeaderCanStopPeer(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
-	p, other := h.others(l)[0], h.others(l)[1]
+	p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 	w := welcome{nonce: p.core.admission.nonce, term: p.core.term, match: 1_000_000}.encode()
 	for _, from := range []*peer{other, l} {
 		require.NoError(t, p.core.Receive(from.self.ID, from.core.encodeFrame(frameWelcome, w)))

@@ -24,7 +24,7 @@ type agreement struct {
 
 	differsAt uint64        // the smallest index at which a difference was found; 0 if none was found
 	foundAt   time.Duration // when the first difference was found
-	reported  string        // the peers in the last log message about a difference
+	reported  string        // the peers that the last log message about a difference has named
 }
 
 // historyPoint is the checksum of the history up to an entry.

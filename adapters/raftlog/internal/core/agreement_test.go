@@ -50,7 +50,7 @@ func (h *harness) leaderAfterUpdates(n int) (leader, second, third *peer) {
 	leader = h.waitForLeader()
 	h.proposeUpdates(leader, n)
 	h.advance(election)
-	others := h.others(leader)
+	others := h.otherPeers(leader)
 	return leader, others[0], others[1]
 }
 
@@ -60,8 +60,8 @@ func (p *peer) corruptHistory() {
 	p.core.agreement.recordSum(p.core)
 }
 
-// TestAgreement_PeerWithOtherHistoryStops fails if a peer whose history differs from that of a majority
-// does not stop, as the leader or as a follower, or if other peers stop.
+// TestAgreement_PeerWithOtherHistoryStops checks that a peer whose history differs from that of a majority
+// stops, as the leader and as a follower, and that other peers continue.
 func TestAgreement_PeerWithOtherHistoryStops(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		h := newHarness(t, 3)
@@ -82,8 +82,8 @@ func TestAgreement_PeerWithOtherHistoryStops(t *testing.T) {
 	}
 }
 
-// TestAgreement_TwoPeersStopIfHistoriesDiffer fails if one of two peers with different histories
-// continues although it is unknown which history is right.
+// TestAgreement_TwoPeersStopIfHistoriesDiffer checks that both of two peers with different histories stop,
+// because it is unknown which history is right.
 func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, third := h.leaderAfterUpdates(10)
@@ -96,8 +96,8 @@ func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	require.Contains(t, faults, second.self.ID)
 }
 
-// TestAgreement_ComparesPeerThatIsFarBehind fails if histories are not compared when a peer is far
-// behind the others.
+// TestAgreement_ComparesPeerThatIsFarBehind checks that histories are compared even when a peer is far behind
+// the others.
 func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	for _, updates := range []int{1, 300, 3000} {
 		h := newHarness(t, 3)
@@ -115,7 +115,7 @@ func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	}
 }
 
-// TestAgreement_EqualHistories fails if a difference between equal histories is found.
+// TestAgreement_EqualHistories checks that no difference is found between equal histories.
 func TestAgreement_EqualHistories(t *testing.T) {
 	h := newHarness(t, 3)
 	_, second, third := h.leaderAfterUpdates(1000)
@@ -128,8 +128,8 @@ func TestAgreement_EqualHistories(t *testing.T) {
 	require.ErrorIs(t, third.core.agreement.receiveSums(third.core, second.core.self, []byte("short")), errFrame)
 }
 
-// TestAgreement_ComparesWhenEntryArrives fails if the checksum of an entry that a peer does not have yet is not
-// compared when the peer has it, or if the checksum of an earlier entry is not stored.
+// TestAgreement_ComparesWhenEntryArrives checks that the checksum of an entry that a peer does not have yet
+// is compared when the peer has the entry, and that the checksum of an earlier entry is stored.
 func TestAgreement_ComparesWhenEntryArrives(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, _ := h.leaderAfterUpdates(2000)

@@ -30,7 +30,9 @@ type passedLoad struct {
 // load is a number of entries and the size of their data.
 type load struct{ entries, bytes int }
 
-func (l load) exceeds(limit load) bool { return l.entries > limit.entries || l.bytes > limit.bytes }
+func (l load) exceedsLimit(limit load) bool {
+	return l.entries > limit.entries || l.bytes > limit.bytes
+}
 
 // leaderBacklog is the limit of a leader. Other peers have to apply what a leader has accepted, so they
 // start to drop entries only at twice the limit, and stop when half of that is applied.
@@ -58,7 +60,7 @@ func (b *backlog) removeThrough(index uint64) {
 }
 
 // isFull reports whether a leader must reject updates.
-func (b *backlog) isFull() bool { return b.exceeds(b.limit) }
+func (b *backlog) isFull() bool { return b.exceedsLimit(b.limit) }
 
 // dropsAppends reports whether this peer is not the leader and drops the entries that are appended.
 func (b *backlog) dropsAppends(c *Core) bool {
@@ -66,7 +68,7 @@ func (b *backlog) dropsAppends(c *Core) bool {
 		return false
 	}
 	before := b.dropping
-	b.dropping = b.exceeds(load{2 * b.limit.entries, 2 * b.limit.bytes}) || before && b.isFull()
+	b.dropping = b.exceedsLimit(load{2 * b.limit.entries, 2 * b.limit.bytes}) || before && b.isFull()
 	if b.dropping != before {
 		c.cfg.Logger.Warn("dropping entries of the leader while the state machine is behind", "started", b.dropping, "entries", b.entries, "bytes", b.bytes)
 	}

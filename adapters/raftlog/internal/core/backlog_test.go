@@ -12,14 +12,14 @@ import (
 
 var smallBacklogs = map[string]load{"entries": {50, 1 << 20}, "bytes": {1 << 20, 50 << 10}}
 
-// TestBacklog_BlockedFollower fails if a peer whose state machine is blocked stores more than its
-// limit, disturbs the leader of the log, or prevents another candidate from leading; or if it does
-// not receive all entries when its state machine continues.
+// TestBacklog_BlockedFollower checks that a peer whose state machine is blocked stores no more than its
+// limit, does not disturb the leader of the log, and does not prevent another candidate from leading, and
+// that it receives all entries when its state machine continues.
 func TestBacklog_BlockedFollower(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
-			p, other := h.others(l)[0], h.others(l)[1]
+			p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 			p.core.AddCandidate("e", "first", "")
 			h.waitForHolder("first")
 			other.core.AddCandidate("e", "second", "")
@@ -33,10 +33,10 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 			}
 			require.NoError(t, h.waitForReply(l, last).Err)
 			most := load{2*limit.entries + 10, 2*limit.bytes + 10<<10} // entries in flight at the limit are accepted
-			require.False(t, p.core.backlog.exceeds(most), "%v, from %v", p.core.backlog.load, before)
+			require.False(t, p.core.backlog.exceedsLimit(most), "%v, from %v", p.core.backlog.load, before)
 			h.waitForHolder("second")
 			h.advance(10 * election)
-			require.False(t, p.core.backlog.exceeds(most), "%v", p.core.backlog.load)
+			require.False(t, p.core.backlog.exceedsLimit(most), "%v", p.core.backlog.load)
 			require.Equal(t, term, l.core.Status().Term)
 			require.Less(t, p.core.Status().Last, l.core.Status().Last)
 			require.True(t, p.core.holdsVote(), "it votes for no other peer")
@@ -51,8 +51,8 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 	}
 }
 
-// TestBacklog_BlockedLeader fails if a leader whose state machine is blocked accepts more updates
-// than its limit, or does not continue to lead.
+// TestBacklog_BlockedLeader checks that a leader whose state machine is blocked accepts no more updates than
+// its limit, and continues to lead.
 func TestBacklog_BlockedLeader(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestBacklog_BlockedLeader(t *testing.T) {
 	}
 }
 
-// TestBacklog_AcceptsAgainAtHalfOfLimit fails if a peer that drops entries accepts them before half of
-// its limit is applied, so that it would change its mind for each entry.
+// TestBacklog_AcceptsAgainAtHalfOfLimit checks that a peer that drops entries does not accept entries before
+// half of its limit is applied, because otherwise it would change its mind for each entry.
 func TestBacklog_AcceptsAgainAtHalfOfLimit(t *testing.T) {
 	c := &Core{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
 	b := &backlog{limit: load{10, 1 << 20}}

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestEndedElections_CostNothing fails if a tick of the leader, or a view of the replica, takes longer
-// when elections were ended. Both run on the goroutine that sends heartbeats.
-func TestEndedElections_CostNothing(t *testing.T) {
+// TestEndedElections_DoNotSlowTicks checks that ended elections do not make a tick of the leader, or a view of
+// the replica, take longer. Both run on the goroutine that sends heartbeats.
+func TestEndedElections_DoNotSlowTicks(t *testing.T) {
 	const ended = 20_000
 	h := newHarness(t, 1)
 	l := h.waitForLeader()
@@ -48,12 +48,11 @@ func TestEndedElections_CostNothing(t *testing.T) {
 	require.Less(t, taken, written/3, "the goroutine that writes the view must encode it")
 }
 
-// TestCandidates_EarlierProcess fails if a process does not remove the candidates of the previous
-// process of its peer, or removes those of other peers; or if a candidate that was expired does not
-// join again.
+// TestCandidates_EarlierProcess checks that a process removes the candidates of the previous process of its
+// peer, and not those of other peers, and that a candidate that was expired joins again.
 func TestCandidates_EarlierProcess(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	elections := &l.core.replica.Elections
 	count := func(e, f int) func() bool {
 		return func() bool { return len(elections.Get("e").Candidates) == e && len(elections.Get("f").Candidates) == f }
@@ -82,8 +81,8 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	require.Empty(t, p.core.candidates.wanted)
 }
 
-// TestCandidates_DifferFromInstalledSnapshot fails if a candidate that an installed snapshot lacks does not
-// join again, or a candidate that has resigned and is in the snapshot does not leave.
+// TestCandidates_DifferFromInstalledSnapshot checks that a candidate that an installed snapshot lacks joins
+// again, and a candidate that has resigned and is in the snapshot leaves.
 func TestCandidates_DifferFromInstalledSnapshot(t *testing.T) {
 	h := newHarness(t, 1)
 	l := h.waitForLeader()

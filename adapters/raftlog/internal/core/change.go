@@ -232,7 +232,7 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if p := x.pending; p != nil && p.id == o.ID && o.Skipped() && m.Change != p.id {
 		x.pending = nil
-		// Without an error, this change was complete before another one.
+		// If there is no error, this change was complete before another change began.
 		c.proposals.replyWhenApplied(c, result{o.First, o.Err, p.waiters})
 	}
 	if !m.Joint() {

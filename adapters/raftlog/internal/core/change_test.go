@@ -24,9 +24,9 @@ func changeTo(id api.RequestID, numbers ...int) Request {
 	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
 }
 
-// TestChange_Retried fails if a change that is retried after a later change takes effect again, or if
-// an ID can be used for another change.
-func TestChange_Retried(t *testing.T) {
+// TestChange_RetryHasNoSecondEffect checks that a change that is retried after a later change does not take
+// effect again, and that an ID cannot be used for another change.
+func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	h.addLearner(3)
 	h.advance(time.Second)
@@ -51,7 +51,7 @@ func TestChange_Retried(t *testing.T) {
 	require.Equal(t, index, h.leader().core.Replica().Members.Index)
 }
 
-// TestChange_IDIsUsedBeforeWrite fails if a change is written although its ID has become stale, or is the
+// TestChange_IDIsUsedBeforeWrite checks that a change is not written when its ID has become stale, or is the
 // ID of an update, while the leader waited for the new voters.
 func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
 	for want, interfere := range map[error]func(h *harness, id api.RequestID){
@@ -74,8 +74,8 @@ func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
 	}
 }
 
-// TestChange_CompleteWhenDurable fails if a change is reported as complete before a majority of the new
-// voters has stored that it is complete. Then the previous voters may be stopped, and restarted new
+// TestChange_CompleteWhenDurable checks that a change is not reported as complete before a majority of the
+// new voters has stored that it is complete. Then the previous voters may be stopped, and restarted new
 // voters would request the votes of the previous voters indefinitely.
 func TestChange_CompleteWhenDurable(t *testing.T) {
 	h := newHarness(t, 3)
@@ -85,7 +85,7 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	}
 	id := api.RequestIDFrom(h.peers[0].Wall(), 3, 3)
 	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
-	h.waitFor("the change is complete", func() bool { // the leader knows it first
+	h.waitFor("the change is complete", func() bool { // the leader learns of the completion first
 		for _, p := range h.peers {
 			if p.core.state == raft.StateLeader && requested[p] == 0 {
 				requested[p] = h.propose(p, changeTo(id, 3, 4, 5))
@@ -116,8 +116,8 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	h.waitForLeader()
 }
 
-// TestChange_OtherAddressAddsNoSecondMember fails if a new voter that is admitted with another address
-// than the request contains becomes two members, a voter and a learner: no peer could start with that
+// TestChange_OtherAddressAddsNoSecondMember checks that a new voter that is admitted with another address
+// than the request contains does not become two members, a voter and a learner: no peer could start with that
 // configuration.
 func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	h, l := startCluster(t)
@@ -132,8 +132,7 @@ func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	require.Equal(t, peerInfos(3), m.Learners)
 }
 
-// TestChange_UnknownOutcome fails if a change that was written before the deadline is reported as
-// rejected.
+// TestChange_UnknownOutcome checks that a change that was written before the deadline is not reported as rejected.
 func TestChange_UnknownOutcome(t *testing.T) {
 	h := newHarness(t, 3)
 	late := h.addLearner(3)
@@ -148,9 +147,10 @@ func TestChange_UnknownOutcome(t *testing.T) {
 	h.waitFor("the change is in effect", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
 
-// TestAbandonChange fails if a caller that cannot wait any longer does not learn that nothing was
-// changed, if that is certain, or if the change is made later, when the new voter starts.
-func TestAbandonChange(t *testing.T) {
+// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that
+// nothing was changed, when that is certain, and that the change is not made later, when the new voter
+// starts.
+func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	change := changeTo(api.RequestIDFrom(l.Wall(), 3, 3), 0, 1, 2, 3)
 
@@ -181,8 +181,8 @@ func TestAbandonChange(t *testing.T) {
 	require.Len(t, l.core.Membership().Voters, 4)
 }
 
-// TestAbandonChange_NewLeader fails if a change that waits for the first entry of the leader's term
-// cannot be abandoned.
+// TestAbandonChange_NewLeader checks that a change that waits for the first entry of the leader's term can be
+// abandoned.
 func TestAbandonChange_NewLeader(t *testing.T) {
 	h := newHarness(t, 3)
 	var l *peer

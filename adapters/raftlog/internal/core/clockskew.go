@@ -8,7 +8,7 @@ import (
 // peerClocks contains the wall clocks of other peers, by their numbers.
 type peerClocks struct {
 	times     map[uint64]peerTime
-	checkedAt time.Duration // when checkOwnClock last compared them
+	checkedAt time.Duration // the time at which checkOwnClock last compared the clocks
 }
 
 // peerTime is the wall clock of a peer according to a frame.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClockSkew_WrongLeader fails if a leader whose wall clock is years ahead writes its time into
-// entries before it has handed over, or into the entry of the hand-over: the clock of the log never
-// goes back, so that all later request IDs would be stale.
+// TestClockSkew_WrongLeader checks that a leader whose wall clock is years ahead does not write its time into
+// entries before it has handed over, or into the entry of the hand-over: the clock of the log never goes
+// back, so that all later request IDs would be stale.
 func TestClockSkew_WrongLeader(t *testing.T) {
 	h, l := startCluster(t)
 	require.NoError(t, h.request(l, update("before")).Err)
@@ -19,14 +19,14 @@ func TestClockSkew_WrongLeader(t *testing.T) {
 	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
 
-// TestClockSkew_SuccessorHasRightClock fails if a leader with a wrong wall clock hands over to another peer
-// with a wrong wall clock, which would hand over again.
+// TestClockSkew_SuccessorHasRightClock checks that a leader with a wrong wall clock does not hand over to
+// another peer with a wrong wall clock, which would hand over again.
 func TestClockSkew_SuccessorHasRightClock(t *testing.T) {
 	h := newHarness(t, 5)
 	h.waitForLeader()
 	h.advance(3 * election)
 	l := h.leader()
-	next := h.others(l)[0] // the first peer that replies has the longest log for a moment, so it would be the successor
+	next := h.otherPeers(l)[0] // the first peer that replies has the longest log for a moment, so it would be the successor
 	l.skew, next.skew = time.Hour, time.Hour
 	handOvers, last := 0, l
 	for range 100 {

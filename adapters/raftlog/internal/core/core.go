@@ -109,8 +109,8 @@ type Core struct {
 	applied           uint64 // the index that the state machine has applied
 
 	backlog    backlog
-	stall      stall
-	space      space
+	stall      stallDetector
+	space      diskSpace
 	lease      lease
 	expiry     expiry
 	proposals  proposals
@@ -119,7 +119,7 @@ type Core struct {
 	senders    senders
 	peerClocks peerClocks
 	admission  admission
-	moves      map[uint64]time.Duration // when a Move entry was last proposed for a peer
+	moves      map[uint64]time.Duration // the time at which a Move entry was last proposed for a peer
 	transfer   transfer
 	cutOff     cutOff
 	candidates candidates
@@ -190,8 +190,8 @@ func New(cfg Config) (_ *Core, err error) {
 	}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        c.self,
-		ElectionTick:              ticks(cfg.Election, cfg.Tick),
-		HeartbeatTick:             ticks(cfg.Heartbeat, cfg.Tick),
+		ElectionTick:              ticksIn(cfg.Election, cfg.Tick),
+		HeartbeatTick:             ticksIn(cfg.Heartbeat, cfg.Tick),
 		Storage:                   storage{core: c},
 		Applied:                   c.replica.Index,
 		AsyncStorageWrites:        true,
@@ -215,8 +215,8 @@ func New(cfg Config) (_ *Core, err error) {
 	return c, nil
 }
 
-// ticks returns the number of ticks in d, at least one.
-func ticks(d, tick time.Duration) int { return max(1, int(d/tick)) }
+// ticksIn returns the number of ticks in d, at least one.
+func ticksIn(d, tick time.Duration) int { return max(1, int(d/tick)) }
 
 func (c *Core) now() time.Duration { return c.cfg.Clock.Now() }
 
@@ -288,7 +288,7 @@ type Status struct {
 // Role is the role of a peer.
 type Role int
 
-// These are the roles of a peer.
+// The roles of a peer.
 const (
 	Learner Role = iota // receives the log and has no vote
 	Follower
@@ -348,8 +348,8 @@ func (c *Core) Peers() []api.Peer {
 			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
 	}
-	// Also connect to the configured peers, because all members that this peer knows may have been
-	// removed while it was disconnected.
+	// Connect also to the configured peers, because all members that this peer knows may have been removed while
+	// it was disconnected.
 	for _, p := range c.cfg.Seeds {
 		if p.ID != c.cfg.Self.ID && !c.replica.Members.IsRemoved(p.ID) && !slices.Contains(all, p) {
 			all = append(all, p)

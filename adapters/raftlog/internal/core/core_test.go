@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSnapshot_ForLearner fails if a leader that has truncated its log does not request a snapshot
-// that contains a new learner, even while another learner waits for a snapshot.
+// TestSnapshot_ForLearner checks that a leader that has truncated its log requests a snapshot that contains a
+// new learner, even while another learner waits for a snapshot.
 func TestSnapshot_ForLearner(t *testing.T) {
 	h, l := startCluster(t)
 	for i := range 3 {

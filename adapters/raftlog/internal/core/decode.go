@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// These are the fields of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
+// The field numbers of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
 const (
 	fieldType, fieldTo, fieldFrom, fieldTerm, fieldLogTerm = 1, 2, 3, 4, 5
 	fieldIndex, fieldEntries, fieldCommit                  = 6, 7, 8
@@ -114,7 +114,8 @@ func (e *entryMemory) decode(b []byte) bool {
 }
 
 // decodeFields calls field for each field: with a number, or with a sequence of bytes, which is not nil. It
-// stops and returns false after a field of another kind, a malformed one, or one that field rejects.
+// stops and returns false after a field of another kind, a malformed field, or a field that the function
+// field rejects.
 func decodeFields(b []byte, field func(number protowire.Number, value uint64, data []byte) bool) bool {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

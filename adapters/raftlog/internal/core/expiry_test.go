@@ -17,12 +17,12 @@ func (p *peer) requestFrame(number uint64, op replica.Op) []byte {
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
 
-// TestEnd_DelayedRequestSparesRestartedElection fails if a delayed request to end an election ends it
-// after it was restarted, or has an error although the election was ended in between; or if a delayed
-// request to restart it undoes a later end.
+// TestEnd_DelayedRequestSparesRestartedElection checks that a delayed request to end an election does not end
+// it after it was restarted, and has no error when the election was ended in between, and that a delayed
+// request to restart it does not undo a later end.
 func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
 	control := func(op replica.Op) error {
@@ -44,9 +44,9 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	require.NoError(t, l.core.Receive(p.self.ID, delayedEnd))
 	h.waitFor("the request is applied", func() bool { return l.core.Replica().Index > index })
 	h.advance(50 * time.Millisecond)
-	require.Equal(t, []string{"second"}, h.holders("e"))
+	require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 	require.NoError(t, control(end))
-	require.Equal(t, []string{"second"}, h.holders("e"))
+	require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 	end.Through = p.core.Replica().Index
 	require.NoError(t, control(end))
 	require.True(t, isEnded())
@@ -67,9 +67,9 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	require.False(t, isEnded())
 }
 
-// TestForget_EndedElectionsAfterWindow fails if peers store ended elections for longer than a window,
-// so that their number would grow with the number of elections that were ever ended, or if entries are
-// written when there is nothing to forget.
+// TestForget_EndedElectionsAfterWindow checks that peers do not store ended elections for longer than a
+// window, so that their number does not grow with the number of elections that were ever ended, and that no
+// entries are written when there is nothing to forget.
 func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 	const windows, each = 4, 1500
 	h := newHarness(t, 3)
@@ -109,12 +109,12 @@ func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 	}
 }
 
-// TestForget_WaitsForLeases fails if an election that was just ended is forgotten while a peer may
-// have a lease, because wall clocks jump by more than the window; or if, after the election was
-// restarted, its token is not greater or a delayed request ends it.
+// TestForget_WaitsForLeases checks that an election that was just ended is not forgotten while a peer may
+// have a lease, even when wall clocks jump by more than the window, and that after a restart of the election
+// its token is greater and a delayed request does not end it.
 func TestForget_WaitsForLeases(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
 	elections := &l.core.replica.Elections
@@ -137,7 +137,7 @@ func TestForget_WaitsForLeases(t *testing.T) {
 	index := l.core.replica.Index
 	require.NoError(t, l.core.Receive(p.self.ID, delayed))
 	h.waitFor("the request is applied", func() bool { return l.core.replica.Index > index })
-	require.Equal(t, []string{"second"}, h.holders("e"))
+	require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 	end.Through = 1
 	require.ErrorIs(t, h.request(l, Request{Kind: api.KindControl, Op: end}).Err, api.ErrStale)
 }

@@ -67,7 +67,7 @@ type peer struct {
 // newHarness starts a cluster of n voters.
 func newHarness(t *testing.T, n int) *harness {
 	h := &harness{
-		t: t, rand: rand.New(rand.NewPCG(1, 2)), founders: voters(n),
+		t: t, rand: rand.New(rand.NewPCG(1, 2)), founders: newVoters(n),
 		cut: func(string, string) bool { return false }, drops: func(transmission) bool { return false },
 	}
 	for i := range n {
@@ -87,8 +87,8 @@ func peerInfo(i int) api.Peer {
 	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprint("host", i, ":1")}
 }
 
-// voters returns the first n peers.
-func voters(n int) (all []replica.Peer) {
+// newVoters returns the first n peers.
+func newVoters(n int) (all []replica.Peer) {
 	for i := range n {
 		all = append(all, replica.Numbered("test", peerInfo(i)))
 	}
@@ -160,7 +160,7 @@ func (l *memoryLog) HardState() *raftpb.HardState {
 	return hs
 }
 
-// advance lets time pass.
+// advance lets the time d pass for all peers.
 func (h *harness) advance(d time.Duration) {
 	for end := h.now + d; h.now < end; h.now += time.Millisecond {
 		h.deliverAndAdvance()
@@ -271,8 +271,8 @@ func (p *peer) handleOutput() {
 	}
 }
 
-// holders returns the candidates that may lead an election according to their own peers.
-func (h *harness) holders(election string) (holders []string) {
+// possibleLeaders returns the candidates that may lead an election according to their own peers.
+func (h *harness) possibleLeaders(election string) (holders []string) {
 	for _, p := range h.peers {
 		if p.down || p.core.Status().Lease <= h.now {
 			continue
@@ -286,13 +286,13 @@ func (h *harness) holders(election string) (holders []string) {
 
 // checkHolders fails the test if two candidates lead election e.
 func (h *harness) checkHolders() {
-	require.LessOrEqual(h.t, len(h.holders("e")), 1, "%v: %v", h.now, h.holders("e"))
+	require.LessOrEqual(h.t, len(h.possibleLeaders("e")), 1, "%v: %v", h.now, h.possibleLeaders("e"))
 }
 
 // waitForHolder waits until only the given candidate leads election e.
 func (h *harness) waitForHolder(candidate string) {
 	h.t.Helper()
-	h.waitFor(candidate+" leads", func() bool { return slices.Equal(h.holders("e"), []string{candidate}) })
+	h.waitFor(candidate+" leads", func() bool { return slices.Equal(h.possibleLeaders("e"), []string{candidate}) })
 }
 
 // leader returns the leader if it is ready and has a lease, and nil otherwise.
@@ -331,14 +331,14 @@ func (h *harness) isolate(p *peer) {
 	h.cut = func(from, to string) bool { return from == p.self.ID || to == p.self.ID }
 }
 
-// others returns the peers except for the given ones.
-func (h *harness) others(except ...*peer) []*peer {
+// otherPeers returns the peers except for the given ones.
+func (h *harness) otherPeers(except ...*peer) []*peer {
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p *peer) bool { return slices.Contains(except, p) })
 }
 
 // setDisksStalled stalls, or releases, the disks of all peers except for the given ones.
 func (h *harness) setDisksStalled(stalled bool, except ...*peer) {
-	for _, p := range h.others(except...) {
+	for _, p := range h.otherPeers(except...) {
 		p.diskStalled = stalled
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLease_NewLeaderRequestsImmediately fails if a new leader and its followers wait for the next
-// heartbeat before they request their leases.
+// TestLease_NewLeaderRequestsImmediately checks that a new leader and its followers request their leases
+// immediately, and not at the next heartbeat.
 func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
 	h := newHarness(t, 3)
 	for range 10 {
@@ -23,7 +23,7 @@ func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
 		old.core.HandOver()
 		old.handleOutput()
 		h.waitFor("another leader", func() bool {
-			for _, p := range h.others(old) {
+			for _, p := range h.otherPeers(old) {
 				if p.core.Status().Ready {
 					return true
 				}
@@ -37,15 +37,15 @@ func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
 	}
 }
 
-// TestLease_RequestBeforeSuspensionDoesNotExtend fails if a request that a peer has made before its
-// machine was suspended extends its lease, because the peer processes the reply, or applies the entry
-// for which the reply waits, before its next tick.
+// TestLease_RequestBeforeSuspensionDoesNotExtend checks that a request that a peer has made before its
+// machine was suspended does not extend its lease, even when the peer processes the reply, or applies the
+// entry for which the reply waits, before its next tick.
 func TestLease_RequestBeforeSuspensionDoesNotExtend(t *testing.T) {
 	for name, waitsForEntry := range map[string]bool{"reply": false, "entry": true} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/", suspended), func(t *testing.T) {
 				h, l := startCluster(t)
-				p := h.others(l)[0]
+				p := h.otherPeers(l)[0]
 				h.advance(2 * election)
 				if waitsForEntry {
 					p.diskStalled = true

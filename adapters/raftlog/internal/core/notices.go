@@ -29,9 +29,9 @@ type notice struct {
 // noticeDelay is the maximum delay.
 const noticeDelay = time.Millisecond
 
-// delay delays a message of the leader, or removes a delayed one if this message replaces it. It
+// delayMessage delays a message of the leader, or removes a delayed one if this message replaces it. It
 // reports whether the message is delayed.
-func (n *notices) delay(c *Core, m *raftpb.Message) bool {
+func (n *notices) delayMessage(c *Core, m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp {
 		return false
 	}

@@ -27,9 +27,8 @@ func (h *harness) countAppends(l *peer) (with, without *int) {
 	return with, without
 }
 
-// TestNotices_OneMessagePerPeerAndUpdate fails if a client that makes one update after another causes
-// more than one message to each peer for each update, or if the other peers do not apply the last
-// update soon after it.
+// TestNotices_OneMessagePerPeerAndUpdate checks that a client that makes one update after another causes only
+// one message to each peer for each update, and that the other peers apply the last update soon after it.
 func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
@@ -38,21 +37,21 @@ func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	for range updates {
 		require.NoError(t, h.request(l, update("x")).Err)
 	}
-	require.Equal(t, updates*len(h.others(l)), *with)
+	require.Equal(t, updates*len(h.otherPeers(l)), *with)
 	require.Less(t, *without, updates/2, "the replies to heartbeats cause some")
 	index := l.core.Status().Applied
 	h.advance(noticeDelay + 2*time.Millisecond)
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		require.Equal(t, index, p.core.Status().Applied)
 	}
 }
 
-// TestNotices_NotDelayedIfCallerWaits fails if a message is delayed that tells a peer that an entry is
+// TestNotices_NotDelayedIfCallerWaits checks that a message is not delayed that tells a peer that an entry is
 // committed for which its callers or candidates wait.
 func TestNotices_NotDelayedIfCallerWaits(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	// The request takes four messages: to the leader, to the voters, back to the leader, and the reply.
 	forwarded := update("x")
 	forwarded.Forward = true

@@ -24,9 +24,9 @@ type snapshotOffer struct {
 	appliedIndex uint64 // the last entry that this peer has applied
 }
 
-// check returns an error that describes why the data of the snapshot must not be received, or nil. Only
-// the leader of the current term may send a snapshot, and only one that this peer needs. If this peer
-// does not know the leader yet, the leader sends the snapshot again later.
+// check returns an error that describes why the data of the snapshot must not be received, or nil. Only the
+// leader of the current term may send a snapshot, and only a snapshot that this peer needs. If this peer does
+// not know the leader yet, the leader sends the snapshot again later.
 func (o snapshotOffer) check() error {
 	switch {
 	case o.kind != raftpb.MsgSnap || o.author != o.sender || o.to != o.self:

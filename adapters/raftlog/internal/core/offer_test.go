@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestSnapshotOffer_UnneededDataIsRejected fails if the data of a snapshot is received that the leader
-// of the current term has not sent, or that the peer does not need.
+// TestSnapshotOffer_UnneededDataIsRejected checks that the data of a snapshot is rejected that the leader of
+// the current term has not sent, or that the peer does not need.
 func TestSnapshotOffer_UnneededDataIsRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*snapshotOffer)

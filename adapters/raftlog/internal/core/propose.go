@@ -15,13 +15,13 @@ import (
 // state machine of this peer has applied the entry, when it is certain that the entry will not be
 // applied, or when the outcome remains unknown.
 type Request struct {
-	Token  uint64 // 0 if no caller waits for the reply
+	Token  uint64 // the token of the request; 0 if no caller waits for the reply
 	Kind   api.Kind
 	ID     api.RequestID
-	Data   []byte        // for KindState: the update, which must not be modified any more
-	Op     replica.Op    // for KindControl: the operation
-	Voters []api.Peer    // for KindConfig: the new voters
-	Guard  replica.Guard // for KindState: the entry is applied only during this leadership; zero without a guard
+	Data   []byte        // Data is the update of a KindState request, which must not be modified any more.
+	Op     replica.Op    // Op is the operation of a KindControl request.
+	Voters []api.Peer    // Voters are the new voters of a KindConfig request.
+	Guard  replica.Guard // Guard is the leadership during which a KindState entry is applied; zero without a guard.
 	// Forward makes a peer that is not the leader send the request to the leader. Otherwise the
 	// reply is a NotLeaderError.
 	Forward bool

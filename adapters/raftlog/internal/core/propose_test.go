@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestPropose fails if a request whose ID was used before, at any peer, does not have the outcome of
-// the first request with this ID, or if a request with a stale ID is accepted.
-func TestPropose(t *testing.T) {
+// TestPropose_SameIDHasOneOutcome checks that a request whose ID was used before, at any peer, has the
+// outcome of the first request with this ID, and that a request with a stale ID is rejected.
+func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	id := api.RequestIDFrom(l.Wall(), 1, 2)
 	x := Request{Kind: api.KindState, ID: id, Data: []byte("x")}
@@ -28,7 +28,7 @@ func TestPropose(t *testing.T) {
 	require.ErrorIs(t, l.replies[other].Err, api.ErrRequestIDReused)
 	forwarded := x
 	forwarded.Forward = true
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		again, rejected := h.propose(p, forwarded), h.propose(p, x)
 		h.advance(50 * time.Millisecond)
 		require.Equal(t, Reply{again, index, nil}, p.replies[again])
@@ -46,11 +46,11 @@ func TestPropose(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestRead_ReadersShareRequests verifies that concurrent readers share a request, and that each gets the reply to a request
-// that was sent after its call.
+// TestRead_ReadersShareRequests verifies that concurrent readers share a request, and that each gets the
+// reply to a request that was sent after its call.
 func TestRead_ReadersShareRequests(t *testing.T) {
 	h, l := startCluster(t)
-	for _, p := range append(h.others(l), l) {
+	for _, p := range append(h.otherPeers(l), l) {
 		h.advance(p.core.cfg.Heartbeat) // requests of the lease are answered
 		before, first := p.core.lease.seq, h.token+1
 		for range 5 {
@@ -70,9 +70,9 @@ func TestRead_ReadersShareRequests(t *testing.T) {
 	}
 }
 
-// TestPropose_ReusedMemoryKeepsEarlierUpdate fails if an update contains data of an earlier update,
-// whose memory it uses: because the engine refers to the entries that are proposed to it, or because
-// the memory was not cleared.
+// TestPropose_ReusedMemoryKeepsEarlierUpdate checks that an update does not contain data of an earlier
+// update, whose memory it uses: the engine refers to the entries that are proposed to it, and the memory must
+// be cleared.
 func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string
@@ -107,9 +107,9 @@ func (h *harness) guardedCandidate(p *peer) replica.Guard {
 	return replica.Guard{Election: "e", Token: elections.Get("e").Candidates[0].Token}
 }
 
-// TestGuard_CheckedByLog fails if an update is applied although its leadership ends by an entry that
-// the leader of the log has written but not applied when it accepts the update, or if requests with
-// the same ID and another guard are fenced as well.
+// TestGuard_CheckedByLog checks that an update is not applied when its leadership ends by an entry that the
+// leader of the log has written but not applied when it accepts the update, and that requests with the same
+// ID and another guard are not fenced.
 func TestGuard_CheckedByLog(t *testing.T) {
 	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
@@ -131,8 +131,8 @@ func TestGuard_CheckedByLog(t *testing.T) {
 	require.NoError(t, h.request(l, unguarded).Err)
 }
 
-// TestGuard_CheckedBeforeWrite fails if an update of a leadership that has certainly ended is written
-// to the log, and so to the indexes of skipped updates.
+// TestGuard_CheckedBeforeWrite checks that an update of a leadership that has certainly ended is not written
+// to the log, and not to the indexes of skipped updates.
 func TestGuard_CheckedBeforeWrite(t *testing.T) {
 	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
@@ -158,8 +158,8 @@ func TestGuard_CheckedBeforeWrite(t *testing.T) {
 	require.Equal(t, []uint64{last + 1}, l.core.replica.Skips)
 }
 
-// TestSkips_DroppedWithTheirEntries fails if the indexes of skipped entries are stored after the
-// entries were removed from the log, or if the states of peers differ after that.
+// TestSkips_DroppedWithTheirEntries checks that the indexes of skipped entries are not stored after the
+// entries were removed from the log, and that the states of peers are equal after that.
 func TestSkips_DroppedWithTheirEntries(t *testing.T) {
 	h, l := startCluster(t)
 	skip := func() uint64 {

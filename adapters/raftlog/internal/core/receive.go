@@ -18,7 +18,7 @@ const (
 	frameReply    = 3  // the leader's reply to a request
 	frameAnnounce = 4  // introduces the sender to the leader
 	frameWelcome  = 5  // the leader's reply to an announcement
-	frameMembers  = 6  // the members, for a removed peer or one that asks for them
+	frameMembers  = 6  // the members, for a removed peer or a peer that asks for them
 	frameHistory  = 7  // checksums of the entries that the sender has applied
 	frameFull     = 8  // the disk of the sender has no space for entries
 	framePassedOn = 9  // an announcement that a follower passes on to the leader
@@ -71,7 +71,7 @@ func (c *Core) sendMessage(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgReadIndexResp {
 		c.notices.sendTo(c, m.GetTo())
 	}
-	if !c.notices.delay(c, m) {
+	if !c.notices.delayMessage(c, m) {
 		c.sendWithoutDelay(m)
 	}
 }
@@ -130,7 +130,7 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 		}
 		return nil
 	}
-	if !c.senders.accepts(c, from, frame[0]) {
+	if !c.senders.acceptsFrame(c, from, frame[0]) {
 		return nil
 	}
 	sender := c.names.numberOf(from)

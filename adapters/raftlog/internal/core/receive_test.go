@@ -15,11 +15,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestReceiveRequest_RejectsOperationsOfLeader fails if a peer can request an operation that only a leader
-// may propose, for example a window outside of which are all request IDs.
+// TestReceiveRequest_RejectsOperationsOfLeader checks that a peer cannot request an operation that only a
+// leader may propose, for example a window outside of which are all request IDs.
 func TestReceiveRequest_RejectsOperationsOfLeader(t *testing.T) {
 	h, l := startCluster(t)
-	from := h.others(l)[0]
+	from := h.otherPeers(l)[0]
 	for _, op := range []replica.Op{
 		{Do: replica.Window, Window: 1 << 62}, {Do: replica.Transfer}, {Do: replica.Expire, Peer: from.core.self}, {Do: 0},
 	} {
@@ -82,9 +82,9 @@ func sampleFrames() []sampleFrame {
 	}
 }
 
-// FuzzReceive fails if a frame, which may be malformed, makes a leader or a follower panic. The engine
-// may report a fault for a message that contradicts its log. Peers are used for 100 inputs, because it
-// takes long to create them.
+// FuzzReceive checks that no frame, which may be malformed, makes a leader or a follower panic. The engine
+// may report a fault for a message that contradicts its log. Peers are used for 100 inputs, because it takes
+// long to create them.
 func FuzzReceive(f *testing.F) {
 	for _, frame := range sampleFrames() {
 		f.Add(frame.kind, frame.body)
@@ -96,7 +96,7 @@ func FuzzReceive(f *testing.F) {
 		{Type: raftpb.MsgVote.Enum(), Term: new(uint64(9)), Index: new(uint64(5)), LogTerm: new(uint64(1))},
 		{Type: raftpb.MsgAppResp.Enum(), Term: new(uint64(1)), Index: new(uint64(1 << 40))},
 	} {
-		m.From, m.To = new(voters(3)[1].Raft), new(voters(3)[0].Raft)
+		m.From, m.To = new(newVoters(3)[1].Raft), new(newVoters(3)[0].Raft)
 		body, err := proto.Marshal(m)
 		require.NoError(f, err)
 		f.Add(byte(frameRaft), body)

@@ -9,16 +9,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestRemoved_WhilePartitioned fails if a peer that was removed while it was partitioned does not learn
-// that it was removed, or if it accepts reads afterwards, to which no leader would reply.
+// TestRemoved_WhilePartitioned checks that a peer that was removed while it was partitioned learns that it
+// was removed, and does not accept reads afterwards, to which no leader would reply.
 func TestRemoved_WhilePartitioned(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)
 	h.advance(time.Second)
 	l := h.leader()
-	removed := h.others(l, learner)[0]
+	removed := h.otherPeers(l, learner)[0]
 	h.isolate(removed)
-	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: apiPeersOf(h.others(removed))}).Err)
+	require.NoError(t, h.request(l, Request{Kind: api.KindConfig, Voters: apiPeersOf(h.otherPeers(removed))}).Err)
 	h.cut = func(string, string) bool { return false }
 	h.waitFor("the peer knows that it was removed", func() bool { return removed.core.Status().Role == Removed })
 	require.Equal(t, []string{removed.self.ID}, removed.core.Membership().Removed)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestRequest_RoundTrip fails if a request is not decoded as it was encoded, if the data of an update is
-// encoded as text, or if a malformed request is accepted.
+// TestRequest_RoundTrip checks that a request is decoded as it was encoded, that the data of an update is not
+// encoded as text, and that a malformed request is rejected.
 func TestRequest_RoundTrip(t *testing.T) {
 	id := api.RequestIDFrom(time.Unix(1_700_000_000, 0), 1, 2)
 	update := Request{Kind: api.KindState, ID: id, Data: make([]byte, 1<<20), Guard: replica.Guard{Election: "e", Token: 3}}
@@ -49,7 +49,7 @@ func TestRequest_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestReply_UnknownError fails if an error that does not specify the outcome is decoded as an error
+// TestReply_UnknownError checks that an error that does not specify the outcome is not decoded as an error
 // that does, or as a success.
 func TestReply_UnknownError(t *testing.T) {
 	for sent, want := range map[error]error{

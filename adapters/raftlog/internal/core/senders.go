@@ -19,8 +19,8 @@ type senders struct {
 	stated  api.Membership // the newest members that a member has stated
 	askedAt time.Duration  // when this peer last asked for the members; 0 before the first time
 	warned  time.Duration  // when a dropped frame was last logged; 0 before the first time
-	// unapplied is a peer that an entry, which this peer has not applied yet, makes a member, according to
-	// the log at the time unappliedAt. A leader can replace the entry.
+	// unapplied is a peer that becomes a member by an entry that this peer has not applied yet. The log
+	// contained the entry at the time unappliedAt. A leader can replace the entry.
 	unapplied   string
 	unappliedAt time.Duration
 }
@@ -28,9 +28,9 @@ type senders struct {
 // maxUnapplied is the maximum size, in bytes, of the entries in which unappliedMember looks for a member.
 const maxUnapplied = 8 << 20
 
-// accepts reports whether a peer, which is not removed, may send a frame. If the peer is not known as a
+// acceptsFrame reports whether a peer, which is not removed, may send a frame. If the peer is not known as a
 // member, this peer asks the members that it knows.
-func (s *senders) accepts(c *Core, from string, kind byte) bool {
+func (s *senders) acceptsFrame(c *Core, from string, kind byte) bool {
 	if kind == frameAnnounce || kind == frameAskMembers || s.isMember(c, from) {
 		return true
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestSenders_NonMemberHasNoEffect fails if a process that is not a member makes a peer commit an
-// entry, or stop participating, or learn a peer.
+// TestSenders_NonMemberHasNoEffect checks that a process that is not a member cannot make a peer commit an
+// entry, stop participating, or learn a peer.
 func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 	h := newHarness(t, 3)
-	v := h.others(h.waitForLeader())[0]
+	v := h.otherPeers(h.waitForLeader())[0]
 	before := v.core.rn.BasicStatus()
 	last, term := before.GetCommit(), before.GetTerm()
 	e := &raftpb.Entry{Index: new(last + 1), Term: new(uint64(1000)), Data: replica.EncodeEntry(replica.Header{Kind: api.KindState}, []byte("forged"))}
@@ -39,13 +39,13 @@ func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 	require.Equal(t, Follower, v.core.Status().Role)
 }
 
-// TestSenders_UnknownLeaderIsAccepted fails if a peer that was disconnected while the members changed does not
-// accept the entries of a new leader, which its log does not contain.
+// TestSenders_UnknownLeaderIsAccepted checks that a peer that was disconnected while the members changed
+// accepts the entries of a new leader, which its log does not contain.
 func TestSenders_UnknownLeaderIsAccepted(t *testing.T) {
 	for name, inLog := range map[string]bool{"a member states it": false, "an entry of the log, which is not applied, states it": true} {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
-			behind := h.others(l)[0]
+			behind := h.otherPeers(l)[0]
 			isStatement := func(m transmission) bool { return inLog && m.to == behind.self.ID && m.frame[0] == frameMembers }
 			if !inLog {
 				h.isolate(behind)

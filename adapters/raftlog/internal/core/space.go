@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// space is the free space on the disk of this peer. Equal disks fill at the same time, because the
+// diskSpace is the free space on the disk of this peer. Equal disks fill at the same time, because the
 // logs of all peers are equal. So a peer whose disk is full stays a member that votes:
 //
 //   - A leader rejects updates while there is still space for the entries that the cluster itself
@@ -21,14 +21,16 @@ import (
 //     entries of the leader are ignored, as if they were lost. Votes are still written and sent, see
 //     [Write.TakeVotes]. The peer reports this to the leader.
 //   - A leader rejects everything while so many voters are full that no entry can be committed.
-type space struct {
+type diskSpace struct {
 	free      int64                    // bytes of updates that fit on the disk
 	full      bool                     // an entry could not be written, because the disk is full
 	unwritten int64                    // bytes of entries that were passed to the disk and are not stored
 	reported  map[uint64]time.Duration // when each peer last reported that it is full
 }
 
-func newSpace() space { return space{free: math.MaxInt64, reported: map[uint64]time.Duration{}} }
+func newSpace() diskSpace {
+	return diskSpace{free: math.MaxInt64, reported: map[uint64]time.Duration{}}
+}
 
 // SetFreeSpace sets how many bytes of updates fit on the disk, which is math.MaxInt64 if no limit is
 // known, and whether the disk is full: an entry could not be written.
@@ -44,12 +46,12 @@ func sizeOnDisk(entries []*raftpb.Entry) (n int64) {
 	return n
 }
 
-func (s *space) addUnwritten(entries []*raftpb.Entry)    { s.unwritten += sizeOnDisk(entries) }
-func (s *space) removeUnwritten(entries []*raftpb.Entry) { s.unwritten -= sizeOnDisk(entries) }
+func (s *diskSpace) addUnwritten(entries []*raftpb.Entry)    { s.unwritten += sizeOnDisk(entries) }
+func (s *diskSpace) removeUnwritten(entries []*raftpb.Entry) { s.unwritten -= sizeOnDisk(entries) }
 
 // checkUpdate returns an error if the leader's disk has no space for updates of the given size, in
 // addition to the entries that were passed to it.
-func (s *space) checkUpdate(bytes int) error {
+func (s *diskSpace) checkUpdate(bytes int) error {
 	if s.free != math.MaxInt64 && s.free-s.unwritten < int64(bytes)+entryOverhead {
 		return fmt.Errorf("%w of the leader: free some, for example with raftlog compact", api.ErrNoSpace)
 	}
@@ -57,7 +59,7 @@ func (s *space) checkUpdate(bytes int) error {
 }
 
 // checkMajority returns an error if no entry can be committed because too many disks are full.
-func (s *space) checkMajority(c *Core) error {
+func (s *diskSpace) checkMajority(c *Core) error {
 	isFull := func(p replica.Peer) bool {
 		at, reported := s.reported[p.Raft]
 		return p.Raft == c.self && s.full || reported && c.now()-at < 2*c.cfg.Election
@@ -77,7 +79,7 @@ func (s *space) checkMajority(c *Core) error {
 }
 
 // reportFull reports to the leader, with every heartbeat, that this peer is full.
-func (s *space) reportFull(c *Core) {
+func (s *diskSpace) reportFull(c *Core) {
 	if leader, known := c.peerOf(c.lead); s.full && known && c.lead != raft.None && c.lead != c.self {
 		c.sendFrame(leader, frameFull, nil)
 	}

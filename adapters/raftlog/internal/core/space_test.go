@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestSpace_LeaderRejectsUpdates fails if a leader accepts updates for which its disk has no space, or
-// rejects entries that the cluster needs.
+// TestSpace_LeaderRejectsUpdates checks that a leader rejects updates for which its disk has no space, and
+// accepts entries that the cluster needs.
 func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	h, l := startCluster(t)
 	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
@@ -43,11 +43,11 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	require.NoError(t, h.request(l, ofSize(10_000)).Err)
 }
 
-// TestSpace_MajorityOfDisksIsFull fails if a leader accepts requests while nothing can be committed, or
-// loses entries that were written before.
+// TestSpace_MajorityOfDisksIsFull checks that a leader does not accept requests while nothing can be
+// committed, and keeps entries that were written before.
 func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h, l := startCluster(t)
-	others := h.others(l)
+	others := h.otherPeers(l)
 	others[0].core.SetFreeSpace(0, true)
 	h.advance(election)
 	require.NoError(t, h.request(l, update("")).Err, "a majority has space")
@@ -74,11 +74,11 @@ func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h.waitFor("the peer has caught up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
-// TestTakeVotes_NotDelayedByFullDisk fails if a Write that waits for space delays votes, or if more
-// than the vote and its hard state is written and sent ahead of the entries.
+// TestTakeVotes_NotDelayedByFullDisk checks that a Write that waits for space does not delay votes, and that
+// only the vote and its hard state are written and sent ahead of the entries.
 func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	p.diskStalled = true
 	require.NoError(t, h.request(l, update("")).Err)
 	l.down = true
@@ -109,7 +109,7 @@ func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
 				h.inFlight = append(h.inFlight, transmission{h.now, p.self.ID, f.To, f.Data})
 			}
 		}
-		return slices.ContainsFunc(h.others(l), func(p *peer) bool { return p.core.state == raft.StateLeader })
+		return slices.ContainsFunc(h.otherPeers(l), func(p *peer) bool { return p.core.state == raft.StateLeader })
 	})
 	require.Positive(t, entries)
 	require.Contains(t, sent, raftpb.MsgVoteResp)

@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// stall detects a peer that has not applied known committed entries for several election timeouts:
+// stallDetector detects a peer that has not applied known committed entries for several election timeouts:
 // its disk is stalled while those of a majority are not, or it does not receive entries. Its
 // heartbeats may be normal, so other peers do not detect this. It must not prevent others from
 // leading:
@@ -18,7 +18,7 @@ import (
 //
 // It still votes, and stores what it can. If the disks of a majority are stalled, nothing is committed,
 // and no peer counts as stalled.
-type stall struct {
+type stallDetector struct {
 	confirmed uint64        // the newest index that a leader has confirmed in reply to a lease request
 	target    uint64        // an index that is known to be committed
 	reachedAt time.Duration // when this peer had applied all earlier targets
@@ -29,7 +29,7 @@ type stall struct {
 // a disk cause no election.
 const stallTimeouts = 3
 
-func (s *stall) checkStall(c *Core, now time.Duration) {
+func (s *stallDetector) checkStall(c *Core, now time.Duration) {
 	if c.replica.Index >= s.target {
 		s.target, s.reachedAt = max(c.commit, s.confirmed), now
 	}
@@ -42,4 +42,6 @@ func (s *stall) checkStall(c *Core, now time.Duration) {
 
 // suppressesMessages reports whether messages of the engine are dropped: those of a stalled leader or
 // candidate.
-func (s *stall) suppressesMessages(c *Core) bool { return s.stalled && c.state != raft.StateFollower }
+func (s *stallDetector) suppressesMessages(c *Core) bool {
+	return s.stalled && c.state != raft.StateFollower
+}

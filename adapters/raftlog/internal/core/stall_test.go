@@ -10,13 +10,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestStall_StalledPeerLetsOthersLead fails if a peer with a stalled disk, whose messages are normal,
-// prevents others from leading the log or the election of its candidate.
+// TestStall_StalledPeerLetsOthersLead checks that a peer with a stalled disk, whose messages are normal, does
+// not prevent others from leading the log or the election of its candidate.
 func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 	for name, leads := range map[string]bool{"follower": false, "leader": true} {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
-			p, other := h.others(l)[0], h.others(l)[1]
+			p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 			if leads {
 				p = l
 			}
@@ -32,7 +32,7 @@ func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 			}
 			h.waitForHolder("second")
 			h.advance(10 * election)
-			require.Equal(t, []string{"second"}, h.holders("e"))
+			require.Equal(t, []string{"second"}, h.possibleLeaders("e"))
 			require.Equal(t, leads, other.core.Status().Term > term, "the log must have another leader only if its leader is stalled")
 			token := h.propose(other, Request{Kind: api.KindState, Forward: true})
 			h.advance(election / 2)
@@ -46,11 +46,11 @@ func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 	}
 }
 
-// TestStall_FollowerNoticesLostAppends fails if a peer that receives everything except for entries does
-// not learn from the replies to its lease requests that there are entries.
+// TestStall_FollowerNoticesLostAppends checks that a peer that receives everything except for entries learns
+// from the replies to its lease requests that there are entries.
 func TestStall_FollowerNoticesLostAppends(t *testing.T) {
 	h, l := startCluster(t)
-	p, other := h.others(l)[0], h.others(l)[1]
+	p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
 	p.core.AddCandidate("e", "first", "")
 	h.waitForHolder("first")
 	other.core.AddCandidate("e", "second", "")
@@ -67,7 +67,7 @@ func TestStall_FollowerNoticesLostAppends(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestStall_NoPeerIsStalledIfAllDisksAre fails if a peer counts as stalled while nothing is committed,
+// TestStall_NoPeerIsStalledIfAllDisksAre checks that no peer counts as stalled while nothing is committed,
 // because then no peer could lead although that needs no disk.
 func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
 	h, l := startCluster(t)
@@ -78,18 +78,18 @@ func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
 	h.propose(l, update(""))
 	h.advance(10 * election)
 	require.Equal(t, l, h.leader())
-	require.Equal(t, []string{"one"}, h.holders("e"))
+	require.Equal(t, []string{"one"}, h.possibleLeaders("e"))
 	for _, p := range h.peers {
 		require.False(t, p.core.stall.stalled)
 	}
 }
 
-// TestStall_UnwrittenEntriesAreLimited fails if the size of the entries that a follower with a stalled disk has
-// to write is not limited, or if it does not receive the rest when its disk continues. It also fails if
-// the limit is so high that the leader reads much for a peer that is behind before it does anything else.
+// TestStall_UnwrittenEntriesAreLimited checks that the size of the entries that a follower with a stalled
+// disk has to write is limited, and that it receives the rest when its disk continues. The limit must not be
+// so high that the leader reads much for a peer that is behind before it does anything else.
 func TestStall_UnwrittenEntriesAreLimited(t *testing.T) {
 	h, l := startCluster(t)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	p.diskStalled = true
 	const size = 1 << 20
 	data := make([]byte, size)

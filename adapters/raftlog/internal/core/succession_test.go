@@ -8,18 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession_VotersBecomeCandidatesInTurn fails if the voters do not become candidates one after
-// another when the leader is silent, so that another leads later than two turns after the election
-// timeout. A peer whose turn is first and that is down as well costs one more turn. If the engine's
-// random timeout of another voter ends in the first turn, the votes can be split, which one in a
-// hundred successions shows. So the median counts.
+// TestSuccession_VotersBecomeCandidatesInTurn checks that the voters become candidates one after another when
+// the leader is silent, so that another leads no later than two turns after the election timeout. A peer
+// whose turn is first and that is down as well costs one more turn. If the engine's random timeout of another
+// voter ends in the first turn, the votes can be split, which one in a hundred successions shows. So the
+// median counts.
 func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 	const turn, rounds = turnTicks * tick, 9
 	for _, voters := range []int{3, 5, 7} {
 		for down := 1; down <= voters/2; down++ {
 			var took []time.Duration
 			for range rounds {
-				took = append(took, succeed(t, voters, down))
+				took = append(took, electSuccessor(t, voters, down))
 			}
 			slices.Sort(took)
 			require.LessOrEqual(t, took[rounds/2], election+time.Duration(down+1)*turn, "%d voters, %d down: %v", voters, down, took)
@@ -27,18 +27,18 @@ func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 	}
 }
 
-// succeed stops the leader and the voters whose turns are first, down peers in all. It returns the time until another
+// electSuccessor stops the leader and the voters whose turns are first, down peers in all. It returns the time until another
 // peer leads.
-func succeed(t *testing.T, voters, down int) time.Duration {
+func electSuccessor(t *testing.T, voters, down int) time.Duration {
 	h := newHarness(t, voters)
 	l := h.waitForLeader()
 	h.advance(2 * election)
 	require.Equal(t, l, h.leader())
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		require.Equal(t, l.core.self, p.core.expiry.lastFollowed.lead)
 	}
 	stopped := []*peer{l}
-	for _, p := range h.others(l) {
+	for _, p := range h.otherPeers(l) {
 		if p.core.votersBefore() < down-1 {
 			stopped = append(stopped, p)
 		}
@@ -48,6 +48,6 @@ func succeed(t *testing.T, voters, down int) time.Duration {
 		p.down = true
 	}
 	return h.waitFor("another leader", func() bool {
-		return slices.ContainsFunc(h.others(stopped...), func(p *peer) bool { return p.core.Status().Ready })
+		return slices.ContainsFunc(h.otherPeers(stopped...), func(p *peer) bool { return p.core.Status().Ready })
 	})
 }

@@ -7,12 +7,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// TestVoteHold_FormerLeaderStopsBeforeItVotes fails if a leader that receives a newer term votes before
-// it has handled the change of its role: its candidates need time to stop.
+// TestVoteHold_FormerLeaderStopsBeforeItVotes checks that a leader that receives a newer term does not vote
+// before it has handled the change of its role: its candidates need time to stop.
 func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(2 * election)
-	p := h.others(l)[0]
+	p := h.otherPeers(l)[0]
 	term, last := l.core.term+1, l.core.last
 	send := func(m *raftpb.Message) {
 		m.From, m.To = new(p.core.self), new(l.core.self)

@@ -22,7 +22,7 @@ func OS(root string) FS { return osFS{root, syncDir} }
 
 type osFS struct {
 	root string
-	sync func(dir string) error // syncDir, except in tests
+	sync func(dir string) error // the function syncDir, except in tests
 }
 
 // path returns the path of a name in the file system of the machine. Names that lead out of the

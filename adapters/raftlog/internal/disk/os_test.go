@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestOS_ImplementsFS fails if a method of OS does not do what FS or File documents.
+// TestOS_ImplementsFS checks that each method of OS does what FS or File documents.
 func TestOS_ImplementsFS(t *testing.T) {
 	root := t.TempDir()
 	d := OS(root)
@@ -67,8 +67,9 @@ func TestOS_ImplementsFS(t *testing.T) {
 	require.Len(t, data, 103)
 }
 
-// TestOS_Modes fails if other users, or the group, can read what is created.
-func TestOS_Modes(t *testing.T) {
+// TestOS_FilesArePrivate checks that neither other users nor the group can read the files and directories
+// that are created.
+func TestOS_FilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes do not describe who has access")
 	}
@@ -117,8 +118,7 @@ func TestOS_LockIsExclusive(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestReadSmall_TooLarge fails if a file that is too large is written, or is truncated when it is
-// read.
+// TestReadSmall_TooLarge checks that a file that is too large is not written, and not truncated when it is read.
 func TestReadSmall_TooLarge(t *testing.T) {
 	d := OS(t.TempDir())
 	require.NoError(t, Replace(d, "x", []byte("hello")))
@@ -135,7 +135,7 @@ func TestReadSmall_TooLarge(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooLarge)
 }
 
-// TestOS_MkdirAllSyncsParents fails if the name of a directory that was created is not durable.
+// TestOS_MkdirAllSyncsParents checks that the name of a directory that was created is durable.
 func TestOS_MkdirAllSyncsParents(t *testing.T) {
 	root := t.TempDir()
 	var synced []string

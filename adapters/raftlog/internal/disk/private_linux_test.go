@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOpen_NamedPipe fails if opening a named pipe waits for a writer.
+// TestOpen_NamedPipe checks that opening a named pipe does not wait for a writer.
 func TestOpen_NamedPipe(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pipe")
@@ -20,7 +20,7 @@ func TestOpen_NamedPipe(t *testing.T) {
 	require.ErrorContains(t, err, path+": not a regular file")
 }
 
-// TestOpenPrivate_Link fails if another user can make this process read any of its files by a link.
+// TestOpenPrivate_Link checks that another user cannot make this process read any of its files by a link.
 func TestOpenPrivate_Link(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")

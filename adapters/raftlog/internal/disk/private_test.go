@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckPrivate fails if a file that another user could have written is accepted.
-func TestCheckPrivate(t *testing.T) {
+// TestCheckPrivate_RejectsFilesOthersCanWrite checks that a file that another user could have written is rejected.
+func TestCheckPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	for _, c := range []struct {
 		mode        fs.FileMode
 		owner, self int

@@ -78,7 +78,7 @@ func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 	}
 	s.count = len(s.offsets)
 	l.last = first + uint64(len(entries)) - 1
-	l.cache.put(entries)
+	l.cache.addEntries(entries)
 }
 
 // checkWritable returns the reason why the log cannot be written, or nil. l.writeMu is held.

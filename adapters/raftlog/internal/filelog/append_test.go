@@ -10,26 +10,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestAppend_ProtectsCommittedEntries fails if a committed, guarded or compacted entry can be replaced
+// TestAppend_ProtectsCommittedEntries checks that a committed, guarded or compacted entry cannot be replaced
 // by a different entry.
 func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
-	require.NoError(t, l.Append(Batch{HardState: stateMessage(2, 1, 4), Entries: entries(1, 10, 1, 10), Sync: true}))
-	require.ErrorIs(t, l.Append(Batch{Entries: entries(4, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
+	require.NoError(t, l.Append(Batch{HardState: stateMessage(2, 1, 4), Entries: newEntries(1, 10, 1, 10), Sync: true}))
+	require.ErrorIs(t, l.Append(Batch{Entries: newEntries(4, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
 	l.Guard(6)
 	l.Guard(5)
-	require.ErrorIs(t, l.Append(Batch{Entries: entries(6, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
+	require.ErrorIs(t, l.Append(Batch{Entries: newEntries(6, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
 
 	// Appending the same entries again does not remove committed entries.
-	require.NoError(t, l.Append(Batch{Entries: entries(2, 2, 1, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(2, 2, 1, 10), Sync: true}))
 	last, _ := l.LastIndex()
 	require.EqualValues(t, 10, last)
-	require.NoError(t, l.Append(Batch{Entries: entries(5, 4, 1, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(5, 4, 1, 10), Sync: true}))
 	last, _ = l.LastIndex()
 	require.EqualValues(t, 8, last)
 
-	require.NoError(t, l.Append(Batch{Entries: entries(7, 1, 2, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(7, 1, 2, 10), Sync: true}))
 	term, err := l.Term(7)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, term)
@@ -37,29 +37,29 @@ func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 
 	// Compacted entries are ignored, unless their terms differ.
 	require.NoError(t, l.Compact(5))
-	require.NoError(t, l.Append(Batch{Entries: append(entries(3, 4, 1, 10), entries(7, 2, 2, 10)...), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: append(newEntries(3, 4, 1, 10), newEntries(7, 2, 2, 10)...), Sync: true}))
 	last, _ = l.LastIndex()
 	require.EqualValues(t, 8, last)
-	require.NoError(t, l.Append(Batch{Entries: entries(2, 2, 1, 10), Sync: true}))
-	require.ErrorIs(t, l.Append(Batch{Entries: entries(4, 4, 2, 10), Sync: true}), ErrTruncatesCommitted)
+	require.NoError(t, l.Append(Batch{Entries: newEntries(2, 2, 1, 10), Sync: true}))
+	require.ErrorIs(t, l.Append(Batch{Entries: newEntries(4, 4, 2, 10), Sync: true}), ErrTruncatesCommitted)
 	require.NoError(t, l.Close())
 
 	// The commit index on disk protects entries after a restart.
 	l = openLog(t, d, Options{})
-	require.ErrorIs(t, l.Append(Batch{Entries: entries(5, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
+	require.ErrorIs(t, l.Append(Batch{Entries: newEntries(5, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
 }
 
 func TestAppend_InvalidBatchChangesNothing(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
-	require.NoError(t, l.Append(Batch{HardState: stateMessage(3, 1, 2), Entries: entries(1, 4, 3, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{HardState: stateMessage(3, 1, 2), Entries: newEntries(1, 4, 3, 10), Sync: true}))
 	ops := d.Ops()
 	for name, b := range map[string]Batch{
-		"gap after the last entry":  {Entries: entries(6, 1, 3, 1)},
-		"index 0":                   {Entries: entries(0, 1, 3, 1)},
-		"gap between entries":       {Entries: append(entries(5, 1, 3, 1), entries(7, 1, 3, 1)...)},
-		"term decreases":            {Entries: entries(5, 1, 2, 1)},
-		"term decreases in batch":   {Entries: append(entries(5, 1, 4, 1), entries(6, 1, 3, 1)...)},
+		"gap after the last entry":  {Entries: newEntries(6, 1, 3, 1)},
+		"index 0":                   {Entries: newEntries(0, 1, 3, 1)},
+		"gap between entries":       {Entries: append(newEntries(5, 1, 3, 1), newEntries(7, 1, 3, 1)...)},
+		"term decreases":            {Entries: newEntries(5, 1, 2, 1)},
+		"term decreases in batch":   {Entries: append(newEntries(5, 1, 4, 1), newEntries(6, 1, 3, 1)...)},
 		"term of state decreases":   {HardState: stateMessage(2, 1, 2)},
 		"second vote in the term":   {HardState: stateMessage(3, 2, 2)},
 		"commit beyond last entry":  {HardState: stateMessage(3, 1, 5)},
@@ -79,9 +79,9 @@ func TestAppend_WritesAndSyncsOncePerBatch(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
 	ops := d.Ops()
-	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 0), Entries: entries(1, 1000, 1, 256), Sync: true}))
+	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 0), Entries: newEntries(1, 1000, 1, 256), Sync: true}))
 	require.Equal(t, 2, d.Ops()-ops)
-	require.NoError(t, l.Append(Batch{Entries: entries(1001, 10, 1, 256)}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(1001, 10, 1, 256)}))
 	require.Equal(t, 3, d.Ops()-ops)
 	require.NoError(t, l.Append(Batch{Sync: true}))
 	require.Equal(t, 4, d.Ops()-ops)

@@ -18,7 +18,7 @@ import (
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []uint64{1, 20, 1024} {
 		batch := func(i uint64) Batch {
-			return Batch{HardState: stateMessage(1, 1, i*n), Entries: entries(i*n+1, n, 1, 256), Sync: true}
+			return Batch{HardState: stateMessage(1, 1, i*n), Entries: newEntries(i*n+1, n, 1, 256), Sync: true}
 		}
 		size := headSize + batchLength(hardStateOf(stateMessage(1, 1, 1)), batch(0).Entries)
 		b.Run(fmt.Sprintf("log/entries=%d", n), func(b *testing.B) {
@@ -78,7 +78,7 @@ func BenchmarkOpen(b *testing.B) {
 	require.NoError(b, err)
 	const all, batch = 4_000_000, 1000
 	for i := uint64(0); i < all; i += batch {
-		require.NoError(b, l.Append(Batch{Entries: entries(i+1, batch, 1+i/1_000_000, 256)}))
+		require.NoError(b, l.Append(Batch{Entries: newEntries(i+1, batch, 1+i/1_000_000, 256)}))
 	}
 	require.NoError(b, l.Close())
 	var heap float64
@@ -106,7 +106,7 @@ func BenchmarkEntries(b *testing.B) {
 			require.NoError(b, err)
 			defer l.Close()
 			for i := uint64(0); i < 100_000; i += 20 {
-				require.NoError(b, l.Append(Batch{Entries: entries(i+1, 20, 1, 256)}))
+				require.NoError(b, l.Append(Batch{Entries: newEntries(i+1, 20, 1, 256)}))
 			}
 			b.ReportAllocs()
 			var got []*raftpb.Entry

@@ -28,8 +28,8 @@ func (c *cache) get(lo, hi uint64) []*raftpb.Entry {
 	return append([]*raftpb.Entry(nil), c.entries[lo-first:hi-first]...)
 }
 
-// put adds entries. They replace the entries from the index of the first one on.
-func (c *cache) put(entries []*raftpb.Entry) {
+// addEntries adds entries. They replace the entries from the index of the first one on.
+func (c *cache) addEntries(entries []*raftpb.Entry) {
 	c.truncate(entries[0].GetIndex())
 	for _, e := range entries {
 		c.entries = append(c.entries, e)

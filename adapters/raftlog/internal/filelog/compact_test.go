@@ -15,7 +15,7 @@ func TestReset_MovesFilesAside(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 2000})
 	for i := range uint64(6) {
-		require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 7, i), Entries: entries(1+3*i, 3, 1, 200), Sync: true}))
+		require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 7, i), Entries: newEntries(1+3*i, 3, 1, 200), Sync: true}))
 	}
 	before := l.Segments()
 	require.Greater(t, len(before), 2)
@@ -28,7 +28,7 @@ func TestReset_MovesFilesAside(t *testing.T) {
 	require.EqualValues(t, 5, term)
 	_, err = l.Entries(100, 101, 1)
 	require.ErrorIs(t, err, raft.ErrCompacted)
-	require.NoError(t, l.Append(Batch{Entries: entries(101, 3, 5, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(101, 3, 5, 10), Sync: true}))
 	names, err := d.List("log")
 	require.NoError(t, err)
 	var aside string
@@ -52,16 +52,16 @@ func TestPrunable_FilesCanBeDeleted(t *testing.T) {
 	var m model
 	apply := func(o operation) {
 		require.NoError(t, o.apply(l))
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 	for i := range uint64(10) {
-		apply(operation{batch: Batch{HardState: stateMessage(1, 7, i), Entries: entries(1+3*i, 3, 1, 200), Sync: true}})
+		apply(operation{batch: Batch{HardState: stateMessage(1, 7, i), Entries: newEntries(1+3*i, 3, 1, 200), Sync: true}})
 	}
 	// This batch replaces entries of earlier files.
-	apply(operation{batch: Batch{Entries: entries(20, 8, 2, 200), Sync: true}})
+	apply(operation{batch: Batch{Entries: newEntries(20, 8, 2, 200), Sync: true}})
 	require.Empty(t, l.Prunable(25), "no entry is compacted")
 	apply(operation{compact: 22})
-	apply(operation{batch: Batch{Entries: entries(28, 3, 2, 300), Sync: true}})
+	apply(operation{batch: Batch{Entries: newEntries(28, 3, 2, 300), Sync: true}})
 	segs := l.Segments()
 	for through := range uint64(30) {
 		for i, name := range l.Prunable(through) {
@@ -79,7 +79,7 @@ func TestPrunable_FilesCanBeDeleted(t *testing.T) {
 		require.NoError(t, d.Remove(name))
 		l, err := Open(d, "log", Options{SegmentSize: 2000})
 		require.NoError(t, err)
-		require.True(t, m.equal(readModel(t, l)))
+		require.True(t, m.requireEqual(readModel(t, l)))
 		require.NoError(t, l.Close())
 	}
 	require.NoError(t, d.Remove(segs[len(names)].Name))

@@ -14,7 +14,7 @@ var (
 	// written.
 	ErrTruncatesCommitted = errors.New("filelog: refused to replace committed entries")
 	// ErrInvalid is returned if the arguments cannot continue this log. Nothing was written.
-	ErrInvalid = errors.New("filelog: invalid")
+	ErrInvalid = errors.New("filelog: invalid argument")
 	// ErrNoSpace is returned if the disk has no space for the next segment, and the rest of
 	// the active segment is reserved for hard states and compaction marks. Nothing was written.
 	// The log accepts entries again when there is space.
@@ -22,7 +22,7 @@ var (
 	// ErrReadOnly is returned by all changes of a log that was opened with Options.ReadOnly.
 	ErrReadOnly = errors.New("filelog: opened read-only")
 	// ErrClosed is returned after Close.
-	ErrClosed = errors.New("filelog: closed")
+	ErrClosed = errors.New("filelog: the log is closed")
 )
 
 func corrupt(file string, offset int64, format string, args ...any) error {

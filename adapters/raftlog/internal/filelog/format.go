@@ -41,21 +41,21 @@ const (
 	headSize   = 32 // the size of the head of a record
 	headerSize = 72 // payload of a header
 	batchSize  = 16 // payload of a batch, without the hard state and the entries
-	stateSize  = 24 // hard state
+	stateSize  = 24 // the size of a hard state
 	entrySize  = 20 // entry without its data
 	markSize   = 16 // payload of a compaction mark
 
 	maxPayload = 1 << 30
 )
 
-// These are the types of records.
+// The types of the records in a segment.
 const (
 	typeHeader byte = 1 + iota
 	typeBatch
 	typeMark
 )
 
-// These are the flags of headers and batches.
+// The flags of segment headers and of batches.
 const (
 	hasState = 1 << iota // the header or batch contains a hard state
 	isReset              // the header begins a new log, the segments before it are not part of it
@@ -325,7 +325,7 @@ func entryChecksum(index uint64, raw []byte) uint32 {
 type batch struct {
 	state   hardState
 	first   uint64 // index of the first entry
-	count   int    // number of entries
+	count   int    // the number of entries in the batch
 	entries []byte
 }
 

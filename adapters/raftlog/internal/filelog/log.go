@@ -83,7 +83,7 @@ type segment struct {
 	readers sync.WaitGroup
 }
 
-func (s *segment) last() uint64 { return s.id.first + uint64(s.count) - 1 }
+func (s *segment) lastIndex() uint64 { return s.id.first + uint64(s.count) - 1 }
 
 // HardState returns the newest hard state, which may not be durable yet, or nil before the first one.
 // Its commit index never decreases and is at least the index through which the log is compacted.
@@ -136,7 +136,7 @@ func (l *Log) knownTerm(i uint64) uint64 {
 	if i == l.mark.index {
 		return l.mark.term
 	}
-	return l.terms.term(i)
+	return l.terms.termAt(i)
 }
 
 // Guard protects entries that are applied: entries through index cannot be replaced by entries of
@@ -308,7 +308,7 @@ func (l *Log) truncateIndex(index uint64) {
 // dropCompacted removes the compacted entries from the memory. l.mu is held.
 func (l *Log) dropCompacted() {
 	l.state.raiseCommit(l.mark.index)
-	for len(l.live) > 0 && l.live[0] != l.active && l.live[0].last() <= l.mark.index {
+	for len(l.live) > 0 && l.live[0] != l.active && l.live[0].lastIndex() <= l.mark.index {
 		l.live[0].offsets = nil
 		l.live = l.live[1:]
 	}
@@ -334,7 +334,7 @@ func (l *Log) Segments() []Segment {
 	defer l.mu.RUnlock()
 	list := make([]Segment, len(l.segments))
 	for i, s := range l.segments {
-		list[i] = Segment{s.name, s.id.first, s.last(), s.end, i < len(l.segments)-1}
+		list[i] = Segment{s.name, s.id.first, s.lastIndex(), s.end, i < len(l.segments)-1}
 	}
 	return list
 }
@@ -348,7 +348,7 @@ func (l *Log) Prunable(through uint64) []string {
 	through = min(through, l.mark.index)
 	var names []string
 	for _, s := range l.segments[:max(len(l.segments)-1, 0)] {
-		if s.count > 0 && s.last() > through {
+		if s.count > 0 && s.lastIndex() > through {
 			break
 		}
 		names = append(names, s.name)

@@ -34,7 +34,7 @@ func TestLog_NewIsEmpty(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestLog_EntriesAreRestoredExactly fails if nil fields and zero values are confused, with or without
+// TestLog_EntriesAreRestoredExactly checks that nil fields and zero values are not confused, with or without
 // the cache.
 func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 	for _, cache := range []int64{0, -1} {
@@ -79,10 +79,10 @@ func TestLog_EqualsModel(t *testing.T) {
 				} else {
 					require.NoError(t, next.apply(l), "step %d", i)
 				}
-				m = m.after(next)
+				m = m.applyOperation(next)
 				if i%5 == 0 || next.reopen {
 					got := readModel(t, l)
-					require.True(t, m.equal(got), "step %d (%+v):\nwant %v\ngot  %v", i, next, m, got)
+					require.True(t, m.requireEqual(got), "step %d (%+v):\nwant %v\ngot  %v", i, next, m, got)
 				}
 				compareRange(t, r, l, m)
 			}
@@ -92,7 +92,7 @@ func TestLog_EqualsModel(t *testing.T) {
 
 // compareRange compares the entries in a random range, or the errors for it.
 func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
-	lo := uint64(r.Int64N(int64(m.last() + 3)))
+	lo := uint64(r.Int64N(int64(m.lastIndex() + 3)))
 	hi := lo + uint64(r.IntN(10))
 	limit := uint64(r.IntN(1000))
 	got, err := l.Entries(lo, hi, limit)
@@ -100,7 +100,7 @@ func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	switch {
 	case lo < m.mark.index:
 		require.ErrorIs(t, termErr, raft.ErrCompacted)
-	case lo > m.last():
+	case lo > m.lastIndex():
 		require.ErrorIs(t, termErr, raft.ErrUnavailable)
 	default:
 		require.NoError(t, termErr)
@@ -109,7 +109,7 @@ func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	case lo <= m.mark.index:
 		require.ErrorIs(t, err, raft.ErrCompacted)
 		return
-	case hi > m.last()+1:
+	case hi > m.lastIndex()+1:
 		require.ErrorIs(t, err, raft.ErrUnavailable)
 		return
 	}
@@ -183,11 +183,11 @@ func TestLog_ConcurrentReaders(t *testing.T) {
 			continue
 		}
 		require.NoError(t, o.apply(l))
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 	close(done)
 	readers.Wait()
-	require.True(t, m.equal(readModel(t, l)))
+	require.True(t, m.requireEqual(readModel(t, l)))
 }
 
 // A byte that changes while the log is open is detected when the entry is read.
@@ -208,7 +208,7 @@ func TestLog_FlippedBitIsDetectedWhileOpen(t *testing.T) {
 			require.NoError(t, err)
 			_, err = f.WriteAt([]byte{b[0] ^ 4}, i)
 			require.NoError(t, err)
-			for index := uint64(3); index <= want.last(); index++ {
+			for index := uint64(3); index <= want.lastIndex(); index++ {
 				got, err := l.Entries(index, index+1, noLimit)
 				if err != nil {
 					require.ErrorIs(t, err, ErrCorrupt)

@@ -38,8 +38,8 @@ func entry(index, term uint64, data []byte) *raftpb.Entry {
 	return &raftpb.Entry{Index: &index, Term: &term, Data: data}
 }
 
-// entries returns n entries. The data of an entry has size bytes and ends with its index.
-func entries(first, n, term uint64, size int) []*raftpb.Entry {
+// newEntries returns n entries. The data of an entry has size bytes and ends with its index.
+func newEntries(first, n, term uint64, size int) []*raftpb.Entry {
 	var list []*raftpb.Entry
 	for i := range n {
 		list = append(list, entry(first+i, term, fmt.Appendf(nil, "%0*d", size, first+i)))
@@ -58,16 +58,16 @@ type model struct {
 	state   hardState
 }
 
-func (m model) last() uint64 { return m.mark.index + uint64(len(m.entries)) }
+func (m model) lastIndex() uint64 { return m.mark.index + uint64(len(m.entries)) }
 
-func (m model) term(i uint64) uint64 {
+func (m model) termOf(i uint64) uint64 {
 	if i == m.mark.index {
 		return m.mark.term
 	}
 	return m.entries[i-m.mark.index-1].GetTerm()
 }
 
-func (m model) equal(o model) bool {
+func (m model) requireEqual(o model) bool {
 	if m.mark != o.mark || m.state != o.state || len(m.entries) != len(o.entries) {
 		return false
 	}
@@ -108,13 +108,13 @@ func (o operation) apply(l *Log) error {
 	return l.Append(o.batch)
 }
 
-// after returns the model after an operation.
-func (m model) after(o operation) model {
+// applyOperation returns the model after an operation.
+func (m model) applyOperation(o operation) model {
 	switch {
 	case o.reopen:
 	case o.compact > 0:
 		n := o.compact - m.mark.index
-		m.mark = mark{o.compact, m.term(o.compact)}
+		m.mark = mark{o.compact, m.termOf(o.compact)}
 		m.entries = m.entries[n:]
 		m.state.raiseCommit(o.compact)
 	case o.reset.index > 0:
@@ -141,19 +141,19 @@ func (m model) randomOperation(r *rand.Rand) operation {
 	switch n := r.IntN(40); {
 	case n == 0:
 		return operation{reopen: true}
-	case n < 3 && m.last() > m.mark.index:
-		return operation{compact: m.mark.index + 1 + uint64(r.Int64N(int64(m.last()-m.mark.index)))}
+	case n < 3 && m.lastIndex() > m.mark.index:
+		return operation{compact: m.mark.index + 1 + uint64(r.Int64N(int64(m.lastIndex()-m.mark.index)))}
 	case n == 4:
-		return operation{reset: mark{m.last() + uint64(r.IntN(5)) + 1, m.term(m.last()) + uint64(r.IntN(2))}}
+		return operation{reset: mark{m.lastIndex() + uint64(r.IntN(5)) + 1, m.termOf(m.lastIndex()) + uint64(r.IntN(2))}}
 	}
 	b := Batch{Sync: r.IntN(3) > 0}
-	last := m.last()
+	last := m.lastIndex()
 	if r.IntN(4) > 0 {
 		first := last + 1
-		term := m.term(last) + uint64(r.IntN(8)/7)
+		term := m.termOf(last) + uint64(r.IntN(8)/7)
 		if r.IntN(5) == 0 && last > commit {
 			first = commit + 1 + uint64(r.Int64N(int64(last-commit)))
-			term = m.term(last) + 1
+			term = m.termOf(last) + 1
 		}
 		n := uint64(1 + r.IntN(6))
 		for i := range n {
@@ -170,7 +170,7 @@ func (m model) randomOperation(r *rand.Rand) operation {
 		last = first + n - 1
 	}
 	if r.IntN(3) == 0 || b.Entries == nil {
-		term := max(m.state.term, m.term(m.last())) + uint64(r.IntN(2))
+		term := max(m.state.term, m.termOf(m.lastIndex())) + uint64(r.IntN(2))
 		vote := uint64(1 + r.IntN(3))
 		if term == m.state.term && m.state.vote != 0 {
 			vote = m.state.vote
@@ -191,7 +191,7 @@ func randomOperations(seed uint64, n int) ([]operation, []model) {
 		m := models[len(models)-1]
 		o := m.randomOperation(r)
 		ops = append(ops, o)
-		models = append(models, m.after(o))
+		models = append(models, m.applyOperation(o))
 	}
 	return ops, models
 }
@@ -227,7 +227,7 @@ func requireLog(t testing.TB, d *testenv.Disk, name string, o Options, want mode
 	l, err := Open(d, name, o)
 	require.NoError(t, err)
 	got := readModel(t, l)
-	require.True(t, want.equal(got), "want %v\ngot  %v", want, got)
+	require.True(t, want.requireEqual(got), "want %v\ngot  %v", want, got)
 	require.NoError(t, l.Close())
 }
 
@@ -292,16 +292,16 @@ func threeSegments(t *testing.T) (image, []model) {
 	require.NoError(t, err)
 	models := []model{{}}
 	for _, o := range []operation{
-		{batch: Batch{HardState: stateMessage(1, 1, 0), Entries: entries(1, 3, 1, 150), Sync: true}},
-		{batch: Batch{HardState: stateMessage(1, 1, 3), Entries: entries(4, 2, 1, 150), Sync: true}},
-		{batch: Batch{Entries: entries(6, 4, 1, 150), Sync: true}},
+		{batch: Batch{HardState: stateMessage(1, 1, 0), Entries: newEntries(1, 3, 1, 150), Sync: true}},
+		{batch: Batch{HardState: stateMessage(1, 1, 3), Entries: newEntries(4, 2, 1, 150), Sync: true}},
+		{batch: Batch{Entries: newEntries(6, 4, 1, 150), Sync: true}},
 		{compact: 2},
-		{batch: Batch{HardState: stateMessage(2, 2, 5), Entries: entries(8, 3, 2, 100), Sync: true}},
-		{batch: Batch{HardState: stateMessage(2, 2, 7), Entries: entries(11, 1, 2, 100), Sync: true}},
-		{batch: Batch{Entries: entries(12, 1, 2, 100), Sync: true}},
+		{batch: Batch{HardState: stateMessage(2, 2, 5), Entries: newEntries(8, 3, 2, 100), Sync: true}},
+		{batch: Batch{HardState: stateMessage(2, 2, 7), Entries: newEntries(11, 1, 2, 100), Sync: true}},
+		{batch: Batch{Entries: newEntries(12, 1, 2, 100), Sync: true}},
 	} {
 		require.NoError(t, o.apply(l))
-		models = append(models, models[len(models)-1].after(o))
+		models = append(models, models[len(models)-1].applyOperation(o))
 	}
 	require.NoError(t, l.Close())
 	files := imageOf(t, d)
@@ -317,9 +317,9 @@ func unsyncedTail(t *testing.T) (image, []model) {
 	require.NoError(t, err)
 	models := []model{{}, {}}
 	for i := range uint64(5) {
-		o := operation{batch: Batch{Entries: entries(1+4*i, 4, 1, 400), Sync: i < 2}}
+		o := operation{batch: Batch{Entries: newEntries(1+4*i, 4, 1, 400), Sync: i < 2}}
 		require.NoError(t, o.apply(l))
-		models = append(models, models[len(models)-1].after(o))
+		models = append(models, models[len(models)-1].applyOperation(o))
 	}
 	files := imageOf(t, d)
 	require.NoError(t, l.Close())

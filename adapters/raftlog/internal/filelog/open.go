@@ -317,9 +317,9 @@ func (l *Log) checkConsistency() error {
 		return corrupt(name, end, "the log ends at %d and is compacted through %d", l.last, l.mark.index)
 	case l.state.commit > l.last:
 		return corrupt(name, end, "the log ends at %d and is committed through %d", l.last, l.state.commit)
-	case l.mark.index >= first && l.terms.term(l.mark.index) != l.mark.term:
+	case l.mark.index >= first && l.terms.termAt(l.mark.index) != l.mark.term:
 		return corrupt(name, end, "the compaction mark has term %d, the entry %d has term %d",
-			l.mark.term, l.mark.index, l.terms.term(l.mark.index))
+			l.mark.term, l.mark.index, l.terms.termAt(l.mark.index))
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ func TestOpen_LocksTheLog(t *testing.T) {
 			l := openLog(t, d, Options{SegmentSize: smallSegment})
 			_, err := Open(d, "log", Options{})
 			require.ErrorIs(t, err, disk.ErrLocked)
-			require.NoError(t, l.Append(Batch{Entries: entries(1, 3, 1, 10)}))
+			require.NoError(t, l.Append(Batch{Entries: newEntries(1, 3, 1, 10)}))
 			r, err := Open(d, "log", Options{ReadOnly: true})
 			require.NoError(t, err)
 			require.Len(t, readModel(t, r).entries, 3)
@@ -95,7 +95,7 @@ func (e execution) requireState(t *testing.T, got model, models []model) int {
 	t.Helper()
 	most := min(e.done+1, len(models)-1)
 	for i := most; i >= e.acked; i-- {
-		if models[i].equal(got) {
+		if models[i].requireEqual(got) {
 			return i
 		}
 	}
@@ -106,8 +106,8 @@ func (e execution) requireState(t *testing.T, got model, models []model) int {
 	return 0
 }
 
-// TestOpen_AfterCrashAtEveryOperation fails if, after a crash at any operation of the disk, something
-// that was acknowledged is lost, or the log cannot be opened and written.
+// TestOpen_AfterCrashAtEveryOperation checks that, after a crash at any operation of the disk, everything
+// that was acknowledged is in the log, which can be opened and written.
 func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -142,9 +142,9 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 // appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, even while it
 // is being opened, and requires that the log is complete.
 func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
-	o := operation{batch: Batch{Entries: entries(m.last()+1, 2, m.term(m.last())+1, 50), Sync: true}}
+	o := operation{batch: Batch{Entries: newEntries(m.lastIndex()+1, 2, m.termOf(m.lastIndex())+1, 50), Sync: true}}
 	require.NoError(t, o.apply(l))
-	m = m.after(o)
+	m = m.applyOperation(o)
 	again := d.Crash()
 	_ = l.Close()
 	again.CrashAt(again.Ops() + 5)
@@ -166,7 +166,7 @@ func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 		if l := e.log; l != nil && e.err != nil && !ops[e.done].reopen {
 			require.ErrorIs(t, e.err, testenv.ErrIO)
 			last, _ := l.LastIndex()
-			require.Equal(t, e.err, l.Append(Batch{Entries: entries(last+1, 1, 100, 1), Sync: true}), "error at %d", at)
+			require.Equal(t, e.err, l.Append(Batch{Entries: newEntries(last+1, 1, 100, 1), Sync: true}), "error at %d", at)
 			require.Equal(t, e.err, l.Append(Batch{Sync: true}))
 			require.Equal(t, e.err, l.Compact(last))
 			require.Equal(t, e.err, l.Reset(last+100, 100))
@@ -182,7 +182,7 @@ func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 	}
 }
 
-// TestOpen_ReturnsEveryReadError fails if an error of the disk is reported as damage.
+// TestOpen_ReturnsEveryReadError checks that an error of the disk is not reported as damage.
 func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
 	d := testenv.NewDisk(1)
@@ -220,8 +220,8 @@ func TestOpen_DetectsEveryFlippedBit(t *testing.T) {
 				detected++
 			} else {
 				got := readModel(t, l)
-				if !complete.equal(got) {
-					require.True(t, beforeLast.equal(got), "%s byte %d: %v", name, i, got)
+				if !complete.requireEqual(got) {
+					require.True(t, beforeLast.requireEqual(got), "%s byte %d: %v", name, i, got)
 					lastLost++
 				}
 				require.NoError(t, l.Close())
@@ -253,7 +253,7 @@ func TestOpen_DetectsLostSegment(t *testing.T) {
 	}
 }
 
-// TestOpen_RemovesTornTail fails if Open leaves parts of a torn tail, which could follow later records.
+// TestOpen_RemovesTornTail checks that Open does not leave parts of a torn tail, which could follow later records.
 func TestOpen_RemovesTornTail(t *testing.T) {
 	for _, number := range []uint64{4, 5, 6} {
 		for part := range 3 {
@@ -264,10 +264,10 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 			require.NoError(t, err)
 			m := models[number-1]
-			require.True(t, m.equal(readModel(t, l)))
-			o := operation{batch: Batch{Entries: entries(m.last()+1, 4, 2, 400), Sync: true}}
+			require.True(t, m.requireEqual(readModel(t, l)))
+			o := operation{batch: Batch{Entries: newEntries(m.lastIndex()+1, 4, 2, 400), Sync: true}}
 			require.NoError(t, o.apply(l))
-			m = m.after(o)
+			m = m.applyOperation(o)
 			found := imageOf(t, d).toDisk(t)
 			require.NoError(t, l.Close())
 			requireLog(t, found, "log", Options{SegmentSize: smallSegment}, m)
@@ -275,8 +275,7 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 	}
 }
 
-// TestOpen_DetectsDamagedDurableRecord fails if a durable record that is damaged is taken for a torn
-// tail.
+// TestOpen_DetectsDamagedDurableRecord checks that a durable record that is damaged is not taken for a torn tail.
 func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	for _, number := range []uint64{2, 3} {
 		for _, damage := range []func(b []byte){
@@ -298,7 +297,7 @@ func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	}
 }
 
-// TestOpen_DetectsTruncatedFile fails if a log is opened whose newest file was cut off within a record.
+// TestOpen_DetectsTruncatedFile checks that a log whose newest file was cut off within a record is not opened.
 func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	files, models := unsyncedTail(t)
 	name := files.sortedNames()[0]
@@ -327,8 +326,7 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	}
 }
 
-// TestOpen_DataThatLooksLikeRecords fails if an entry whose data is a part of a log is taken for a
-// record.
+// TestOpen_DataThatLooksLikeRecords checks that an entry whose data is a part of a log is not taken for a record.
 func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	files, _ := unsyncedTail(t)
 	var old []byte
@@ -338,7 +336,7 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
-	require.NoError(t, l.Append(Batch{Entries: entries(1, 1, 1, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(1, 1, 1, 10), Sync: true}))
 	for pad := range uint64(3) {
 		require.NoError(t, l.Append(Batch{Entries: []*raftpb.Entry{entry(2+pad, 1, append(make([]byte, pad), old...))}}))
 	}
@@ -360,7 +358,7 @@ func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	d := files.toDisk(t) // a disk on which nothing is durable
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
-	require.True(t, models[len(models)-1].equal(readModel(t, l)))
+	require.True(t, models[len(models)-1].requireEqual(readModel(t, l)))
 	for range 10 {
 		requireLog(t, d.Crash(), "log", Options{SegmentSize: smallSegment}, models[len(models)-1])
 	}
@@ -377,9 +375,9 @@ func FuzzOpen(f *testing.F) {
 	var m model
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 10 {
-		o := operation{batch: Batch{Entries: entries(m.last()+1, 2, 1, r.IntN(300)), HardState: stateMessage(1, 1, m.last())}}
+		o := operation{batch: Batch{Entries: newEntries(m.lastIndex()+1, 2, 1, r.IntN(300)), HardState: stateMessage(1, 1, m.lastIndex())}}
 		require.NoError(f, o.apply(l))
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 	for _, b := range imageOf(f, d) {
 		for where := range placements {
@@ -445,6 +443,6 @@ func tryOpen(t *testing.T, files image) {
 	term, err := l.Term(last)
 	require.NoError(t, err)
 	if last < 1<<62 {
-		require.NoError(t, l.Append(Batch{Entries: entries(last+1, 2, term, 10), Sync: true}))
+		require.NoError(t, l.Append(Batch{Entries: newEntries(last+1, 2, term, 10), Sync: true}))
 	}
 }

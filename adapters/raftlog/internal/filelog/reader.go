@@ -66,9 +66,9 @@ func (r *segmentReader) refresh() (err error) {
 	return err
 }
 
-// bytes returns n bytes at the given offset, or fewer if the file is shorter. The bytes are valid until
+// readBytes returns n bytes at the given offset, or fewer if the file is shorter. The bytes are valid until
 // the next call.
-func (r *segmentReader) bytes(offset int64, n int) ([]byte, error) {
+func (r *segmentReader) readBytes(offset int64, n int) ([]byte, error) {
 	if i := offset - r.bufferOffset; i >= 0 && i+int64(n) <= int64(len(r.buffer)) {
 		return r.buffer[i : i+int64(n)], nil
 	}
@@ -116,7 +116,7 @@ func (r *segmentReader) readRaw() (recordHead, []byte, error) {
 	if r.at.end >= math.MaxUint32 {
 		return recordHead{}, nil, nil
 	}
-	b, err := r.bytes(r.at.end, headSize)
+	b, err := r.readBytes(r.at.end, headSize)
 	if err != nil || len(b) < headSize {
 		return recordHead{}, nil, err
 	}
@@ -125,7 +125,7 @@ func (r *segmentReader) readRaw() (recordHead, []byte, error) {
 	if !ok || r.at.end > 0 && head.number != r.at.number+1 || r.at.end+size > r.size {
 		return recordHead{}, nil, nil
 	}
-	b, err = r.bytes(r.at.end, int(size))
+	b, err = r.readBytes(r.at.end, int(size))
 	if err != nil || int64(len(b)) < size || recordChecksum(b, r.at.crc) != head.crc {
 		return recordHead{}, nil, err
 	}
@@ -158,7 +158,7 @@ func (r *segmentReader) findTail() (int64, error) {
 	dirty := r.at.end
 	missing := r.at.number + 1
 	for offset := r.at.end; offset < r.size; {
-		b, err := r.bytes(offset, int(min(readSize, r.size-offset)))
+		b, err := r.readBytes(offset, int(min(readSize, r.size-offset)))
 		if err != nil {
 			return 0, err
 		}
@@ -181,7 +181,7 @@ func (r *segmentReader) findTail() (int64, error) {
 			at := offset + int64(i)
 			head, ok := r.id.decodeHead(b[i:i+headSize], at)
 			if ok && at+headSize+int64(head.length) > r.size {
-				return 0, r.truncated()
+				return 0, r.truncatedError()
 			}
 			if ok && head.durable >= missing {
 				return 0, corrupt(r.name, r.at.end, "record %d is not readable, but record %d at offset %d was written after it was durable",
@@ -199,12 +199,12 @@ func (r *segmentReader) findTail() (int64, error) {
 		offset += readSize - headSize
 	}
 	if dirty > r.at.end && r.size-r.at.end < headSize {
-		return 0, r.truncated()
+		return 0, r.truncatedError()
 	}
 	return dirty, nil
 }
 
-func (r *segmentReader) truncated() error {
+func (r *segmentReader) truncatedError() error {
 	return corrupt(r.name, r.size, "the file ends within a record: it was truncated")
 }
 

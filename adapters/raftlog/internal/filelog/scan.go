@@ -14,7 +14,7 @@ import (
 // RecordKind is the kind of a Record.
 type RecordKind byte
 
-// These are the kinds of records.
+// The kinds of records that Scan reports.
 const (
 	// KindSegment is the beginning of a segment, with the hard state and the compaction mark
 	// at that time.

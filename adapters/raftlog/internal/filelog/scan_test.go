@@ -51,15 +51,15 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	require.ErrorIs(t, Scan(testenv.NewDisk(1), ".", nil), fs.ErrNotExist)
 }
 
-// TestScan_WhileTheLogGrows fails if records that another process appends after Scan has read the last
-// segment are taken for the rest of a damaged segment.
+// TestScan_WhileTheLogGrows checks that records that another process appends after Scan has read the last
+// segment are not taken for the rest of a damaged segment.
 func TestScan_WhileTheLogGrows(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
 	grow := func() {
 		for range 3 {
-			require.NoError(t, l.Append(Batch{Entries: entries(next, 4, 1, 400), Sync: true}))
+			require.NoError(t, l.Append(Batch{Entries: newEntries(next, 4, 1, 400), Sync: true}))
 			next += 4
 		}
 	}
@@ -88,7 +88,7 @@ func TestHistory_EqualsModel(t *testing.T) {
 					continue
 				}
 				require.NoError(t, next.apply(l), "step %d", i)
-				if m = m.after(next); i%5 == 0 {
+				if m = m.applyOperation(next); i%5 == 0 {
 					requireHistory(t, d, m)
 				}
 			}
@@ -123,7 +123,7 @@ func requireHistory(t *testing.T, d *testenv.Disk, m model) {
 	require.Equal(t, m.mark.index, extent.Mark)
 	require.Equal(t, max(m.state.commit, m.mark.index), extent.Commit)
 	if len(got) > 0 {
-		require.Equal(t, m.last(), extent.Last)
+		require.Equal(t, m.lastIndex(), extent.Last)
 	}
 }
 
@@ -131,7 +131,7 @@ func requireHistory(t *testing.T, d *testenv.Disk, m model) {
 func TestHistory_StopsAtError(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 4096})
-	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 2), Entries: entries(1, 4, 1, 10), Sync: true}))
+	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 2), Entries: newEntries(1, 4, 1, 10), Sync: true}))
 	stop := errors.New("stop")
 	for at := range uint64(4) {
 		n := uint64(0)

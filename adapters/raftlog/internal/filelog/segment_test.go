@@ -24,13 +24,13 @@ func fullDisk(t *testing.T) (*testenv.Disk, *Log, model) {
 			require.ErrorIs(t, err, syscall.ENOSPC)
 			return d, l, m
 		}
-		m = m.after(o)
+		m = m.applyOperation(o)
 	}
 }
 
 // appendKiB returns an operation that appends an entry of about one KiB.
 func appendKiB(m model, term uint64) operation {
-	return operation{batch: Batch{Entries: entries(m.last()+1, 1, term, 1000), Sync: true}}
+	return operation{batch: Batch{Entries: newEntries(m.lastIndex()+1, 1, term, 1000), Sync: true}}
 }
 
 // If there is no space for the next segment, the active one is filled, except for the part that is
@@ -50,25 +50,25 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 		}
 	}
 	require.NoError(t, l.Compact(2))
-	m = m.after(operation{compact: 2})
+	m = m.applyOperation(operation{compact: 2})
 	n := appendVotes(2)
 	require.Greater(t, n, uint64(10))
-	m = m.after(operation{batch: Batch{HardState: stateMessage(1+n, 1, 3)}})
-	require.True(t, m.equal(readModel(t, l)))
+	m = m.applyOperation(operation{batch: Batch{HardState: stateMessage(1+n, 1, 3)}})
+	require.True(t, m.requireEqual(readModel(t, l)))
 	require.NoError(t, l.Close())
 
 	// A new process can open the log while the disk is full.
 	l = openLog(t, d, Options{SegmentSize: smallSegment})
-	require.True(t, m.equal(readModel(t, l)))
+	require.True(t, m.requireEqual(readModel(t, l)))
 	more := appendKiB(m, 2+n)
 	require.ErrorIs(t, more.apply(l), ErrNoSpace)
 	require.Zero(t, appendVotes(2+n))
 	// The same process accepts writes when there is space.
 	d.SetSpace(-1)
 	require.NoError(t, more.apply(l))
-	m = m.after(more)
+	m = m.applyOperation(more)
 	require.Equal(t, int64(math.MaxInt64), l.FreeSpace())
-	require.True(t, m.equal(readModel(t, l)))
+	require.True(t, m.requireEqual(readModel(t, l)))
 	require.NoError(t, l.Close())
 }
 
@@ -80,23 +80,23 @@ func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
 	for ; l.FreeSpace() > 0; next++ {
-		require.NoError(t, l.Append(Batch{Entries: entries(next, 1, 1, 1000), Sync: true}))
+		require.NoError(t, l.Append(Batch{Entries: newEntries(next, 1, 1, 1000), Sync: true}))
 	}
 	free := smallSegment - reservedSize(smallSegment) - l.end.end
 	require.Greater(t, free, int64(smallSegment/requiredShare-reservedSize(smallSegment)-2000))
-	require.NoError(t, l.Append(Batch{Entries: entries(next, 1, 1, int(free)-200), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(next, 1, 1, int(free)-200), Sync: true}))
 	require.NoError(t, l.Close())
 }
 
 func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
-	require.NoError(t, l.Append(Batch{Entries: entries(1, 3, 1, 100), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(1, 3, 1, 100), Sync: true}))
 	require.NoError(t, l.Reserve())
 	require.NoError(t, l.Reserve())
 	d.SetSpace(0)
 	require.NoError(t, l.Reset(10, 2))
-	require.NoError(t, l.Append(Batch{Entries: entries(11, 1, 2, 100), Sync: true}))
+	require.NoError(t, l.Append(Batch{Entries: newEntries(11, 1, 2, 100), Sync: true}))
 	require.NoError(t, l.Close())
 }
 
@@ -105,8 +105,8 @@ func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
 func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
-	o := operation{batch: Batch{Entries: entries(1, 10, 1, 1000), Sync: true}}
-	m := model{}.after(o)
+	o := operation{batch: Batch{Entries: newEntries(1, 10, 1, 1000), Sync: true}}
+	m := model{}.applyOperation(o)
 	require.NoError(t, o.apply(l))
 	require.NoError(t, l.active.file.Truncate(l.end.end))
 	require.NoError(t, l.Close())
@@ -117,12 +117,12 @@ func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	require.ErrorIs(t, l.Append(Batch{HardState: stateMessage(1, 1, 0), Sync: true}), ErrNoSpace)
 	d.SetSpace(-1)
 	require.NoError(t, more.apply(l))
-	require.True(t, m.after(more).equal(readModel(t, l)))
+	require.True(t, m.applyOperation(more).requireEqual(readModel(t, l)))
 	require.NoError(t, l.Close())
 }
 
-// TestFullDisk_AfterCrashAtEveryOperation fails if a crash at any operation on a full disk loses
-// something that was acknowledged.
+// TestFullDisk_AfterCrashAtEveryOperation checks that a crash at any operation on a full disk loses nothing
+// that was acknowledged.
 func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 	for at := 1; ; at++ {
 		d, l, m := fullDisk(t)
@@ -134,7 +134,7 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 			{batch: Batch{HardState: stateMessage(2, 2, 3), Sync: true}},
 			{compact: 3},
 			appendKiB(m, 2), // accepted, because there is space again
-			{batch: Batch{Entries: entries(m.last()+2, 3, 2, 1000), Sync: true}},
+			{batch: Batch{Entries: newEntries(m.lastIndex()+2, 3, 2, 1000), Sync: true}},
 		} {
 			if i == 3 {
 				d.SetSpace(-1)
@@ -143,7 +143,7 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 			if i == 0 && err != nil && l.failure == nil {
 				continue
 			}
-			last = acked.after(o)
+			last = acked.applyOperation(o)
 			if err != nil {
 				crashed = true
 				break
@@ -155,7 +155,7 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 		found.SetSpace(smallSegment * 3)
 		l = openLog(t, found, Options{SegmentSize: smallSegment})
 		got := readModel(t, l)
-		require.True(t, acked.equal(got) || last.equal(got), "crash at operation %d", at)
+		require.True(t, acked.requireEqual(got) || last.requireEqual(got), "crash at operation %d", at)
 		require.NoError(t, l.Close())
 		if !crashed {
 			return

@@ -25,8 +25,8 @@ func (r termRuns) add(index, term uint64) termRuns {
 	return append(r, termRun{index, term})
 }
 
-// term returns the term of the entry at index, which must not be less than the first index.
-func (r termRuns) term(index uint64) uint64 {
+// termAt returns the term of the entry at index, which must not be less than the first index.
+func (r termRuns) termAt(index uint64) uint64 {
 	return r[sort.Search(len(r), func(i int) bool { return r[i].first > index })-1].term
 }
 

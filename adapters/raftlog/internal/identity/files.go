@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// These are the names of the files in a peer's directory.
+// The names of the files in a peer's directory.
 const (
 	OwnerFile    = "peer.json"  // contains an Owner
 	PeersFile    = "peers.json" // contains the peers of a Registry
@@ -67,7 +67,7 @@ var (
 	// ErrFormat is returned if the directory has a format that this version does not support.
 	ErrFormat = errors.New("unknown format of the directory")
 	// ErrDamaged is returned if the file cannot be decoded, or if its checksum is wrong.
-	ErrDamaged = errors.New("damaged")
+	ErrDamaged = errors.New("the file is damaged")
 )
 
 // ReadOwner reads the owner of a directory.

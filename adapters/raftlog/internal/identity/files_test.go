@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 )
 
-// TestPeers_Many fails if the peers of a registry that is larger than usual cannot be read again.
-func TestPeers_Many(t *testing.T) {
+// TestPeers_LargeRegistryCanBeRead checks that the peers of a registry that is larger than usual can be read again.
+func TestPeers_LargeRegistryCanBeRead(t *testing.T) {
 	fsys := disk.OS(t.TempDir())
 	peers := map[string]identity.Known{}
 	for i := range 20_000 {
@@ -29,9 +29,9 @@ func TestPeers_Many(t *testing.T) {
 	require.Equal(t, peers, again)
 }
 
-// TestPeers_Damaged fails if a flipped bit or a shorter file yields other peers than those that were
-// written.
-func TestPeers_Damaged(t *testing.T) {
+// TestPeers_DamagedRegistryIsDetected checks that a flipped bit or a shorter file does not yield other peers
+// than those that were written.
+func TestPeers_DamagedRegistryIsDetected(t *testing.T) {
 	dir := t.TempDir()
 	fsys, name := disk.OS(dir), filepath.Join(dir, identity.PeersFile)
 	peers := map[string]identity.Known{"b": {Instance: "1f", Start: 3, Process: "2e"}, "c": {Instance: "3d"}}

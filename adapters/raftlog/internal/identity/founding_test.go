@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 )
 
-// TestFounding fails if the identity of a cluster does not depend on a part of its configuration, or
-// depends on the order of the voters.
-func TestFounding(t *testing.T) {
+// TestFounding_DependsOnConfiguration checks that the identity of a cluster depends on each part of its
+// configuration, and not on the order of the voters.
+func TestFounding_DependsOnConfiguration(t *testing.T) {
 	a, b := api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}
 	is := identity.Founding("x", []api.Peer{a, b}, time.Hour, time.Second)
 	require.Equal(t, is, identity.Founding("x", []api.Peer{b, a}, time.Hour, time.Second))

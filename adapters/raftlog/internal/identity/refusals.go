@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// refusalTime is the time for which a refusal counts. A peer that refuses another one repeats
-	// the refusal whenever one of the two connects, which is about once a second.
+	// refusalTime is the time for which a refusal counts. A peer that refuses another peer repeats the refusal
+	// whenever one of the two connects, which is about once a second.
 	refusalTime = 10 * time.Second
 	// A refusal with ReasonRunning counts if it was repeated for copyTime and at least copyCount
 	// times. Peers close the connection of a crashed process after three seconds without data, so a

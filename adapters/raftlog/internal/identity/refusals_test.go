@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestRefusals fails if an established peer stops because of a minority of the voters, or continues in
-// spite of a majority, or if another peer continues although its identity is refused.
-func TestRefusals(t *testing.T) {
+// TestRefusals_OfMajorityStopPeer checks that an established peer stops because of a majority of the voters,
+// and not because of a minority, and that another peer stops when its identity is refused.
+func TestRefusals_OfMajorityStopPeer(t *testing.T) {
 	type refusal struct {
 		by     string
 		reason link.Reason

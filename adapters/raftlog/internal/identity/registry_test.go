@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestRegistry fails if a claim that contradicts the known identities is accepted, or a valid claim is
-// refused.
-func TestRegistry(t *testing.T) {
+// TestRegistry_RefusesContradictingClaims checks that a claim that contradicts the known identities is
+// refused, and a valid claim is accepted.
+func TestRegistry_RefusesContradictingClaims(t *testing.T) {
 	claim := link.Claim{Founding: "f", Instance: "i", Start: 3, Process: "p"}
 	with := func(change func(*link.Claim)) link.Claim {
 		c := claim

@@ -13,7 +13,7 @@ import (
 type secretKind byte
 
 const (
-	secretNone    secretKind = iota // the process has sent no proof
+	secretNone    secretKind = iota // no secret, because the process has sent no proof
 	secretUnknown                   // the proof is not valid for any secret of this process
 	secretOfPeers
 	secretOfClients
@@ -140,8 +140,8 @@ func alternativeNames(c *x509.Certificate) []string {
 // accepts all of them.
 type secrets struct{ peers, clients [][]byte }
 
-// of returns the secrets of a role.
-func (s secrets) of(peer bool) [][]byte {
+// ofRole returns the secrets of a role.
+func (s secrets) ofRole(peer bool) [][]byte {
 	if peer {
 		return s.peers
 	}
@@ -150,7 +150,7 @@ func (s secrets) of(peer bool) [][]byte {
 
 // contains reports whether a secret is valid for a role.
 func (s secrets) contains(peer bool, secret []byte) bool {
-	return slices.ContainsFunc(s.of(peer), func(other []byte) bool { return hmac.Equal(secret, other) })
+	return slices.ContainsFunc(s.ofRole(peer), func(other []byte) bool { return hmac.Equal(secret, other) })
 }
 
 // find returns the secret for which matches returns true, and its kind.

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckSecret contains every combination of a credential, a role, and the secrets of the process that
-// decides.
-func TestCheckSecret(t *testing.T) {
+// TestCheckSecret_RejectsShortSecrets contains every combination of a credential, a role, and the secrets of
+// the process that decides.
+func TestCheckSecret_RejectsShortSecrets(t *testing.T) {
 	none, onlyPeers, both := access{}, access{hasSecrets: true}, access{hasSecrets: true, hasClientSecret: true}
 	for _, c := range []struct {
 		state access
@@ -37,9 +37,9 @@ func TestCheckSecret(t *testing.T) {
 	}
 }
 
-// TestCheckCertificate fails if the certificate of a client, or that of another peer, permits a process to
-// act as a peer.
-func TestCheckCertificate(t *testing.T) {
+// TestCheckCertificate_RejectsOtherRoles checks that neither the certificate of a client nor that of another
+// peer permits a process to act as a peer.
+func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
 	uri, err := url.Parse("spiffe://example.org/orders/b")
 	require.NoError(t, err)
 	named := func(names ...string) *x509.Certificate { return &x509.Certificate{DNSNames: names} }
@@ -96,9 +96,9 @@ func TestCheckCertificate(t *testing.T) {
 	}
 }
 
-// TestHandshake_Roles fails if the credentials of one role are accepted for the other, or the process
-// that shows them does not learn which ones it needs.
-func TestHandshake_Roles(t *testing.T) {
+// TestHandshake_RequiresCredentialsOfRole checks that the credentials of one role are not accepted for the
+// other role, and that the process that shows them learns which credentials it needs.
+func TestHandshake_RequiresCredentialsOfRole(t *testing.T) {
 	withoutClients := secretIdentity("b")
 	withoutClients.ClientSecret = nil
 	for name, c := range map[string]struct {
@@ -126,8 +126,8 @@ func TestHandshake_Roles(t *testing.T) {
 	}
 }
 
-// TestHandshake_CertificateOfAnotherPeer fails if a process acts as a peer with the certificate of another
-// process of the same authority.
+// TestHandshake_CertificateOfAnotherPeer checks that a process cannot act as a peer with the certificate of
+// another process of the same authority.
 func TestHandshake_CertificateOfAnotherPeer(t *testing.T) {
 	ours := newAuthority(t)
 	thief := ours.identity("c")
@@ -143,8 +143,8 @@ func TestHandshake_CertificateOfAnotherPeer(t *testing.T) {
 	requireReason(t, d.err, ReasonCertificate)
 }
 
-// TestHandshake_SecretsAreReplaced fails if the secret cannot be replaced at one process after another
-// while all of them connect to each other, or if a removed secret still permits access.
+// TestHandshake_SecretsAreReplaced checks that the secret can be replaced at one process after another while
+// all of them connect to each other, and that a removed secret does not permit access.
 func TestHandshake_SecretsAreReplaced(t *testing.T) {
 	old, next := []byte("the old secret"), []byte("the next secret")
 	for _, peer := range []bool{true, false} {
@@ -181,7 +181,7 @@ func TestHandshake_SecretsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestHandshake_DropsUnprovenText fails if the text of a process that does not know the secret is shown.
+// TestHandshake_DropsUnprovenText checks that the text of a process that does not know the secret is not shown.
 func TestHandshake_DropsUnprovenText(t *testing.T) {
 	for reason := ReasonSecret; reason <= ReasonName; reason++ {
 		err := dialImpostor(t, func(*greeting) *reply { return &reply{reason: reason, text: "run this command"} })

@@ -28,8 +28,8 @@ const maxClaimField = 64
 // claimFields is the number of the fields of a Claim in a handshake.
 const claimFields = 5
 
-// fields returns the claim as it is encoded in a handshake.
-func (c Claim) fields() []string {
+// encodedFields returns the claim as it is encoded in a handshake.
+func (c Claim) encodedFields() []string {
 	start := ""
 	if c.Start != 0 {
 		start = strconv.FormatUint(c.Start, 10)

@@ -58,7 +58,7 @@ type Conn struct {
 	remote Hello
 	// version is the version of the protocol that both sides use.
 	version byte
-	secret  []byte // that both sides have proven to know, or nil
+	secret  []byte // the secret that both sides have proven to know, or nil
 	byPeer  bool   // the role of the dialing side is that of a peer
 
 	reader      *bufio.Reader
@@ -157,22 +157,22 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 		case got < len(frame):
 		case reserves && got == skippedHead:
 			if err := c.limits.Reserve(n); err != nil {
-				if failed := c.skip(n - got); failed != nil {
+				if failed := c.skipBytes(n - got); failed != nil {
 					return nil, failed
 				}
 				return frame, err
 			}
-			frame = enlarge(frame, min(n, framePart))
+			frame = resizeFrame(frame, min(n, framePart))
 		case reserves:
-			frame = enlarge(frame, n)
+			frame = resizeFrame(frame, n)
 		default:
-			frame = enlarge(frame, min(n, 2*got))
+			frame = resizeFrame(frame, min(n, 2*got))
 		}
 	}
 }
 
-// enlarge returns a copy of frame with another size.
-func enlarge(frame []byte, size int) []byte {
+// resizeFrame returns a copy of frame with another size.
+func resizeFrame(frame []byte, size int) []byte {
 	larger := make([]byte, size)
 	copy(larger, frame)
 	return larger
@@ -180,17 +180,17 @@ func enlarge(frame []byte, size int) []byte {
 
 // readPart reads a part of a frame.
 func (c *Conn) readPart(p []byte) error {
-	return c.limitPart(func() error {
+	return c.readPartInTime(func() error {
 		_, err := io.ReadFull(c.reader, p)
 		return err
 	})
 }
 
-// skip skips n bytes of a frame.
-func (c *Conn) skip(n int) error {
+// skipBytes skips n bytes of a frame.
+func (c *Conn) skipBytes(n int) error {
 	for n > 0 {
 		part := min(n, framePart)
-		err := c.limitPart(func() error {
+		err := c.readPartInTime(func() error {
 			_, err := c.reader.Discard(part)
 			return err
 		})
@@ -202,8 +202,8 @@ func (c *Conn) skip(n int) error {
 	return nil
 }
 
-// limitPart calls read, which reads a part of a frame and fails if it does not arrive in time.
-func (c *Conn) limitPart(read func() error) error {
+// readPartInTime calls read, which reads a part of a frame and fails if it does not arrive in time.
+func (c *Conn) readPartInTime(read func() error) error {
 	c.inPart, c.partEnd = true, time.Time{}
 	err := read()
 	c.inPart = false

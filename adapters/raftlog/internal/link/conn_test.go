@@ -49,8 +49,8 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestConn_LimitFrames fails if memory for a large frame is not reserved, the connection cannot be used after a
-// frame that was skipped, or a frame that does not arrive in time does not end the connection.
+// TestConn_LimitFrames checks that memory for a large frame is reserved, that the connection can be used
+// after a frame that was skipped, and that a frame that does not arrive in time ends the connection.
 func TestConn_LimitFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
@@ -112,8 +112,8 @@ func TestConn_RejectsTooLargeFrame(t *testing.T) {
 	require.ErrorIs(t, err, ErrFrameTooLarge)
 }
 
-// TestConn_AllocatesMemoryAsDataArrives fails if the length of a frame alone makes ReadFrame allocate
-// memory for it.
+// TestConn_AllocatesMemoryAsDataArrives checks that the length of a frame alone does not make ReadFrame
+// allocate memory for it.
 func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 	d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 	_, err := d.raw.Write([]byte{4, 0, 0, 0, 'x'})
@@ -130,7 +130,7 @@ func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 func TestConn_BufferIsWrittenByFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recording := &recordingConn{}
-		d, a := connectPair(t, recording.pair, insecureIdentity("a"), insecureIdentity("b"))
+		d, a := connectPair(t, recording.connPair, insecureIdentity("a"), insecureIdentity("b"))
 		before := recording.written.Len()
 		for range 10 {
 			require.NoError(t, d.Buffer([]byte("frame")))
@@ -176,9 +176,9 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 	}
 }
 
-// TestConn_Timeouts fails if a read or a write without progress does not end after its timeout, or a read ends
-// although frames arrive within its timeout.
-func TestConn_Timeouts(t *testing.T) {
+// TestConn_TimeoutsEndStalledReads checks that a read or a write without progress ends after its timeout, and
+// that a read does not end while frames arrive within its timeout.
+func TestConn_TimeoutsEndStalledReads(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -211,8 +211,8 @@ func TestConn_Timeouts(t *testing.T) {
 	}
 }
 
-// TestConn_SlowFrameDoesNotTimeOut fails if a large frame that takes longer than the timeouts, but
-// makes progress, is not received.
+// TestConn_SlowFrameDoesNotTimeOut checks that a large frame that takes longer than the timeouts, but makes
+// progress, is received.
 func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
@@ -230,13 +230,13 @@ func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	})
 }
 
-// sink discards everything that is written.
-type sink struct{ net.Conn }
+// discardingConn discards everything that is written.
+type discardingConn struct{ net.Conn }
 
-func (sink) Write(p []byte) (int, error) { return len(p), nil }
+func (discardingConn) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestConn_WriteFrameDoesNotAllocate(t *testing.T) {
-	c := newConn(nil, sink{})
+	c := newConn(nil, discardingConn{})
 	frame := make([]byte, 300)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if err := c.WriteFrame(frame); err != nil {

@@ -110,7 +110,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	if err != nil {
 		return nil, err
 	}
-	g := &greeting{versions: self.versions(), hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: to.ID}
+	g := &greeting{versions: self.versionRange(), hello: Hello{Cluster: self.Cluster, ID: self.ID, Addr: self.Addr, Peer: self.Peer, Purpose: purpose, Claim: self.Claim}, wantedID: to.ID}
 	stream := raw
 	var binding []byte
 	if !self.Insecure {
@@ -150,7 +150,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	if !proven && !r.reason.isSentWithoutProof() {
 		return nil, &RefusedError{Reason: ReasonUnproven}
 	}
-	version, err := g.versions.common(r.versions)
+	version, err := g.versions.highestCommon(r.versions)
 	switch {
 	case r.reason == ReasonVersion && err != nil:
 		return nil, &RefusedError{Reason: ReasonVersion, Err: err, Proven: proven}
@@ -173,7 +173,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 // dialSecret returns the secret with which this process dials, or nil.
 func (i Identity) dialSecret() ([]byte, error) {
 	all, err := i.currentSecrets()
-	if own := all.of(i.Peer); err == nil && len(own) > 0 {
+	if own := all.ofRole(i.Peer); err == nil && len(own) > 0 {
 		return own[0], nil
 	}
 	return nil, err
@@ -211,7 +211,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		conn := tls.Server(raw, config)
 		if err := conn.Handshake(); err != nil {
 			if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
-				newConn(raw, raw).WriteFrame((&reply{versions: self.versions(), reason: ReasonPlain}).encode())
+				newConn(raw, raw).WriteFrame((&reply{versions: self.versionRange(), reason: ReasonPlain}).encode())
 			}
 			awaitClose(raw)
 			return nil, classifyServerError(err)
@@ -235,9 +235,9 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	g, err := decodeGreeting(frame)
 	var version byte
 	if err == nil {
-		version, err = self.versions().common(g.versions)
+		version, err = self.versionRange().highestCommon(g.versions)
 	}
-	r := &reply{versions: self.versions()}
+	r := &reply{versions: self.versionRange()}
 	if err != nil {
 		refused := &RefusedError{Reason: ReasonProtocol, Err: err}
 		if errors.Is(err, errVersion) {
@@ -247,7 +247,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		return nil, refused
 	}
 	shown, secret := all.shownBy(&g, binding)
-	control := self.access(all, g.hello.ID)
+	control := self.accessFor(all, g.hello.ID)
 	if r.reason = control.checkSecret(shown, g.hello.Peer); r.reason != accepted {
 		if secret != nil { // the other side knows a secret, and may learn that it is the wrong one
 			r.proof = replyProof(secret, g.content, r.encodeContent(), binding)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestHandshake_IdentifiesBothSides(t *testing.T) {
-	for name, identity := range modes(t) {
+	for name, identity := range authenticationModes(t) {
 		for _, want := range []string{"b", ""} {
 			for purpose := PurposeRaft; purpose <= PurposeStream; purpose++ {
 				t.Run(fmt.Sprintf("%s/%q/%v", name, want, purpose), func(t *testing.T) {
@@ -34,10 +34,10 @@ func TestHandshake_IdentifiesBothSides(t *testing.T) {
 	}
 }
 
-// TestHandshake_ClientHasNoPeerAccess fails if a client cannot connect as a client, receives the claim of a
-// peer, or can open a connection for peers.
+// TestHandshake_ClientHasNoPeerAccess checks that a client can connect as a client, does not receive the
+// claim of a peer, and cannot open a connection for peers.
 func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
-	for name, identity := range modes(t) {
+	for name, identity := range authenticationModes(t) {
 		t.Run(name, func(t *testing.T) {
 			client := asClient(identity("a"))
 			d, a := connect(t, memoryPair, client, identity("b"), "", PurposeClient)
@@ -55,7 +55,7 @@ func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
 }
 
 // Both sides return the reason of a rejection, in every mode.
-func TestHandshake_Rejections(t *testing.T) {
+func TestHandshake_RejectionsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		change  func(dials, accepts *Identity)
@@ -75,7 +75,7 @@ func TestHandshake_Rejections(t *testing.T) {
 		{name: "ID", want: "z", reason: ReasonID, text: `"b"`},
 		{name: "same ID", change: func(d, a *Identity) { d.ID = a.ID }, reason: ReasonSameID},
 	} {
-		for name, identity := range modes(t) {
+		for name, identity := range authenticationModes(t) {
 			dials, accepts := identity("a"), identity("b")
 			if c.secret && len(dials.Secret) == 0 {
 				continue
@@ -119,7 +119,7 @@ func TestAccept_ChecksPurpose(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := memoryPair(t)
 			accepted := startAccept(t, far, secretIdentity("b"))
-			a := forge(t, near, func(g *greeting) { g.hello.Purpose, g.hello.Peer = c.purpose, c.peer }, nil)
+			a := dialForged(t, near, func(g *greeting) { g.hello.Purpose, g.hello.Peer = c.purpose, c.peer }, nil)
 			require.Equal(t, c.reason, a.reason)
 			near.Close()
 			if err := accepted().err; c.reason != 0 {
@@ -129,7 +129,7 @@ func TestAccept_ChecksPurpose(t *testing.T) {
 	}
 }
 
-func TestAccept_FunctionsCanReject(t *testing.T) {
+func TestAccept_CallbacksCanReject(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		reason Reason
@@ -158,7 +158,7 @@ func TestAccept_FunctionsCanReject(t *testing.T) {
 
 // If the modes of two processes differ, both sides return an error within the time limit.
 func TestHandshake_DifferentModes(t *testing.T) {
-	all := modes(t)
+	all := authenticationModes(t)
 	for dials, x := range all {
 		for accepts, y := range all {
 			if dials == accepts {
@@ -184,10 +184,10 @@ func TestHandshake_DifferentModes(t *testing.T) {
 	}
 }
 
-// TestHandshake_Versions fails if two sides do not use the highest version that both support, or if
-// sides without a common version connect.
-func TestHandshake_Versions(t *testing.T) {
-	for name, identity := range modes(t) {
+// TestHandshake_UsesHighestCommonVersion checks that two sides use the highest version that both support, and
+// that sides without a common version do not connect.
+func TestHandshake_UsesHighestCommonVersion(t *testing.T) {
+	for name, identity := range authenticationModes(t) {
 		for _, test := range []struct {
 			dials, accepts Versions
 			common         byte // the version that both sides use; 0 if there is none
@@ -216,8 +216,8 @@ func TestHandshake_Versions(t *testing.T) {
 	}
 }
 
-// TestHandshake_NamesVersionsOfEarlyPeer fails if the error for a process of an early version, whose messages
-// contain no range of versions, does not say that the versions differ.
+// TestHandshake_NamesVersionsOfEarlyPeer checks that the error for a process of an early version, whose
+// messages contain no range of versions, says that the versions differ.
 func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
 	near, far := memoryPair(t)
 	done := startAccept(t, far, insecureIdentity("b"))

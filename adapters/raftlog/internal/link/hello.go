@@ -25,8 +25,8 @@ type Versions struct{ Lowest, Highest byte }
 // first one whose handshake contains a range.
 var supported = Versions{Lowest: 4, Highest: 4}
 
-// common returns the highest version that both ranges contain. The error wraps errVersion.
-func (v Versions) common(other Versions) (byte, error) {
+// highestCommon returns the highest version that both ranges contain. The error wraps errVersion.
+func (v Versions) highestCommon(other Versions) (byte, error) {
 	if n := min(v.Highest, other.Highest); n >= max(v.Lowest, other.Lowest) {
 		return n, nil
 	}
@@ -47,8 +47,7 @@ const magic = "LERL"
 // proofSize is the size of an HMAC-SHA256 in bytes.
 const proofSize = 32
 
-// These are the roles of the sender of a message. A later version can add roles, which this version
-// rejects.
+// The roles of the sender of a message. A later version can add roles, which this version rejects.
 const (
 	roleClient = 0
 	rolePeer   = 1
@@ -102,13 +101,13 @@ func encodeContent(v Versions, code byte, peer bool, texts ...string) []byte {
 }
 
 func (g *greeting) encodeContent() []byte {
-	return encodeContent(g.versions, byte(g.hello.Purpose), g.hello.Peer, append(g.hello.Claim.fields(), g.hello.Cluster, g.hello.ID, g.wantedID, g.hello.Addr)...)
+	return encodeContent(g.versions, byte(g.hello.Purpose), g.hello.Peer, append(g.hello.Claim.encodedFields(), g.hello.Cluster, g.hello.ID, g.wantedID, g.hello.Addr)...)
 }
 
 func (g *greeting) encode() []byte { return appendText(g.encodeContent(), g.proof) }
 
 func (r *reply) encodeContent() []byte {
-	return encodeContent(r.versions, byte(r.reason), r.peer, append(r.claim.fields(), r.id, r.addr, r.text)...)
+	return encodeContent(r.versions, byte(r.reason), r.peer, append(r.claim.encodedFields(), r.id, r.addr, r.text)...)
 }
 
 func (r *reply) encode() []byte { return appendText(r.encodeContent(), r.proof) }
@@ -133,7 +132,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	case !ok:
 		return m, errNotHandshake
 	case len(rest) > 0 && rest[0] < 4: // messages of versions below 4 contain one version instead of a range
-		_, err := supported.common(Versions{rest[0], rest[0]})
+		_, err := supported.highestCommon(Versions{rest[0], rest[0]})
 		return m, err
 	case len(rest) < 5:
 		return fail("it is truncated")

@@ -19,7 +19,7 @@ const MinSecret = 16
 // Purpose is the purpose of a connection.
 type Purpose byte
 
-// These are the purposes of connections.
+// The purposes of connections.
 const (
 	PurposeRaft     Purpose = 1 // messages between peers
 	PurposeSnapshot Purpose = 2 // one snapshot that a peer sends to another peer
@@ -97,7 +97,7 @@ type Identity struct {
 	Versions Versions
 }
 
-func (i Identity) versions() Versions {
+func (i Identity) versionRange() Versions {
 	if i.Versions == (Versions{}) {
 		return supported
 	}
@@ -163,7 +163,7 @@ func (i Identity) currentSecrets() (s secrets, err error) {
 			s.clients = [][]byte{i.ClientSecret}
 		}
 	}
-	switch own := s.of(i.Peer); {
+	switch own := s.ofRole(i.Peer); {
 	case !i.hasSecrets():
 	case len(own) == 0 && i.Peer:
 		return s, invalid("there is a secret of clients, and none of peers: peers need their own")
@@ -181,8 +181,8 @@ func (i Identity) currentSecrets() (s secrets, err error) {
 	return s, nil
 }
 
-// access returns what decides about a process that claims the ID.
-func (i Identity) access(s secrets, id string) access {
+// accessFor returns what decides about a process that claims the ID.
+func (i Identity) accessFor(s secrets, id string) access {
 	a := access{
 		hasSecrets: i.hasSecrets(), hasClientSecret: len(s.clients) > 0,
 		peerNames: i.PeerNames, clientNames: i.ClientNames,

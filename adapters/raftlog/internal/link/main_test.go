@@ -133,8 +133,8 @@ func testClaim(id string) Claim {
 	return Claim{Founding: "founding", Instance: "data of " + id, Start: 3, Process: "process of " + id}
 }
 
-// modes returns the ways to authenticate processes.
-func modes(t testing.TB) map[string]func(id string) Identity {
+// authenticationModes returns the ways to authenticate processes.
+func authenticationModes(t testing.TB) map[string]func(id string) Identity {
 	ours := newAuthority(t)
 	return map[string]func(string) Identity{
 		"secret":   secretIdentity,
@@ -156,8 +156,8 @@ type recordingConn struct {
 	read    bytes.Buffer
 }
 
-// pair returns the sides of a connection like memoryPair, and records the bytes of the dialing side.
-func (r *recordingConn) pair(t testing.TB) (net.Conn, net.Conn) {
+// connPair returns the sides of a connection like memoryPair, and records the bytes of the dialing side.
+func (r *recordingConn) connPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	near, far := memoryPair(t)
 	r.Conn = near

@@ -31,7 +31,7 @@ func startRelay(t *testing.T, a, b net.Conn) {
 	})
 }
 
-// TestProof_AllowsRelay fails if the handshake fails through a relay that does not decrypt. This shows
+// TestProof_AllowsRelay checks that the handshake succeeds through a relay that does not decrypt. This shows
 // that TestProof_DetectsManInTheMiddle does not fail because of the relay.
 func TestProof_AllowsRelay(t *testing.T) {
 	near, mitmNear := tcpPair(t)
@@ -40,8 +40,8 @@ func TestProof_AllowsRelay(t *testing.T) {
 	connectPair(t, pairOf(near, far), secretIdentity("a"), secretIdentity("b"))
 }
 
-// A man in the middle terminates TLS on both sides and forwards all messages, including the proofs.
-// The test fails if the proofs do not depend on the keys of the connections.
+// A man in the middle terminates TLS on both sides and forwards all messages, including the proofs. The
+// proofs must depend on the keys of the connections.
 func TestProof_DetectsManInTheMiddle(t *testing.T) {
 	ours := newAuthority(t)
 	for name, identity := range map[string]func(id string) Identity{
@@ -114,14 +114,14 @@ func dialImpostor(t *testing.T, reply func(g *greeting) *reply) error {
 
 // The recorded messages of a process that knows the secret are not accepted again.
 func TestProof_DetectsReplay(t *testing.T) {
-	for name, identity := range modes(t) {
+	for name, identity := range authenticationModes(t) {
 		if name == "insecure" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				recording := &recordingConn{}
-				d, _ := connectPair(t, recording.pair, identity("a"), identity("b"))
+				d, _ := connectPair(t, recording.connPair, identity("a"), identity("b"))
 				require.NoError(t, d.WriteFrame([]byte("a frame")))
 				near, far := memoryPair(t)
 				done := startAccept(t, far, identity("b"))
@@ -137,25 +137,25 @@ func TestProof_DetectsReplay(t *testing.T) {
 		var old greeting
 		near, far := memoryPair(t)
 		done := startAccept(t, far, secretIdentity("b"))
-		forge(t, near, nil, func(g *greeting) { old = *g })
+		dialForged(t, near, nil, func(g *greeting) { old = *g })
 		require.NoError(t, done().err)
 		near, far = memoryPair(t)
 		done = startAccept(t, far, secretIdentity("b"))
-		forge(t, near, nil, func(g *greeting) { *g = old })
+		dialForged(t, near, nil, func(g *greeting) { *g = old })
 		near.Close()
 		requireReason(t, done().err, ReasonSecret)
 	})
 }
 
-// TestProof_ConnectionIsEncrypted fails if the bytes of an encrypted connection contain names, frames
-// or the secret.
+// TestProof_ConnectionIsEncrypted checks that the bytes of an encrypted connection do not contain names,
+// frames or the secret.
 func TestProof_ConnectionIsEncrypted(t *testing.T) {
-	for name, identity := range modes(t) {
+	for name, identity := range authenticationModes(t) {
 		t.Run(name, func(t *testing.T) {
 			recording := &recordingConn{}
 			dials, accepts := identity("a"), identity("b")
 			dials.Cluster, accepts.Cluster = "the cluster's name", "the cluster's name"
-			d, a := connectPair(t, recording.pair, dials, accepts)
+			d, a := connectPair(t, recording.connPair, dials, accepts)
 			require.NoError(t, d.WriteFrame([]byte("frame of a")))
 			require.NoError(t, a.WriteFrame([]byte("frame of b")))
 			_, err := d.ReadFrame()
@@ -170,7 +170,7 @@ func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	}
 }
 
-// TestProof_CoversClaim fails if a part of a claim can be changed without invalidating the proof.
+// TestProof_CoversClaim checks that a part of a claim cannot be changed without invalidating the proof.
 func TestProof_CoversClaim(t *testing.T) {
 	channel := []byte("channel")
 	g := &greeting{versions: supported, hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b"}
@@ -193,8 +193,7 @@ func TestProof_CoversClaim(t *testing.T) {
 	}
 }
 
-// TestProof_CoversGreeting fails if a field of the greeting can be changed without invalidating the
-// proof.
+// TestProof_CoversGreeting checks that a field of the greeting cannot be changed without invalidating the proof.
 func TestProof_CoversGreeting(t *testing.T) {
 	for name, change := range map[string]func(*greeting){
 		"nothing":      func(*greeting) {},
@@ -213,7 +212,7 @@ func TestProof_CoversGreeting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := memoryPair(t)
 			done := startAccept(t, far, secretIdentity("b"))
-			a := forge(t, near, nil, change)
+			a := dialForged(t, near, nil, change)
 			near.Close()
 			if name == "nothing" {
 				require.Equal(t, accepted, a.reason)
@@ -226,9 +225,9 @@ func TestProof_CoversGreeting(t *testing.T) {
 	}
 }
 
-// forge dials with a forged greeting, and returns the reply. The function before changes the greeting
+// dialForged dials with a forged greeting, and returns the reply. The function before changes the greeting
 // before the proof is computed, and after changes it afterwards.
-func forge(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
+func dialForged(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
 	t.Helper()
 	conn := tls.Client(raw, secretIdentity("a").clientTLS(raw, peerB.Addr))
 	require.NoError(t, conn.Handshake())

@@ -12,7 +12,7 @@ import (
 // only that, or that the versions differ.
 type Reason byte
 
-// These are the reasons. Their numbers are a part of the protocol and must not change.
+// The reasons of a refusal. Their numbers are a part of the protocol and must not change.
 const (
 	accepted          Reason = 0
 	ReasonSecret      Reason = 1  // the secrets differ, or there is a man in the middle
@@ -95,7 +95,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string {
 	s := fmt.Sprintf("%s: %s", api.ErrRefused, e.Reason)
 	if e.Text != "" {
-		s += " (" + printable(e.Text) + ")"
+		s += " (" + makePrintable(e.Text) + ")"
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
@@ -103,8 +103,8 @@ func (e *RefusedError) Error() string {
 	return s
 }
 
-// printable replaces the characters of a received text that could control a terminal.
-func printable(s string) string {
+// makePrintable replaces the characters of a received text that could control a terminal.
+func makePrintable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

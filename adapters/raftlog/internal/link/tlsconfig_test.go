@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestTLS_Certificates fails if a wrong or missing certificate or secret is accepted, a side does not receive
-// the reason, or a verification of the user is skipped.
-func TestTLS_Certificates(t *testing.T) {
+// TestTLS_RejectsWrongCertificates checks that a wrong or missing certificate or secret is rejected, that each side
+// receives the reason, and that no verification of the user is skipped.
+func TestTLS_RejectsWrongCertificates(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 
 	withoutCertificate := func(i *Identity) {

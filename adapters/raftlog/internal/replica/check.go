@@ -5,7 +5,7 @@ package replica
 // raftlog_controls a Disabled is always empty, and the compiler removes the code that tests it.
 type Check uint
 
-// These are the checks. Package core implements some of them.
+// The safety checks that tests can disable. Package core implements some of them.
 const (
 	CheckVoteHold      Check = iota // checks that a peer that has just started does not vote
 	CheckLease                      // checks that a peer leads an election only while a majority confirms it

@@ -35,19 +35,19 @@ func fullState(t *testing.T) *State {
 	return s
 }
 
-// TestSnapshot_RoundTrip fails if a snapshot does not contain a part of the state.
+// TestSnapshot_RoundTrip checks that a snapshot contains the complete state.
 func TestSnapshot_RoundTrip(t *testing.T) {
 	s := fullState(t)
-	again := reread(t, s)
+	again := writeAndRead(t, s)
 	require.Equal(t, s.IDs.Sum(), again.IDs.Sum())
 	again.IDs = s.IDs
 	require.Equal(t, uint64(12), again.Elections.forgotten)
 	require.Equal(t, []transition{{20, now, "first"}, {30, now, "second"}}, again.Elections.transitions)
 	require.Equal(t, s, again)
-	reread(t, newState())
+	writeAndRead(t, newState())
 }
 
-// TestSnapshot_ViewDoesNotChange fails if a view shares data that Apply changes.
+// TestSnapshot_ViewDoesNotChange checks that a view does not share data that Apply changes.
 func TestSnapshot_ViewDoesNotChange(t *testing.T) {
 	s := fullState(t)
 	s.Members.Outgoing = nil
@@ -69,7 +69,7 @@ func TestSnapshot_ViewDoesNotChange(t *testing.T) {
 	require.Equal(t, before.Bytes(), after.Bytes())
 }
 
-// TestSnapshot_Inconsistent fails if a snapshot with inconsistent elections is accepted.
+// TestSnapshot_Inconsistent checks that a snapshot with inconsistent elections is rejected.
 func TestSnapshot_Inconsistent(t *testing.T) {
 	for what, change := range map[string]func(es *Elections, e *Election){
 		"forgotten in the future": func(es *Elections, _ *Election) { es.forgotten = 101 },
@@ -91,8 +91,8 @@ func TestSnapshot_Inconsistent(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Damaged fails if Read accepts a part of a state, or panics for damaged bytes, or if
-// the error for a state of another version does not name the cause.
+// TestSnapshot_Damaged checks that Read rejects a part of a state, does not panic for damaged bytes, and
+// names the cause for a state of another version.
 func TestSnapshot_Damaged(t *testing.T) {
 	s := fullState(t)
 	var b bytes.Buffer
@@ -122,7 +122,7 @@ func TestSnapshot_Damaged(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorruptIDs)
 }
 
-// TestSnapshot_TooLarge fails if a record is written that is larger than the limit of Read.
+// TestSnapshot_TooLarge checks that a record that is larger than the limit of Read is not written.
 func TestSnapshot_TooLarge(t *testing.T) {
 	view := fullState(t).View()
 	size := len(view.state.appendRecord(nil, view.state.Skips))

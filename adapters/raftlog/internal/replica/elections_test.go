@@ -34,9 +34,9 @@ func requireIndexed(t *testing.T, es *Elections) {
 	}
 }
 
-// TestElections_Indexed fails if the index by peer differs from the queues after any operations, or
-// after a snapshot.
-func TestElections_Indexed(t *testing.T) {
+// TestElections_IndexMatchesQueues checks that the index by peer agrees with the queues after any operations,
+// and after a snapshot.
+func TestElections_IndexMatchesQueues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	es := newElections()
 	for index := uint64(2); index < 3000; index++ {
@@ -61,8 +61,8 @@ func TestElections_Indexed(t *testing.T) {
 	require.Equal(t, es.peers, again.peers)
 }
 
-// TestElections_ExpirePeer fails if an Expire removes candidates of other peers, or candidates that
-// have joined later, or does not remove the others from every election.
+// TestElections_ExpirePeer checks that an Expire removes the earlier candidates of its peer from every
+// election, and no candidates of other peers or candidates that have joined later.
 func TestElections_ExpirePeer(t *testing.T) {
 	es := newElections()
 	index := uint64(1)
@@ -87,10 +87,10 @@ func endElection(es *Elections, election string, through, index uint64) error {
 	return es.applyOp(Op{Do: End, Election: election, Through: through}, index, now)
 }
 
-// TestElections_Forget fails if a Forget does not remove elections that were ended through its
-// index, and empty elections that were restarted, or if it removes elections with candidates, or
-// elections that were ended later.
-func TestElections_Forget(t *testing.T) {
+// TestElections_ForgetEndedElections checks that a Forget removes elections that were ended through its
+// index, and empty elections that were restarted, but not elections with candidates, or elections that were
+// ended later.
+func TestElections_ForgetEndedElections(t *testing.T) {
 	es := newElections()
 	join := func(election string, index uint64) error {
 		return es.applyOp(Op{Do: Join, Election: election, Candidate: fmt.Sprint(index), Peer: 1}, index, now)
@@ -137,8 +137,8 @@ func TestElections_Forget(t *testing.T) {
 	require.True(t, es.Get("ended").Ended)
 }
 
-// TestElections_OldestIsForgottenFirst fails if elections are not forgotten in the order in which they were
-// ended, if they are neither old nor too many, or while a candidate can still lead them.
+// TestElections_OldestIsForgottenFirst checks that elections are forgotten in the order in which they were
+// ended, only when they are old or too many, and not while a candidate can still lead them.
 func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	es := newElections()
 	clock := now
@@ -168,8 +168,8 @@ func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	require.Zero(t, es.Forgettable(now, func(string) bool { return false }))
 }
 
-// TestElections_HeadKnowsHowFormerLeft fails if the head of a queue does not learn how the head before
-// it has left, or is told that a candidate has resigned that has not led.
+// TestElections_HeadKnowsHowFormerLeft checks that the head of a queue learns how the head before it has
+// left, and is not told that a candidate has resigned that has not led.
 func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
 	es, index := newElections(), uint64(1)
 	apply := func(op Op) uint64 {

@@ -79,24 +79,24 @@ func AppendEntry(b []byte, h Header, data []byte) []byte {
 // decodeHeader is the inverse of EncodeEntry. The data is a part of b.
 func decodeHeader(b []byte) (Header, []byte, error) {
 	if len(b) < HeaderSize {
-		return Header{}, nil, malformed(b)
+		return Header{}, nil, malformedError(b)
 	}
 	kind, data := api.Kind(b[0]&^guardFlag), b[HeaderSize:]
 	if kind > api.KindControl || kind == api.KindCheckpoint {
-		return Header{}, nil, malformed(b)
+		return Header{}, nil, malformedError(b)
 	}
 	var guard Guard
 	if b[0]&guardFlag != 0 {
 		if kind != api.KindState || len(data) < 10 {
-			return Header{}, nil, malformed(b)
+			return Header{}, nil, malformedError(b)
 		}
 		size := int(binary.BigEndian.Uint16(data[8:]))
 		if size > MaxElection || len(data) < 10+size {
-			return Header{}, nil, malformed(b)
+			return Header{}, nil, malformedError(b)
 		}
 		guard = Guard{string(data[10 : 10+size]), binary.BigEndian.Uint64(data)}
 		if data = data[10+size:]; guard == (Guard{}) {
-			return Header{}, nil, malformed(b)
+			return Header{}, nil, malformedError(b)
 		}
 	}
 	return Header{
@@ -107,7 +107,7 @@ func decodeHeader(b []byte) (Header, []byte, error) {
 	}, data, nil
 }
 
-func malformed(b []byte) error {
+func malformedError(b []byte) error {
 	return fmt.Errorf("%w: %d bytes that begin with %x", ErrMalformed, len(b), b[:min(len(b), 4)])
 }
 

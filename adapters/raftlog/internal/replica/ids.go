@@ -118,12 +118,12 @@ func (t *IDs) Insert(id api.RequestID, index uint64, sum uint32) {
 		t.oldest = min(t.oldest, index)
 	}
 	if len(t.recent) >= maxRecent {
-		t.seal(maxEntries)
+		t.sealEntries(maxEntries)
 	}
 }
 
-// seal moves the first count recent entries into buckets.
-func (t *IDs) seal(count int) {
+// sealEntries moves the first count recent entries into buckets.
+func (t *IDs) sealEntries(count int) {
 	for rest := t.recent[:count]; len(rest) > 0; {
 		i, n := t.bucketOf(rest[0].id), len(rest)
 		last := i+1 >= len(t.buckets)
@@ -142,11 +142,11 @@ func (t *IDs) seal(count int) {
 func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 	var all []idEntry
 	for _, b := range old {
-		if b.len() == maxEntries && compareID(b.last(), more[0].id) < 0 {
+		if b.len() == maxEntries && compareID(b.lastEntry(), more[0].id) < 0 {
 			packed = append(packed, b) // extend the bucket, because most entries are new
 			break
 		}
-		if with, ok := b.with(more); ok {
+		if with, ok := b.withEntries(more); ok {
 			return []*bucket{with}
 		}
 		for i := range b.len() {
@@ -164,7 +164,7 @@ func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 		size = (len(all) + parts - 1) / parts
 	}
 	for part := range slices.Chunk(all, size) {
-		packed = append(packed, pack(part))
+		packed = append(packed, newBucket(part))
 	}
 	return packed
 }
@@ -173,11 +173,11 @@ func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 func (t *IDs) Expire(before time.Time) {
 	expired, was := 0, t.len
 	for _, b := range t.buckets {
-		n := b.expired(before)
+		n := b.countExpired(before)
 		t.len -= n
 		if n < b.len() {
 			if n > 0 {
-				t.buckets[expired] = b.from(n)
+				t.buckets[expired] = b.suffixFrom(n)
 			}
 			break
 		}
@@ -218,7 +218,7 @@ func (t *IDs) Sum() uint64 { return t.Snapshot().Sum() }
 // Snapshot returns the current content of the table. It copies one pointer per bucket, and
 // no IDs. While the IDsView is in use, buckets that the table replaces stay in memory.
 func (t *IDs) Snapshot() *IDsView {
-	t.seal(len(t.recent))
+	t.sealEntries(len(t.recent))
 	return &IDsView{slices.Clone(t.buckets), t.len}
 }
 

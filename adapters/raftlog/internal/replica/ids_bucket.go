@@ -38,11 +38,11 @@ type bucketHeader struct {
 	TimeWidth, IndexWidth uint8
 }
 
-// keySize returns the size of an ID in an entry, and stride returns the size of an entry.
-func (h *bucketHeader) keySize() int { return int(h.TimeWidth) + len(h.First) - timeBytes }
-func (h *bucketHeader) stride() int  { return h.keySize() + int(h.IndexWidth) + sumBytes }
+// keySize returns the size of an ID in an entry, and entrySize returns the size of an entry.
+func (h *bucketHeader) keySize() int   { return int(h.TimeWidth) + len(h.First) - timeBytes }
+func (h *bucketHeader) entrySize() int { return h.keySize() + int(h.IndexWidth) + sumBytes }
 
-func millis(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
+func millisOf(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
 
 // addMillis returns id with its time changed by ms, modulo 2^48.
 func addMillis(id api.RequestID, ms uint64) api.RequestID {
@@ -50,21 +50,21 @@ func addMillis(id api.RequestID, ms uint64) api.RequestID {
 	return id
 }
 
-// width returns the number of bytes that n needs.
-func width(n uint64) uint8 { return uint8((bits.Len64(n) + 7) / 8) }
+// byteWidth returns the number of bytes that n needs.
+func byteWidth(n uint64) uint8 { return uint8((bits.Len64(n) + 7) / 8) }
 
-// pack returns a bucket of sorted entries, which depends on the entries only.
-func pack(entries []idEntry) *bucket {
+// newBucket returns a bucket of sorted entries, which depends on the entries only.
+func newBucket(entries []idEntry) *bucket {
 	first, last := entries[0], entries[len(entries)-1]
 	oldest, newest := first.index, first.index
 	for _, e := range entries {
 		oldest, newest = min(oldest, e.index), max(newest, e.index)
 	}
 	b := &bucket{
-		bucketHeader{first.id, oldest, width(millis(last.id) - millis(first.id)), width(newest - oldest)},
+		bucketHeader{first.id, oldest, byteWidth(millisOf(last.id) - millisOf(first.id)), byteWidth(newest - oldest)},
 		oldest, nil,
 	}
-	b.data = make([]byte, 0, len(entries)*b.stride())
+	b.data = make([]byte, 0, len(entries)*b.entrySize())
 	for _, e := range entries {
 		b.add(e)
 	}
@@ -73,7 +73,7 @@ func pack(entries []idEntry) *bucket {
 
 // add appends e to the data of a bucket that is being created.
 func (b *bucket) add(e idEntry) {
-	relative := addMillis(e.id, -millis(b.First))
+	relative := addMillis(e.id, -millisOf(b.First))
 	b.data = append(b.data, relative[timeBytes-b.TimeWidth:]...)
 	var index [8]byte
 	binary.BigEndian.PutUint64(index[:], e.index-b.Base)
@@ -81,22 +81,22 @@ func (b *bucket) add(e idEntry) {
 	b.data = binary.BigEndian.AppendUint32(b.data, e.sum)
 }
 
-// fits reports whether a bucket with the header h can contain e.
-func (h *bucketHeader) fits(e idEntry) bool {
-	return bytes.Compare(h.First[:], e.id[:]) <= 0 && width(millis(e.id)-millis(h.First)) <= h.TimeWidth &&
-		h.Base <= e.index && width(e.index-h.Base) <= h.IndexWidth
+// canContain reports whether a bucket with the header h can contain e.
+func (h *bucketHeader) canContain(e idEntry) bool {
+	return bytes.Compare(h.First[:], e.id[:]) <= 0 && byteWidth(millisOf(e.id)-millisOf(h.First)) <= h.TimeWidth &&
+		h.Base <= e.index && byteWidth(e.index-h.Base) <= h.IndexWidth
 }
 
-// with returns a bucket with the same header that also contains the entries more, which are sorted, or
+// withEntries returns a bucket with the same header that also contains the entries more, which are sorted, or
 // false if the header does not permit that. It copies the entries without decoding them.
-func (b *bucket) with(more []idEntry) (*bucket, bool) {
+func (b *bucket) withEntries(more []idEntry) (*bucket, bool) {
 	if b.len()+len(more) > maxEntries {
 		return nil, false
 	}
-	stride, copied := b.stride(), 0
+	stride, copied := b.entrySize(), 0
 	c := &bucket{b.bucketHeader, b.oldest, make([]byte, 0, len(b.data)+len(more)*stride)}
 	for _, e := range more {
-		if !b.fits(e) {
+		if !b.canContain(e) {
 			return nil, false
 		}
 		at, _ := b.search(e.id)
@@ -109,29 +109,29 @@ func (b *bucket) with(more []idEntry) (*bucket, bool) {
 	return c, true
 }
 
-func (b *bucket) len() int { return len(b.data) / b.stride() }
+func (b *bucket) len() int { return len(b.data) / b.entrySize() }
 
-func (b *bucket) key(i int) []byte { return b.data[i*b.stride():][:b.keySize()] }
+func (b *bucket) key(i int) []byte { return b.data[i*b.entrySize():][:b.keySize()] }
 
 func (b *bucket) id(i int) api.RequestID {
 	var relative api.RequestID
 	copy(relative[timeBytes-b.TimeWidth:], b.key(i))
-	return addMillis(relative, millis(b.First))
+	return addMillis(relative, millisOf(b.First))
 }
 
 func (b *bucket) index(i int) uint64 {
 	index := uint64(0)
-	for _, v := range b.data[i*b.stride()+b.keySize():][:b.IndexWidth] {
+	for _, v := range b.data[i*b.entrySize()+b.keySize():][:b.IndexWidth] {
 		index = index<<8 | uint64(v)
 	}
 	return b.Base + index
 }
 
 func (b *bucket) entry(i int) idEntry {
-	return idEntry{b.id(i), b.index(i), binary.BigEndian.Uint32(b.data[(i+1)*b.stride()-sumBytes:])}
+	return idEntry{b.id(i), b.index(i), binary.BigEndian.Uint32(b.data[(i+1)*b.entrySize()-sumBytes:])}
 }
 
-func (b *bucket) last() idEntry { return b.entry(b.len() - 1) }
+func (b *bucket) lastEntry() idEntry { return b.entry(b.len() - 1) }
 
 // search returns the position of id and whether the bucket contains id. If it does not, the position is
 // that at which id would be inserted.
@@ -139,11 +139,11 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	if bytes.Compare(id[:], b.First[:]) < 0 {
 		return 0, false
 	}
-	relative := addMillis(id, -millis(b.First))
-	if width(millis(relative)) > b.TimeWidth {
+	relative := addMillis(id, -millisOf(b.First))
+	if byteWidth(millisOf(relative)) > b.TimeWidth {
 		return b.len(), false
 	}
-	key, stride := relative[timeBytes-b.TimeWidth:], b.stride()
+	key, stride := relative[timeBytes-b.TimeWidth:], b.entrySize()
 	if bytes.Compare(b.data[len(b.data)-stride:][:len(key)], key) < 0 { // test the last entry first, because most IDs are new
 		return b.len(), false
 	}
@@ -159,17 +159,17 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	return low, low < b.len() && bytes.Equal(b.key(low), key)
 }
 
-// expired returns the number of IDs with an earlier time.
-func (b *bucket) expired(before time.Time) int {
+// countExpired returns the number of IDs with an earlier time.
+func (b *bucket) countExpired(before time.Time) int {
 	if !b.id(0).Time().Before(before) { // in most calls no ID has expired
 		return 0
 	}
 	return sort.Search(b.len(), func(i int) bool { return !b.id(i).Time().Before(before) })
 }
 
-// from returns a bucket of the entries from position i. It shares the memory of b.
-func (b *bucket) from(i int) *bucket {
-	c := &bucket{b.bucketHeader, b.index(i), b.data[i*b.stride():]}
+// suffixFrom returns a bucket of the entries from position i. It shares the memory of b.
+func (b *bucket) suffixFrom(i int) *bucket {
+	c := &bucket{b.bucketHeader, b.index(i), b.data[i*b.entrySize():]}
 	for k := range c.len() {
 		c.oldest = min(c.oldest, c.index(k))
 	}

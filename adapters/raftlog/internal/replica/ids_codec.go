@@ -53,7 +53,7 @@ func (v *IDsView) WriteTo(w io.Writer) (int64, error) {
 			if left--; left > 0 && len(entries) < maxEntries {
 				continue
 			}
-			buf = pack(entries).append(buf)
+			buf = newBucket(entries).append(buf)
 			if err := flush(); err != nil {
 				return written, err
 			}
@@ -100,7 +100,7 @@ func decodeIDs(r io.Reader) (*IDs, error) {
 		if err != nil {
 			return nil, err
 		}
-		if last := len(t.buckets) - 1; last >= 0 && compareID(t.buckets[last].last(), b.First) >= 0 {
+		if last := len(t.buckets) - 1; last >= 0 && compareID(t.buckets[last].lastEntry(), b.First) >= 0 {
 			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorruptIDs)
 		}
 		t.buckets = append(t.buckets, b)
@@ -126,7 +126,7 @@ func readBucket(r io.Reader, n int) (*bucket, error) {
 	if b.TimeWidth > timeBytes || b.IndexWidth > 8 {
 		return nil, fmt.Errorf("%w: entries with times of %d bytes and indexes of %d bytes", ErrCorruptIDs, b.TimeWidth, b.IndexWidth)
 	}
-	b.data = make([]byte, n*b.stride())
+	b.data = make([]byte, n*b.entrySize())
 	if _, err := io.ReadFull(r, b.data); err != nil {
 		return nil, err
 	}
@@ -137,8 +137,8 @@ func readBucket(r io.Reader, n int) (*bucket, error) {
 			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorruptIDs)
 		}
 	}
-	// Accept only what pack returns for these entries, which excludes overflows.
-	packed := pack(entries)
+	// Accept only what newBucket returns for these entries, which excludes overflows.
+	packed := newBucket(entries)
 	if packed.bucketHeader != b.bucketHeader || !bytes.Equal(packed.data, b.data) {
 		return nil, fmt.Errorf("%w: a bucket is not in its shortest form", ErrCorruptIDs)
 	}

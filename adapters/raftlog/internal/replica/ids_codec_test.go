@@ -22,11 +22,10 @@ func encodeFile(count uint64, buckets ...[]byte) []byte {
 
 // encodeBucket returns a bucket of a file. The entries need not be sorted.
 func encodeBucket(entries ...idEntry) []byte {
-	return pack(entries).append(nil)
+	return newBucket(entries).append(nil)
 }
 
-// TestReadIDs_InvalidContent fails if readIDs accepts a file with a correct checksum that WriteTo does
-// not write.
+// TestReadIDs_InvalidContent checks that readIDs rejects a file with a correct checksum that WriteTo does not write.
 func TestReadIDs_InvalidContent(t *testing.T) {
 	a, b := idEntry{id: [16]byte{0, 1, 6: 5}, index: 3}, idEntry{id: [16]byte{0, 2, 6: 5}, index: 2}
 	valid := encodeBucket(a, b)
@@ -66,8 +65,8 @@ func TestReadIDs_InvalidContent(t *testing.T) {
 	}
 }
 
-// FuzzReadIDs fails if readIDs accepts bytes from which it makes a table that violates the invariants, or
-// that differs after it was written and read.
+// FuzzReadIDs checks that readIDs makes only tables that satisfy the invariants, and that are equal after
+// they were written and read.
 func FuzzReadIDs(f *testing.F) {
 	f.Add(encodeView(f, newSmallTable().Snapshot()), uint64(0))
 	f.Add(encodeView(f, newIDs().Snapshot()), uint64(0))
@@ -88,8 +87,8 @@ func FuzzReadIDs(f *testing.F) {
 	})
 }
 
-// TestReadIDs_DamagedBytes fails if readIDs accepts a truncated file or a file with a changed bit, or
-// reports an error of the reader as damage.
+// TestReadIDs_DamagedBytes checks that readIDs rejects a truncated file and a file with a changed bit, and
+// does not report an error of the reader as damage.
 func TestReadIDs_DamagedBytes(t *testing.T) {
 	whole := encodeView(t, newSmallTable().Snapshot())
 	for at := range whole {
@@ -108,8 +107,7 @@ func TestReadIDs_DamagedBytes(t *testing.T) {
 	require.NotErrorIs(t, err, ErrCorruptIDs)
 }
 
-// TestReadIDs_ExchangedBuckets fails if readIDs accepts a file with exchanged, missing or repeated
-// buckets.
+// TestReadIDs_ExchangedBuckets checks that readIDs rejects a file with exchanged, missing or repeated buckets.
 func TestReadIDs_ExchangedBuckets(t *testing.T) {
 	whole := encodeView(t, newTable(12_000, 0).Snapshot())
 	const head = len(idsMagic) + 8
@@ -117,7 +115,7 @@ func TestReadIDs_ExchangedBuckets(t *testing.T) {
 		var h bucketHeader
 		n, err := binary.Decode(whole[at:], binary.BigEndian, &h)
 		require.NoError(t, err)
-		return n + maxEntries*h.stride()
+		return n + maxEntries*h.entrySize()
 	}
 	one, two := length(head), length(head+length(head))
 	a, b, rest := whole[head:head+one], whole[head+one:head+one+two], whole[head+one+two:]
@@ -129,7 +127,7 @@ func TestReadIDs_ExchangedBuckets(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReadIDs_FollowingBytes fails if readIDs reads bytes after the table.
+// TestReadIDs_FollowingBytes checks that readIDs does not read bytes after the table.
 func TestReadIDs_FollowingBytes(t *testing.T) {
 	r := io.MultiReader(bytes.NewReader(encodeView(t, newSmallTable().Snapshot())), bytes.NewReader([]byte("next")))
 	_, err := readIDs(r)
@@ -145,7 +143,7 @@ type failingStream struct{ err error }
 func (f failingStream) Read([]byte) (int, error)  { return 0, f.err }
 func (f failingStream) Write([]byte) (int, error) { return 0, f.err }
 
-// TestIDsView_WriteToErrors fails if WriteTo does not return the error of the writer.
+// TestIDsView_WriteToErrors checks that WriteTo returns the error of the writer.
 func TestIDsView_WriteToErrors(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := newTable(10_000, 0).Snapshot().WriteTo(failingStream{broken})

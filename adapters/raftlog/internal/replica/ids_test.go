@@ -37,8 +37,8 @@ func (m model) oldest() (uint64, bool) {
 	return oldest, len(m) > 0
 }
 
-// equal requires that the table has the content of the model, and satisfies its invariants.
-func (m model) equal(t *testing.T, table *IDs) {
+// requireEqual requires that the table has the content of the model, and satisfies its invariants.
+func (m model) requireEqual(t *testing.T, table *IDs) {
 	t.Helper()
 	require.Equal(t, len(m), table.Len())
 	oldest, ok := table.OldestIndex()
@@ -67,7 +67,7 @@ func requireInvariants(t *testing.T, table *IDs) {
 		}
 	}
 	for _, b := range table.buckets {
-		check(b.len() > 0 && b.len() <= maxEntries && len(b.data) == b.len()*b.stride(), "size of a bucket")
+		check(b.len() > 0 && b.len() <= maxEntries && len(b.data) == b.len()*b.entrySize(), "size of a bucket")
 		check(count == 0 || bytes.Compare(last[:], b.First[:]) < 0, "order of buckets")
 		oldest := uint64(math.MaxUint64)
 		for i := range b.len() {
@@ -92,14 +92,14 @@ func requireInvariants(t *testing.T, table *IDs) {
 	check(count == table.Len(), "number of IDs")
 }
 
-// TestIDs_EqualsModel fails if a table differs from a map after random calls, some of which insert a
-// known ID, or if its bytes depend on the order of the calls.
+// TestIDs_EqualsModel checks that a table equals a map after random calls, some of which insert a known ID,
+// and that its bytes do not depend on the order of the calls.
 func TestIDs_EqualsModel(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, seed))
 			table, m := newIDs(), model{}
-			m.equal(t, table)
+			m.requireEqual(t, table)
 			now, index := noon.UnixMilli(), rng.Uint64N(1<<40)
 			var inserted []api.RequestID
 			insert := func(ms int64) {
@@ -150,7 +150,7 @@ func TestIDs_EqualsModel(t *testing.T) {
 					table.Snapshot()
 				}
 			}
-			m.equal(t, table)
+			m.requireEqual(t, table)
 			for _, id := range inserted {
 				_, _, ok := table.Lookup(id)
 				if _, want := m[id]; want != ok {
@@ -164,7 +164,7 @@ func TestIDs_EqualsModel(t *testing.T) {
 			}
 			require.Equal(t, table.Sum(), other.Sum())
 			require.Equal(t, encodeView(t, table.Snapshot()), encodeView(t, other.Snapshot()))
-			m.equal(t, other)
+			m.requireEqual(t, other)
 		})
 	}
 }
@@ -175,8 +175,8 @@ func middleID(v *IDsView) api.RequestID {
 	return b.id(b.len() / 2)
 }
 
-// TestIDs_ExpireManyBuckets fails if Expire removes an ID within the limit or keeps an older ID, or if
-// it changes an IDsView.
+// TestIDs_ExpireManyBuckets checks that Expire keeps IDs within the limit, removes older IDs, and does not
+// change an IDsView.
 func TestIDs_ExpireManyBuckets(t *testing.T) {
 	for i, s := range distributions {
 		if race && i%4 > 0 {
@@ -207,9 +207,9 @@ func TestIDs_ExpireManyBuckets(t *testing.T) {
 	}
 }
 
-// TestIDs_ExpireLimits fails if Expire removes an ID with the time of the limit, or keeps an ID that is
-// a millisecond older.
-func TestIDs_ExpireLimits(t *testing.T) {
+// TestIDs_ExpireOlderThanLimit checks that Expire keeps an ID with the time of the limit, and removes an ID that is a
+// millisecond older.
+func TestIDs_ExpireOlderThanLimit(t *testing.T) {
 	first, last := api.RequestIDAt(time.UnixMilli(0)), api.RequestIDAt(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
 		before time.Time
@@ -234,7 +234,7 @@ func TestIDs_ExpireLimits(t *testing.T) {
 				table.Insert(id, uint64(i), 0)
 			}
 			if sealed {
-				table.seal(len(table.recent))
+				table.sealEntries(len(table.recent))
 			}
 			table.Expire(c.before)
 			require.Equal(t, c.left, table.Len(), "%v", c.before)
@@ -248,8 +248,8 @@ func TestIDs_ExpireLimits(t *testing.T) {
 	}
 }
 
-// TestIDs_SumDifferentTables fails if tables with different contents have the same sum, or if the
-// order of insertion changes the sum.
+// TestIDs_SumDifferentTables checks that tables with different contents have different sums, and that the
+// order of insertion does not change the sum.
 func TestIDs_SumDifferentTables(t *testing.T) {
 	sum := func(entries ...idEntry) uint64 {
 		table := newIDs()
@@ -270,8 +270,8 @@ func TestIDs_SumDifferentTables(t *testing.T) {
 	require.Equal(t, sum(a, b), sum(b, a))
 }
 
-// TestIDsView_Immutable fails if changes of the table change an IDsView. With the race detector it also
-// fails if the table writes to memory that an IDsView shares.
+// TestIDsView_Immutable checks that changes of the table do not change an IDsView. With the race detector it
+// also checks that the table does not write to memory that an IDsView shares.
 func TestIDsView_Immutable(t *testing.T) {
 	for i, s := range distributions {
 		table := newTable(20_000, i)
@@ -310,8 +310,8 @@ func measureHeap() (alloc, inuse uint64) {
 	return m.HeapAlloc, m.HeapInuse
 }
 
-// TestIDs_Memory fails if a table uses more than 25 bytes per ID.
-func TestIDs_Memory(t *testing.T) {
+// TestIDs_UseLittleMemory checks that a table uses at most 25 bytes per ID.
+func TestIDs_UseLittleMemory(t *testing.T) {
 	if race {
 		t.Skip("one goroutine, and slow with the race detector")
 	}

@@ -28,7 +28,7 @@ func idAt(rng *rand.Rand, ms int64) api.RequestID {
 	return id
 }
 
-const hour = int64(3_600_000) // ms
+const hour = int64(3_600_000) // an hour in milliseconds
 
 // distributions are distributions of the times of n IDs.
 var distributions = []struct {

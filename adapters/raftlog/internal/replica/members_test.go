@@ -8,9 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestMembers_ChangeInProgress fails if a second change is accepted while one is in progress, or if
-// the same change, written twice, does not have the outcome of the first entry.
-func TestMembers_ChangeInProgress(t *testing.T) {
+// TestMembers_RejectSecondChange checks that a second change is rejected while another is in progress, and that
+// the same change, written twice, has the outcome of the first entry.
+func TestMembers_RejectSecondChange(t *testing.T) {
 	a, b, c := Peer{ID: "a", Raft: 1}, Peer{ID: "b", Raft: 2}, Peer{ID: "c", Raft: 3}
 	s := newState(a, b, c)
 	first, second := api.RequestIDFrom(now, 1, 1), api.RequestIDFrom(now, 2, 2)
@@ -30,8 +30,8 @@ func TestMembers_ChangeInProgress(t *testing.T) {
 	require.Equal(t, []Peer{a, b}, s.Members.Voters)
 }
 
-// TestMembers_EarlierChangeDoesNotRevertMove fails if a change of the voters that was requested before
-// a peer has moved restores the old address or removes the peer.
+// TestMembers_EarlierChangeDoesNotRevertMove checks that a change of the voters that was requested before a
+// peer has moved does not restore the old address or remove the peer.
 func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
 	a, b, c := Peer{ID: "a", Addr: "a:1", Raft: 1}, Peer{ID: "b", Addr: "b:1", Raft: 2}, Peer{ID: "c", Addr: "c:1", Raft: 3}
 	s := newState(a, b)

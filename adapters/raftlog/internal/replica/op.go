@@ -25,7 +25,7 @@ type Op struct {
 // Operation is the kind of an Op. The values are stored in the log: new ones are appended.
 type Operation byte
 
-// These are the operations.
+// The operations on elections and on the log.
 const (
 	// Join appends Candidate, which belongs to Peer, to the queue of Election.
 	Join Operation = iota + 1
@@ -106,7 +106,7 @@ func DecodeOp(data []byte) (Op, error) {
 
 // Config is the data of a Config entry, a step of a change of the membership.
 type Config struct {
-	// Phase is the step.
+	// Phase is the step of the change of the membership.
 	Phase Phase `json:"phase"`
 	// Peers are the new learner, or all new voters.
 	Peers []Peer `json:"peers,omitempty"`
@@ -116,7 +116,7 @@ type Config struct {
 // appended.
 type Phase byte
 
-// These are the phases.
+// The phases of a change of the membership.
 const (
 	// Admit makes a peer that is not a member a learner, which receives the log.
 	Admit Phase = iota + 1

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestRecords_RoundTrip fails if a record is not decoded as it was encoded, or if a part of a
-// record, or a record with a suffix, is accepted.
+// TestRecords_RoundTrip checks that a record is decoded as it was encoded, and that a part of a record, or a
+// record with a suffix, is rejected.
 func TestRecords_RoundTrip(t *testing.T) {
 	long := strings.Repeat("x", 3000) // a string that is longer than those that messages permit
 	for _, op := range []Op{
@@ -44,8 +44,8 @@ func requireStrict(t *testing.T, data []byte, decode func([]byte) error) {
 	require.ErrorIs(t, decode(append(data, 0)), ErrMalformed)
 }
 
-// TestRecords_OfAnotherVersion fails if the error of an unknown record does not name the cause. Records
-// in JSON, which the first versions wrote, are examples.
+// TestRecords_OfAnotherVersion checks that the error of an unknown record names the cause. Records in JSON,
+// which the first versions wrote, are examples.
 func TestRecords_OfAnotherVersion(t *testing.T) {
 	for _, data := range []string{`{"do":"join"}`, "\x00", "\x0b"} {
 		_, err := DecodeOp([]byte(data))
@@ -59,7 +59,7 @@ func TestRecords_OfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestText_ShowsRecordsAsJSON fails if commands do not show records as JSON.
+// TestText_ShowsRecordsAsJSON checks that commands show records as JSON.
 func TestText_ShowsRecordsAsJSON(t *testing.T) {
 	control := Decoded{Header: Header{Kind: api.KindControl}, Data: Op{Do: End, Election: "e", Through: 3}.Encode()}
 	require.JSONEq(t, `{"do": "end", "election": "e", "through": 3}`, string(control.Text()))

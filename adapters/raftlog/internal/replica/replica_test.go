@@ -44,8 +44,8 @@ func applyControlOp(t *testing.T, s *State, op Op) Outcome {
 	return applyRaw(t, s, 1, raftpb.EntryNormal, EncodeEntry(header, data))
 }
 
-// reread returns the state after it was written and read.
-func reread(t *testing.T, s *State) *State {
+// writeAndRead returns the state after it was written and read.
+func writeAndRead(t *testing.T, s *State) *State {
 	t.Helper()
 	var b bytes.Buffer
 	n, err := s.View().WriteTo(&b)
@@ -57,9 +57,9 @@ func reread(t *testing.T, s *State) *State {
 	return again
 }
 
-// TestHistory fails if History does not depend on an entry, its term, its data or its outcome, or
-// if a snapshot does not contain it.
-func TestHistory(t *testing.T) {
+// TestHistory_DependsOnEveryEntry checks that History depends on each entry with its term, its data and its
+// outcome, and that a snapshot contains it.
+func TestHistory_DependsOnEveryEntry(t *testing.T) {
 	update := func(id uint64, data string) []byte {
 		h := Header{Kind: api.KindState, ID: api.RequestIDFrom(now, id, 0), Time: now, Sum: Sum([]byte(data))}
 		return EncodeEntry(h, []byte(data))
@@ -75,7 +75,7 @@ func TestHistory(t *testing.T) {
 		for _, e := range entries {
 			applyRaw(t, s, e.term, raftpb.EntryNormal, e.data)
 		}
-		require.Equal(t, s.History, reread(t, s).History)
+		require.Equal(t, s.History, writeAndRead(t, s).History)
 		return s.History
 	}
 	seen := map[uint64]bool{}

@@ -32,7 +32,7 @@ type Caller struct {
 
 // call is a pending call.
 type call struct {
-	request outgoing
+	request outgoingMessage
 	number  uint64
 	reply   chan reply // receives the reply, or the error of the connection; has capacity 1
 }
@@ -43,10 +43,12 @@ type reply struct {
 	err  error
 }
 
-func (k *call) kind() byte { return k.request.frame[0] }
+func (k *call) messageKind() byte { return k.request.frame[0] }
 
 // changesState reports whether the call proposes an update or changes the peers.
-func (k *call) changesState() bool { return k.kind() == msgPropose || k.kind() == msgChangePeers }
+func (k *call) changesState() bool {
+	return k.messageKind() == msgPropose || k.messageKind() == msgChangePeers
+}
 
 // NewCaller returns a Caller that owns conn, until Close.
 func NewCaller(conn Conn) *Caller {
@@ -54,7 +56,7 @@ func NewCaller(conn Conn) *Caller {
 		conn: conn, out: newOutbox(), frameReceived: make(chan struct{}, 1), done: make(chan struct{}),
 		slots: make(chan struct{}, maxCalls), calls: map[uint64]*call{},
 	}
-	c.goroutines.Go(func() { c.disconnect(c.out.writeMessages(conn, c.done, func(*outgoing) {})) })
+	c.goroutines.Go(func() { c.disconnect(c.out.writeMessages(conn, c.done, func(*outgoingMessage) {})) })
 	c.goroutines.Go(func() { c.disconnect(c.receiveReplies()) })
 	return c
 }
@@ -220,7 +222,7 @@ func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	if c.out.remove(&k.request) {
 		return true, false
 	}
-	c.out.addUrgent(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
+	c.out.addUrgent(&outgoingMessage{frame: newMessage(msgCancel, k.number, 0)})
 	return true, true
 }
 
@@ -238,7 +240,7 @@ func (c *Caller) requestCancel(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[k.number] == k && c.out.isTaken(&k.request) {
-		c.out.addUrgent(&outgoing{frame: newMessage(msgCancel, k.number, 0)})
+		c.out.addUrgent(&outgoingMessage{frame: newMessage(msgCancel, k.number, 0)})
 	}
 }
 
@@ -247,7 +249,7 @@ func makeCall[T any](ctx context.Context, c *Caller, frame []byte, decode func([
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
 	}
-	k := &call{request: outgoing{frame: frame}, reply: make(chan reply, 1)}
+	k := &call{request: outgoingMessage{frame: frame}, reply: make(chan reply, 1)}
 	if err := c.sendRequest(ctx, k); err != nil {
 		return result, err
 	}
@@ -268,7 +270,7 @@ func makeCall[T any](ctx context.Context, c *Caller, frame []byte, decode func([
 // awaitReply waits for the reply to a call. When ctx is done, it cancels the call.
 func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 	var withdraw <-chan time.Time
-	if end, ok := ctx.Deadline(); ok && k.kind() == msgChangePeers {
+	if end, ok := ctx.Deadline(); ok && k.messageKind() == msgChangePeers {
 		left := time.Until(end)
 		timer := time.NewTimer(left - min(left/4, withdrawBefore))
 		defer timer.Stop()
@@ -284,7 +286,7 @@ func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 			done = true
 		}
 	}
-	if k.kind() == msgRequestResign {
+	if k.messageKind() == msgRequestResign {
 		c.requestCancel(k)
 		limit := time.NewTimer(withdrawalLimit)
 		defer limit.Stop()
@@ -299,7 +301,7 @@ func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 		return <-k.reply
 	}
 	err := context.Cause(ctx)
-	if sent && (k.changesState() || k.kind() == msgRequestResign) {
+	if sent && (k.changesState() || k.messageKind() == msgRequestResign) {
 		err = withUnknownOutcome(err)
 	}
 	return reply{err: err}

@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-func TestCaller_AllCalls(t *testing.T) {
+func TestCaller_CallsReturnResults(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		ctx := t.Context()
 		id := api.NewRequestID()
@@ -85,8 +85,7 @@ func TestCaller_CallsArePipelined(t *testing.T) {
 	})
 }
 
-// TestCaller_CancelReachesServer fails if a cancelled call does not return the cause, or continues on the
-// server.
+// TestCaller_CancelReachesServer checks that a cancelled call returns the cause, and ends on the server.
 func TestCaller_CancelReachesServer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		cause := errors.New("cancelled")
@@ -170,8 +169,8 @@ func TestCaller_UnknownErrors(t *testing.T) {
 	})
 }
 
-// TestCaller_AliveDetectsLostConnection fails if pending calls wait indefinitely for a server that answers
-// no ping, or if the connection to a slow server that answers pings is closed.
+// TestCaller_AliveDetectsLostConnection checks that pending calls do not wait indefinitely for a server that
+// answers no ping, and that the connection to a slow server that answers pings is not closed.
 func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := rpctest.Pipe()

@@ -35,7 +35,7 @@ type Conn interface {
 
 // ErrLost is returned by calls and streams if the connection was lost. If the error does not
 // also wrap [api.ErrUnknownOutcome], the request was not sent or does not change anything.
-var ErrLost = errors.New("connection lost")
+var ErrLost = errors.New("the connection was lost")
 
 // withUnknownOutcome returns an error that wraps err and api.ErrUnknownOutcome.
 func withUnknownOutcome(err error) error {
@@ -53,14 +53,14 @@ type outbox struct {
 	wake chan struct{} // receives a value after an addition; has capacity 1
 
 	mu      sync.Mutex
-	urgent  []*outgoing // messages that are written before those of the queue
-	queue   []*outgoing
+	urgent  []*outgoingMessage // messages that are written before those of the queue
+	queue   []*outgoingMessage
 	ping    bool // an empty frame must be written
 	writing bool // a batch is being written
 }
 
-// outgoing is a message in an outbox.
-type outgoing struct {
+// outgoingMessage is a message in an outbox.
+type outgoingMessage struct {
 	frame    []byte
 	taken    bool  // the message may have been written
 	reserved int64 // the memory to release when the message is written
@@ -68,7 +68,7 @@ type outgoing struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-func (o *outbox) addMessage(m *outgoing) {
+func (o *outbox) addMessage(m *outgoingMessage) {
 	o.mu.Lock()
 	o.queue = append(o.queue, m)
 	o.mu.Unlock()
@@ -77,7 +77,7 @@ func (o *outbox) addMessage(m *outgoing) {
 
 // addUrgent adds a message that is written before those of addMessage, such as a cancellation. The
 // request of the call that it cancels was taken before.
-func (o *outbox) addUrgent(m *outgoing) {
+func (o *outbox) addUrgent(m *outgoingMessage) {
 	o.mu.Lock()
 	o.urgent = append(o.urgent, m)
 	o.mu.Unlock()
@@ -92,16 +92,16 @@ func (o *outbox) addPing() {
 }
 
 // remove removes a message. It returns false if the message may have been written.
-func (o *outbox) remove(m *outgoing) bool {
+func (o *outbox) remove(m *outgoingMessage) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !m.taken {
-		o.queue = slices.DeleteFunc(o.queue, func(other *outgoing) bool { return other == m })
+		o.queue = slices.DeleteFunc(o.queue, func(other *outgoingMessage) bool { return other == m })
 	}
 	return !m.taken
 }
 
-func (o *outbox) isTaken(m *outgoing) bool {
+func (o *outbox) isTaken(m *outgoingMessage) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return m.taken
@@ -114,12 +114,12 @@ func (o *outbox) isWriting() bool {
 }
 
 // nextBatch appends the messages to be written next to batch. From then on they may have been written.
-func (o *outbox) nextBatch(batch []*outgoing) []*outgoing {
+func (o *outbox) nextBatch(batch []*outgoingMessage) []*outgoingMessage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ping {
 		o.ping = false
-		batch = append(batch, &outgoing{})
+		batch = append(batch, &outgoingMessage{})
 	}
 	batch = append(batch, o.urgent...)
 	o.urgent = nil
@@ -136,8 +136,8 @@ func (o *outbox) nextBatch(batch []*outgoing) []*outgoing {
 
 // writeMessages writes messages until done is closed or the connection fails. It calls written for each
 // message that is not a ping, when it is in the buffer of the connection.
-func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, written func(*outgoing)) error {
-	var batch []*outgoing
+func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, written func(*outgoingMessage)) error {
+	var batch []*outgoingMessage
 	for {
 		runtime.Gosched() // let other goroutines add messages to the batch
 		batch = o.nextBatch(batch[:0])

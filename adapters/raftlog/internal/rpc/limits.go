@@ -44,8 +44,8 @@ type load struct {
 	memory         int64 // the bytes of the requests and the replies in progress
 }
 
-// These are the maximum loads of one client, of one address and of all clients. The calls of one
-// connection are also limited by maxCalls.
+// The maximum loads of one client, of one address and of all clients. The calls of one connection are also
+// limited by maxCalls.
 var (
 	maxConnLoad    = load{memory: 2*maxFrame - 1<<20}
 	maxAddressLoad = load{conns: 256, streams: 64, calls: 4 << 10, memory: 2 * maxFrame}
@@ -57,8 +57,8 @@ func (l load) add(more load) load {
 	return load{l.conns + more.conns, l.streams + more.streams, l.calls + more.calls, l.memory + more.memory}
 }
 
-// sub returns the difference of two loads.
-func (l load) sub(less load) load {
+// subtract returns the difference of two loads.
+func (l load) subtract(less load) load {
 	return load{l.conns - less.conns, l.streams - less.streams, l.calls - less.calls, l.memory - less.memory}
 }
 
@@ -115,11 +115,11 @@ type client struct {
 // open returns the client for a connection from an address, whose load is l.
 func (u *usage) open(address string, l load) (*client, error) {
 	c := &client{usage: u, address: address}
-	return c, c.occupy(l)
+	return c, c.addLoad(l)
 }
 
-// occupy adds more to the load of the client, unless that exceeds a limit.
-func (c *client) occupy(more load) error {
+// addLoad adds more to the load of the client, unless that exceeds a limit.
+func (c *client) addLoad(more load) error {
 	u := c.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -134,14 +134,14 @@ func (c *client) occupy(more load) error {
 func (c *client) release(less load) {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.sub(less))
+	c.change(load{}.subtract(less))
 }
 
 // close removes the load of a connection that has ended.
 func (c *client) close() {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.sub(c.own))
+	c.change(load{}.subtract(c.own))
 }
 
 // change adds to the load. usage.mu is held.
@@ -159,6 +159,6 @@ func (c *client) change(by load) {
 func (c *client) frameLimits() link.FrameLimits {
 	return link.FrameLimits{
 		Max: maxFrame, Stall: frameStall, Free: freeFrame,
-		Reserve: func(size int) error { return c.occupy(load{memory: int64(size)}) },
+		Reserve: func(size int) error { return c.addLoad(load{memory: int64(size)}) },
 	}
 }

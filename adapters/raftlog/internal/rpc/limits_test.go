@@ -8,9 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckClient fails if a limit does not apply, or if it prevents a connection that has no requests
-// in progress from making a small one.
-func TestCheckClient(t *testing.T) {
+// TestCheckClient_AppliesLimits checks that every limit applies, and that no limit prevents a connection that has no
+// requests in progress from making a small request.
+func TestCheckClient_AppliesLimits(t *testing.T) {
 	const mib = 1 << 20
 	full := load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 * mib}
 	for name, c := range map[string]struct {
@@ -46,18 +46,19 @@ func TestCheckClient(t *testing.T) {
 	}
 }
 
-// TestUsage fails if what a connection has occupied remains occupied after the connection was closed.
-func TestUsage(t *testing.T) {
+// TestUsage_IsFreedAfterClose checks that the space that a connection has occupied is free after the
+// connection was closed.
+func TestUsage_IsFreedAfterClose(t *testing.T) {
 	u := usage{addresses: map[string]load{}}
 	a, err := u.open("a", load{conns: 1})
 	require.NoError(t, err)
 	b, err := u.open("a", load{conns: 1, streams: 1})
 	require.NoError(t, err)
-	require.NoError(t, a.occupy(load{memory: 17 << 20}))
-	require.NoError(t, b.occupy(load{memory: 17 << 20}))
-	require.ErrorIs(t, b.occupy(load{memory: 1 << 20}), api.ErrBusy)
+	require.NoError(t, a.addLoad(load{memory: 17 << 20}))
+	require.NoError(t, b.addLoad(load{memory: 17 << 20}))
+	require.ErrorIs(t, b.addLoad(load{memory: 1 << 20}), api.ErrBusy)
 	b.release(load{memory: 17 << 20})
-	require.NoError(t, b.occupy(load{calls: 1}))
+	require.NoError(t, b.addLoad(load{calls: 1}))
 	a.close()
 	require.Equal(t, load{conns: 1, streams: 1, calls: 1}, u.total)
 	b.close()

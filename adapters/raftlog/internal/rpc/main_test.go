@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// These are the peers of the tests.
+// The peers of the tests.
 var peerA, peerB = api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}
 
 // harness is a peer that leads, and a caller that is connected to it.

@@ -8,26 +8,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// These are the kinds of messages. The comments list the contents of their bodies.
+// The kinds of messages on a connection. The comments list the contents of their bodies.
 const (
-	// These kinds are calls.
-	msgPropose       = 1 // request ID, data
-	msgChangePeers   = 2 // request ID, peers
+	// The kinds of calls.
+	msgPropose       = 1 // the body contains the request ID and the data
+	msgChangePeers   = 2 // the body contains the request ID and the peers
 	msgMembership    = 3
 	msgInfo          = 4
-	msgElection      = 5 // name of an election
-	msgRequestResign = 6 // name of an election, ID of a candidate
+	msgElection      = 5 // the body contains the name of an election
+	msgRequestResign = 6 // the body contains the name of an election and the ID of a candidate
 	msgCancel        = 7 // cancels the call with this number
 
-	// These kinds are replies to calls. A stream can also end with msgError.
+	// The kinds of replies to calls. A stream can also end with msgError.
 	msgResult = 16
 	msgError  = 17
 
-	// These kinds are requests for streams.
-	msgEntries  = 32 // index
+	// The kinds of requests for streams.
+	msgEntries  = 32 // the body contains the first index
 	msgSnapshot = 33
 
-	// These kinds are messages of streams.
+	// The kinds of messages of streams.
 	msgEntry          = 48
 	msgProgress       = 49
 	msgSnapshotHeader = 50 // followed by msgChunk until all bytes have been sent

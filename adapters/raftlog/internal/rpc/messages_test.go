@@ -127,9 +127,9 @@ func TestDecode_RoundTrip(t *testing.T) {
 	require.Equal(t, anInfo, i)
 }
 
-// TestDecode_Limits fails if a message that exceeds a limit is accepted, or if memory is allocated for
-// elements that it does not contain.
-func TestDecode_Limits(t *testing.T) {
+// TestDecode_RejectsTooLargeMessages checks that a message that exceeds a limit is rejected, and that no
+// memory is allocated for elements that it does not contain.
+func TestDecode_RejectsTooLargeMessages(t *testing.T) {
 	huge := binary.AppendUvarint(nil, 1<<40)
 	many := binary.AppendUvarint(nil, wire.MaxPeers+1)
 	long := binary.AppendUvarint(nil, wire.MaxString+1)
@@ -251,7 +251,7 @@ func FuzzReplies(f *testing.F) {
 		c := &Caller{calls: map[uint64]*call{}, last: 3}
 		replies := make(chan reply, 2)
 		for number, kind := range map[uint64]byte{1: msgPropose, 2: msgInfo} {
-			c.calls[number] = &call{request: outgoing{frame: []byte{kind}}, number: number, reply: replies}
+			c.calls[number] = &call{request: outgoingMessage{frame: []byte{kind}}, number: number, reply: replies}
 		}
 		if err := c.dispatchReply(frame); err != nil {
 			require.ErrorIs(t, err, wire.ErrProtocol)

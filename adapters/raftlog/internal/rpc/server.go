@@ -151,11 +151,11 @@ func (v *callServer) readRequests(ctx context.Context) error {
 		more := load{calls: 1}
 		if busy == nil {
 			if len(frame) <= freeFrame { // ReadFrame has reserved the memory of larger frames
-				busy = v.client.occupy(load{memory: int64(len(frame))})
+				busy = v.client.addLoad(load{memory: int64(len(frame))})
 			}
 			if busy == nil {
 				more.memory = int64(len(frame))
-				if busy = v.client.occupy(load{calls: 1}); busy != nil {
+				if busy = v.client.addLoad(load{calls: 1}); busy != nil {
 					v.client.release(load{memory: more.memory})
 				}
 			}
@@ -283,10 +283,10 @@ func (v *callServer) startCall(ctx context.Context, number uint64, occupied load
 		v.mu.Lock()
 		delete(v.calls, number)
 		v.mu.Unlock()
-		var m outgoing
+		var m outgoingMessage
 		if err == nil && len(body) > freeReply {
 			// A large result may be refused, because only calls that change nothing have one.
-			if err = v.client.occupy(load{memory: int64(len(body))}); err == nil {
+			if err = v.client.addLoad(load{memory: int64(len(body))}); err == nil {
 				m.reserved = int64(len(body))
 			}
 		}
@@ -301,7 +301,7 @@ func (v *callServer) startCall(ctx context.Context, number uint64, occupied load
 }
 
 // replyWritten releases what a reply has occupied.
-func (v *callServer) replyWritten(m *outgoing) {
+func (v *callServer) replyWritten(m *outgoingMessage) {
 	<-v.slots
 	v.client.release(load{memory: m.reserved})
 }

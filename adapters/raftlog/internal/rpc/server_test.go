@@ -36,8 +36,8 @@ func serveOn(ctx context.Context, stream bool) (near *rpctest.End, served chan e
 	return near, served
 }
 
-// TestServer_ClientViolatesProtocol fails if the server of calls, or of a stream, does not end with an
-// error when the client violates the protocol.
+// TestServer_ClientViolatesProtocol checks that the server of calls, or of a stream, ends with an error when
+// the client violates the protocol.
 func TestServer_ClientViolatesProtocol(t *testing.T) {
 	calls := map[string][][]byte{
 		"other service": {[]byte("GET / HTTP/1.1\r\n")},
@@ -104,8 +104,7 @@ func FuzzStream(f *testing.F) {
 	fuzzServer(f, true)
 }
 
-// TestServer_EndsStreamOfSilentClient fails if the server does not end a stream whose client sends
-// nothing.
+// TestServer_EndsStreamOfSilentClient checks that the server ends a stream whose client sends nothing.
 func TestServer_EndsStreamOfSilentClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, served := serveOn(t.Context(), true)
@@ -114,8 +113,8 @@ func TestServer_EndsStreamOfSilentClient(t *testing.T) {
 	})
 }
 
-// TestServer_LimitsStreams fails if the number of streams is not limited, or if the limit affects calls
-// or other clients.
+// TestServer_LimitsStreams checks that the number of streams is limited, and that the limit does not affect
+// calls or other clients.
 func TestServer_LimitsStreams(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		for i := range 65 {
@@ -139,8 +138,8 @@ func TestServer_LimitsStreams(t *testing.T) {
 	})
 }
 
-// TestServer_LimitsConnections fails if the number of connections is not limited, or if a connection
-// that exceeds the limit does not receive the reason, or is not closed.
+// TestServer_LimitsConnections checks that the number of connections is limited, and that a connection that
+// exceeds the limit receives the reason and is closed.
 func TestServer_LimitsConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		connect := func(address string) *rpc.Caller {
@@ -171,8 +170,8 @@ func TestServer_LimitsConnections(t *testing.T) {
 	})
 }
 
-// TestServer_ClosesUselessConnections fails if a connection that exceeds a limit, or is idle, is not
-// closed, whatever its client sends.
+// TestServer_ClosesUselessConnections checks that a connection that exceeds a limit, or is idle, is closed,
+// whatever its client sends.
 func TestServer_ClosesUselessConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		start := time.Now()
@@ -207,7 +206,7 @@ func TestServer_ClosesUselessConnections(t *testing.T) {
 	})
 }
 
-// TestServer_LimitsReplies fails if the size of the replies that a client does not read is not limited.
+// TestServer_LimitsReplies checks that the size of the replies that a client does not read is limited.
 func TestServer_LimitsReplies(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var candidates []api.Candidate
@@ -234,9 +233,10 @@ func TestServer_LimitsReplies(t *testing.T) {
 	})
 }
 
-// TestServer_BackPressure fails if the server continues to read the log for a stream that is not read,
-// or if the stream does not continue when it is read after a time that exceeds all timeouts.
-func TestServer_BackPressure(t *testing.T) {
+// TestServer_StopsReadingForUnreadStream checks that the server does not continue to read the log for a
+// stream that is not read, and that the stream continues when it is read after a time that exceeds all
+// timeouts.
+func TestServer_StopsReadingForUnreadStream(t *testing.T) {
 	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // the first case exceeds the limit of the count, and the second that of the bytes
 		runInBubble(t, func(t *testing.T, h *harness) {
 			h.cluster.Append(all, size)
@@ -260,7 +260,7 @@ func TestServer_BackPressure(t *testing.T) {
 	}
 }
 
-// TestServer_LimitsPendingUpdates fails if the size of the pending updates is not limited.
+// TestServer_LimitsPendingUpdates checks that the size of the pending updates is limited.
 func TestServer_LimitsPendingUpdates(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
@@ -285,8 +285,8 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 	})
 }
 
-// TestServer_EndsWhenContextIsDone fails if the server does not cancel calls and close the connection
-// when its context is done.
+// TestServer_EndsWhenContextIsDone checks that the server cancels calls and closes the connection when its
+// context is done.
 func TestServer_EndsWhenContextIsDone(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()

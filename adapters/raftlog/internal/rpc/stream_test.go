@@ -74,9 +74,9 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestStream_ReasonsOfEnd fails if a stream does not end with its context, its patience, Close or an error
-// of the server, or returns another reason.
-func TestStream_ReasonsOfEnd(t *testing.T) {
+// TestStream_EndsWithReason checks that a stream ends with its context, its patience, Close or an error of the
+// server, and returns this reason.
+func TestStream_EndsWithReason(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.Silent(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -112,7 +112,7 @@ func TestStream_ReasonsOfEnd(t *testing.T) {
 	})
 }
 
-// TestSnapshot_InvalidData fails if a snapshot is accepted whose server sends less or more data than it
+// TestSnapshot_InvalidData checks that a snapshot is rejected whose server sends less or more data than it
 // has announced.
 func TestSnapshot_InvalidData(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -143,8 +143,7 @@ func TestSnapshot_InvalidData(t *testing.T) {
 	}
 }
 
-// TestStream_ServerViolatesProtocol fails if a stream does not end with an error when the server
-// violates the protocol.
+// TestStream_ServerViolatesProtocol checks that a stream ends with an error when the server violates the protocol.
 func TestStream_ServerViolatesProtocol(t *testing.T) {
 	for name, message := range map[string][]byte{
 		"result": callFrame(16, 1, 1), "nothing": {}, "no progress": {49}, "chunk": {51, 'x'}, "no error": {17}, "half an entry": {48, 1},

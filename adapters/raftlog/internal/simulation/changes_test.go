@@ -25,7 +25,7 @@ func (c *clients) runChanges() {
 	}
 	var voters []*peer
 	for _, v := range from.core.Replica().Members.Voters {
-		voters = append(voters, h.peer(v.ID))
+		voters = append(voters, h.peerByID(v.ID))
 	}
 	if from.core.Replica().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.stopped }) {
 		later() // try again later, because the leader does not know the last change yet
@@ -91,7 +91,7 @@ func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 		again(id)
 		return
 	}
-	r := core.Request{Kind: api.KindConfig, ID: id, Voters: to, Forward: h.chance(0.5)}
+	r := core.Request{Kind: api.KindConfig, ID: id, Voters: to, Forward: h.randomBool(0.5)}
 	r.Token = c.addCall(p, "change", func(r core.Reply) {
 		h.tracef("clients: change %v: %s: %d %v", id, p.ID, r.Index, r.Err)
 		switch {

@@ -37,7 +37,7 @@ type committedEntry struct {
 	first      uint64
 	err        string
 	chain      uint64 // the checksum of the state machine after the entry
-	chained    bool   // chain is known
+	chained    bool   // reports that chain is known
 }
 
 type position struct{ index, term uint64 }
@@ -341,7 +341,7 @@ func (c *checker) checkElected(p *peer, term uint64) {
 
 func (p *peer) isCompacted(index uint64) bool {
 	first, err := p.log.FirstIndex()
-	p.must(err)
+	p.requireNoError(err)
 	return index < first-1
 }
 

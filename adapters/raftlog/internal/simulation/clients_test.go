@@ -81,7 +81,7 @@ func (c *clients) failCalls(p *peer) {
 // returns nil if no peer is running.
 func (h *harness) likelyLeader() *peer {
 	up := h.peersWhere(func(p *peer) bool { return p.up && !p.paused })
-	if h.chance(0.6) {
+	if h.randomBool(0.6) {
 		if i := slices.IndexFunc(up, func(p *peer) bool { return p.observed.isLeader }); i >= 0 {
 			return up[i]
 		}
@@ -93,7 +93,7 @@ func (h *harness) likelyLeader() *peer {
 type update struct {
 	id       api.RequestID
 	data     []byte
-	index    uint64 // 0 if the update is not known to be applied
+	index    uint64 // the index of the update; 0 if it is not known to be applied
 	attempts int
 	unknown  bool // an attempt may still succeed
 	others   *int // the number of updates with the same ID and other data
@@ -116,9 +116,9 @@ func (c *clients) runClient() {
 // nextUpdate returns a random update: a new update, an earlier update, or other data with an earlier ID.
 func (c *clients) nextUpdate() *update {
 	h := c.h
-	if len(c.done) > 0 && h.chance(0.15) {
+	if len(c.done) > 0 && h.randomBool(0.15) {
 		old := c.done[h.rand.IntN(len(c.done))]
-		if h.chance(0.3) {
+		if h.randomBool(0.3) {
 			*old.others++
 			return &update{id: old.id, data: fmt.Appendf(nil, "other %d", h.rand.Uint64()), others: old.others, unknown: true}
 		}
@@ -160,7 +160,7 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 			h.schedule(h.duration(0, 30*time.Millisecond), func() { c.proposeUntilKnown(up, end) })
 		}
 	}
-	forward := h.chance(0.4)
+	forward := h.randomBool(0.4)
 	r := core.Request{Kind: api.KindState, ID: up.id, Data: up.data, Forward: forward}
 	first, applied := up.attempts == 1 && !up.unknown, up.index
 	up.unknown = true

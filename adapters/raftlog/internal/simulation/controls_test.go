@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestControls fails if the simulation does not detect that a safety check is disabled.
-func TestControls(t *testing.T) {
+// TestControls_DetectDisabledChecks checks that the simulation detects that a safety check is disabled.
+func TestControls_DetectDisabledChecks(t *testing.T) {
 	disable := func(c replica.Check) func(*plan) {
 		return func(p *plan) { p.disabled = replica.Disable(c) }
 	}

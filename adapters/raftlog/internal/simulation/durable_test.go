@@ -67,15 +67,15 @@ func (d *durableLog) equal(e *durableLog) bool {
 func (p *peer) checkDurable() {
 	var actual durableLog
 	first, err := p.log.FirstIndex()
-	p.must(err)
+	p.requireNoError(err)
 	last, err := p.log.LastIndex()
-	p.must(err)
+	p.requireNoError(err)
 	actual.before = first - 1
 	actual.term, err = p.log.Term(actual.before)
-	p.must(err)
+	p.requireNoError(err)
 	for i := first; i <= last; i++ {
 		term, err := p.log.Term(i)
-		p.must(err)
+		p.requireNoError(err)
 		actual.terms = append(actual.terms, term)
 	}
 	if hs := p.log.HardState(); hs != nil {

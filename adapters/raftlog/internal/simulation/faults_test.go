@@ -150,7 +150,7 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.endElection, func() {
 		name := electionName(h.rand.IntN(h.elections))
-		if (h.expireIDs || h.noClients) && h.chance(0.3) { // only in runs in which no client needs its request ID
+		if (h.expireIDs || h.noClients) && h.randomBool(0.3) { // only in runs in which no client needs its request ID
 			c.endAndForget(name)
 			return
 		}
@@ -186,12 +186,12 @@ func (h *harness) repeatRandomly(mean time.Duration, do func()) {
 
 // faultTarget returns a random running peer. It prefers the leader of the log and that of an election.
 func (h *harness) faultTarget() *peer {
-	if h.chance(0.4) {
+	if h.randomBool(0.4) {
 		if p := h.leader(); p != nil {
 			return p
 		}
 	}
-	if h.chance(0.4) {
+	if h.randomBool(0.4) {
 		if p := h.holder(); p != nil {
 			return p
 		}
@@ -232,7 +232,7 @@ func (p *peer) crashFor(d time.Duration) {
 func (h *harness) changeNetwork() {
 	n := &h.net
 	n.reset()
-	if h.chance(0.3) {
+	if h.randomBool(0.3) {
 		return
 	}
 	n.drop, n.duplicate, n.late = 0.1*h.rand.Float64()*h.rand.Float64(), 0.1*h.rand.Float64(), 0.02*h.rand.Float64()

@@ -148,7 +148,7 @@ func (h *harness) duration(from, to time.Duration) time.Duration {
 	return from + time.Duration(h.rand.Int64N(int64(to-from)+1))
 }
 
-func (h *harness) chance(p float64) bool { return p > 0 && h.rand.Float64() < p }
+func (h *harness) randomBool(p float64) bool { return p > 0 && h.rand.Float64() < p }
 
 // failure is the value with which a run panics if it violates a condition.
 type failure struct{ text string }

@@ -95,7 +95,7 @@ func (p *peer) stopPermanently(reason string) {
 // hasLog checks the log like Open of a node. If it returns false, the peer was stopped.
 func (p *peer) hasLog() bool {
 	wrong, err := identity.Owner{Instance: p.instance, Complete: true}.CheckLog(p.fs, logDir)
-	p.must(err)
+	p.requireNoError(err)
 	if wrong == "" || p.h.trustAll {
 		return true
 	}
@@ -128,7 +128,7 @@ func (h *harness) replaceVoter(p *peer) {
 func (p *peer) replaceDisk() {
 	p.interrupted, p.diskFull = nil, false
 	p.disk = testenv.NewDisk(p.h.rand.Uint64())
-	p.fs = p.mount()
+	p.fs = p.diskOf()
 }
 
 // loseDirectory gives a machine an empty disk and the identity of a new directory.
@@ -153,7 +153,7 @@ func (h *harness) loseVoterDirectory() {
 		return
 	}
 	m := l.core.Replica().Members
-	p := h.peer(m.Voters[h.rand.IntN(len(m.Voters))].ID)
+	p := h.peerByID(m.Voters[h.rand.IntN(len(m.Voters))].ID)
 	if len(m.Voters) < 3 || m.Joint() || p == l {
 		return
 	}
@@ -191,15 +191,15 @@ func logLost(h *harness) {
 
 func (p *peer) removeAll(dir string) {
 	names, err := p.disk.List(dir)
-	p.must(err)
+	p.requireNoError(err)
 	for _, name := range names {
 		name = path.Join(dir, name)
 		if f, err := p.disk.OpenRead(name); err == nil {
-			p.must(f.Close())
+			p.requireNoError(f.Close())
 		} else {
 			p.removeAll(name)
 		}
-		p.must(p.disk.Remove(name))
+		p.requireNoError(p.disk.Remove(name))
 	}
 }
 
@@ -239,7 +239,7 @@ func secondConfiguration(h *harness) {
 	if d.stopped {
 		return
 	}
-	// First the majority of one configuration runs, then that of the other one.
+	// First the majority of one configuration runs, then that of the other configuration.
 	v.crash()
 	x.crash()
 	h.advance(h.now + 20*election)

@@ -39,7 +39,7 @@ func (h *harness) addLearner() {
 	h.schedule(h.duration(time.Second, 8*time.Second), func() {
 		switch {
 		case h.recovering:
-		case h.chance(0.5):
+		case h.randomBool(0.5):
 			h.clients.retirePeer(p)
 		default:
 			p.crashFor(h.duration(time.Millisecond, 4*time.Second))
@@ -53,7 +53,7 @@ func (h *harness) removeLearners() {
 		return
 	}
 	for _, p := range h.peers {
-		if p.learner && h.chance(0.5) {
+		if p.learner && h.randomBool(0.5) {
 			p.crashFor(h.duration(0, 2*time.Second))
 		}
 	}
@@ -92,7 +92,7 @@ func (h *harness) checkLearners() {
 			return "no leader"
 		}
 		for _, c := range l.core.Replica().Members.Learners {
-			if !h.peer(c.ID).up {
+			if !h.peerByID(c.ID).up {
 				return c.ID + " is still a learner"
 			}
 		}
@@ -109,6 +109,6 @@ func (h *harness) checkLearners() {
 				}
 			}
 		}
-		return h.problem()
+		return h.findProblem()
 	})
 }

@@ -26,7 +26,7 @@ func (h *harness) loseDisk() {
 		return
 	}
 	m := l.core.Replica().Members
-	p := h.peer(m.Voters[h.rand.IntN(len(m.Voters))].ID)
+	p := h.peerByID(m.Voters[h.rand.IntN(len(m.Voters))].ID)
 	first := uint64(1)
 	if !p.isFounder() {
 		_, newest := l.newestFile()
@@ -96,7 +96,7 @@ func (h *harness) replaceLostDisk(p *peer) {
 // diskLost is the scenario that loses the disk of a voter while there are no other faults: the voter
 // must stop.
 func diskLost(h *harness) {
-	h.waitFor("health at the start", recoveryLimit, h.problem)
+	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	for h.lostDisk == nil {
 		h.loseDisk()
 		h.advance(h.now + time.Millisecond)

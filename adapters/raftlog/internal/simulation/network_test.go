@@ -10,12 +10,12 @@ import (
 // blocked is a number of cuts that means that even frames in flight do not arrive.
 const blocked = 1 << 20
 
-type pair struct{ from, to string }
+type peerPair struct{ from, to string }
 
 // network drops, duplicates, delays and reorders frames.
 type network struct {
-	cuts            map[pair]int // the number of cuts of each direction
-	held            map[pair][]func()
+	cuts            map[peerPair]int // the number of cuts of each direction
+	held            map[peerPair][]func()
 	drop, duplicate float64
 	delay, jitter   time.Duration
 	late            float64 // the probability that a frame is very late
@@ -23,7 +23,7 @@ type network struct {
 }
 
 func (n *network) init(h *harness) {
-	n.cuts, n.held = map[pair]int{}, map[pair][]func(){}
+	n.cuts, n.held = map[peerPair]int{}, map[peerPair][]func(){}
 	n.reset()
 }
 
@@ -33,7 +33,7 @@ func (n *network) reset() {
 	n.delay, n.jitter, n.lateness = 200*time.Microsecond, 500*time.Microsecond, time.Second
 }
 
-func (h *harness) peer(id string) *peer {
+func (h *harness) peerByID(id string) *peer {
 	for _, p := range h.peers {
 		if p.ID == id {
 			return p
@@ -46,23 +46,23 @@ func (h *harness) peer(id string) *peer {
 func (h *harness) send(from *peer, to string, frame []byte) {
 	h.addToHash(frame, uint64(from.number))
 	n := &h.net
-	p := h.peer(to)
+	p := h.peerByID(to)
 	if p == nil || p.stopped {
 		return
 	}
-	if n.cuts[pair{from.ID, to}] > 0 || h.chance(n.drop) {
-		if h.chance(0.3) {
+	if n.cuts[peerPair{from.ID, to}] > 0 || h.randomBool(n.drop) {
+		if h.randomBool(0.3) {
 			from.scheduleInput(h.duration(0, 5*time.Millisecond), func() { from.core.ReportUnreachable(to) })
 		}
 		return
 	}
 	copies := 1
-	if h.chance(n.duplicate) {
+	if h.randomBool(n.duplicate) {
 		copies = 2
 	}
 	for range copies {
 		d := n.delay + h.duration(0, n.jitter)
-		if h.chance(n.late) {
+		if h.randomBool(n.late) {
 			d += h.duration(0, n.lateness)
 		}
 		process, claim := p.process, from.claim()
@@ -72,7 +72,7 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 				return
 			}
 			// Some frames arrive although the connection was cut, because they were in flight.
-			if c := n.cuts[pair{from.ID, to}]; c >= blocked || c > 0 && h.chance(0.8) {
+			if c := n.cuts[peerPair{from.ID, to}]; c >= blocked || c > 0 && h.randomBool(0.8) {
 				return
 			}
 			deliver := func() {
@@ -82,8 +82,8 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 					}
 				})
 			}
-			if held, on := n.held[pair{from.ID, to}]; on {
-				n.held[pair{from.ID, to}] = append(held, deliver)
+			if held, on := n.held[peerPair{from.ID, to}]; on {
+				n.held[peerPair{from.ID, to}] = append(held, deliver)
 				return
 			}
 			deliver()
@@ -96,14 +96,14 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte) {
 	d := h.duration(time.Millisecond, 100*time.Millisecond)
 	raw, have := from.newestFile()
-	p := h.peer(to)
-	if have.Index != index || p == nil || p.stopped || h.net.cuts[pair{from.ID, to}] > 0 || h.chance(5*h.net.drop) {
+	p := h.peerByID(to)
+	if have.Index != index || p == nil || p.stopped || h.net.cuts[peerPair{from.ID, to}] > 0 || h.randomBool(5*h.net.drop) {
 		from.scheduleInput(d, func() { from.core.ReportSnapshotSent(to, false) })
 		return
 	}
 	process, claim := from.process, from.claim()
 	h.schedule(d, func() {
-		if from.process != process || !p.up || p.diskFull || h.net.cuts[pair{from.ID, to}] > 0 {
+		if from.process != process || !p.up || p.diskFull || h.net.cuts[peerPair{from.ID, to}] > 0 {
 			if from.process == process {
 				from.runInput(func() { from.core.ReportSnapshotSent(to, false) })
 			}
@@ -127,7 +127,7 @@ func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte
 
 // cutFor cuts one direction between two peers for some time.
 func (h *harness) cutFor(from, to *peer, d time.Duration) {
-	way := pair{from.ID, to.ID}
+	way := peerPair{from.ID, to.ID}
 	h.net.cuts[way]++
 	h.schedule(d, func() {
 		if h.net.cuts[way] > 0 {

@@ -71,11 +71,11 @@ func (h *harness) newPeer() *peer {
 	}
 	h.nextPeer++
 	h.peers = append(h.peers, p)
-	p.fs = p.mount()
+	p.fs = p.diskOf()
 	return p
 }
 
-func (p *peer) mount() disk.FS {
+func (p *peer) diskOf() disk.FS {
 	if !p.h.syncs {
 		return unsyncedDisk{p.disk}
 	}
@@ -149,7 +149,7 @@ func (p *peer) runInput(f func()) {
 	default:
 		p.core.SetFreeSpace(p.appender.FreeSpace(), p.waitingForSpace)
 		f()
-		if p.up && !p.h.chance(0.05) { // otherwise the output is handled with the next input
+		if p.up && !p.h.randomBool(0.05) { // otherwise the output is handled with the next input
 			p.handleOutput()
 		}
 	}
@@ -175,12 +175,12 @@ func (p *peer) pause(d time.Duration) {
 	process := p.process
 	p.h.schedule(d, func() {
 		if p.process == process {
-			p.resume()
+			p.resumeProcess()
 		}
 	})
 }
 
-func (p *peer) resume() {
+func (p *peer) resumeProcess() {
 	if !p.up || !p.paused {
 		return
 	}
@@ -188,7 +188,7 @@ func (p *peer) resume() {
 	p.paused = false
 	inbox := p.inbox
 	p.inbox = nil
-	each := p.h.chance(0.5)
+	each := p.h.randomBool(0.5)
 	for _, f := range inbox {
 		f()
 		if each && p.up {

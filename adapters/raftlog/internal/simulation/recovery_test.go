@@ -25,11 +25,11 @@ func (h *harness) recoverCluster() {
 		p.diskDelay, p.offset = 0, 0
 		p.disk.FailAt(0)
 		p.setDiskFull(false)
-		p.resume()
+		p.resumeProcess()
 		p.start()
 	}
 	h.advance(h.now + 2*h.net.lateness) // wait until the frames in flight have arrived
-	h.waitFor("recovery", recoveryLimit, h.problem)
+	h.waitFor("recovery", recoveryLimit, h.findProblem)
 	h.checkLearners()
 	h.fillIDs()
 	// Check that the cluster remains healthy.
@@ -45,7 +45,7 @@ func (h *harness) recoverCluster() {
 	}
 	up.id = h.newID()
 	h.clients.proposeUntilKnown(up, func() { done = true })
-	members := h.members(l)
+	members := h.membersKnownTo(l)
 	for _, p := range members {
 		h.clients.readLinearizable(p, func() { read++ })
 	}
@@ -58,7 +58,7 @@ func (h *harness) recoverCluster() {
 	case h.leader() != l || l.observed.term != term:
 		h.failf("without faults the leader of term %d, %s, does not remain", term, l.ID)
 	}
-	h.waitFor("health at the end", recoveryLimit, h.problem)
+	h.waitFor("health at the end", recoveryLimit, h.findProblem)
 	for name, held := range holders {
 		if h.checker.holders[name] != held {
 			h.failf("without faults %v does not remain the leader of %s: %v", held, name, h.checker.holders[name])
@@ -87,7 +87,7 @@ func (h *harness) fillIDs() {
 		if h.checker.counts["full"] == before {
 			return fmt.Sprintf("%d are stored", h.leader().core.Status().IDs)
 		}
-		return h.problem()
+		return h.findProblem()
 	})
 	l := h.leader()
 	if n := l.core.Status().IDs; n < l.maxIDs {
@@ -105,24 +105,24 @@ func (h *harness) fillIDs() {
 		if n := l.core.Status().IDs; n > 0 {
 			return fmt.Sprintf("%d are stored", n)
 		}
-		return h.problem()
+		return h.findProblem()
 	})
 	h.advance(h.now + election) // time for peers to receive the wall clocks of the others, which have jumped too
 }
 
-// members returns the members according to the leader that were not stopped permanently.
-func (h *harness) members(l *peer) []*peer {
+// membersKnownTo returns the members according to the leader that were not stopped permanently.
+func (h *harness) membersKnownTo(l *peer) []*peer {
 	var all []*peer
 	for _, m := range l.core.Replica().Members.All() {
-		if p := h.peer(m.ID); !p.stopped {
+		if p := h.peerByID(m.ID); !p.stopped {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// problem describes why the cluster is not healthy, or returns "".
-func (h *harness) problem() string {
+// findProblem describes why the cluster is not healthy, or returns "".
+func (h *harness) findProblem() string {
 	leaders := h.peersWhere(func(p *peer) bool { return p.up && p.observed.isLeader })
 	if len(leaders) != 1 {
 		return fmt.Sprintf("%d leaders", len(leaders))
@@ -142,7 +142,7 @@ func (h *harness) problem() string {
 	if state.Members.Joint() {
 		return "a change is not complete"
 	}
-	members := h.members(l)
+	members := h.membersKnownTo(l)
 	for _, p := range members {
 		s := p.core.Status()
 		switch {

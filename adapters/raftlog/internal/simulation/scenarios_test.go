@@ -33,11 +33,11 @@ func (h *harness) waitUntil(limit time.Duration, ok func() bool) bool {
 
 // leaderAndOthers returns the leader, which also leads election e0, and the two other peers.
 func (h *harness) leaderAndOthers() (leader, a, b *peer) {
-	h.waitFor("health at the start", recoveryLimit, h.problem)
+	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	leader = h.leader()
 	h.moveElection(leader)
 	others := h.peersWhere(func(p *peer) bool { return p != leader })
-	if h.chance(0.5) {
+	if h.randomBool(0.5) {
 		return leader, others[1], others[0]
 	}
 	return leader, others[0], others[1]
@@ -49,21 +49,21 @@ func (h *harness) moveElection(p *peer) {
 		q.resignElection("e0")
 		q.handleOutput()
 		h.advance(h.now + 500*time.Millisecond)
-		h.waitFor("another leader of e0", recoveryLimit, h.problem)
+		h.waitFor("another leader of e0", recoveryLimit, h.findProblem)
 	}
 }
 
-func (h *harness) block(from, to *peer)   { h.net.cuts[pair{from.ID, to.ID}] = blocked }
-func (h *harness) unblock(from, to *peer) { h.net.cuts[pair{from.ID, to.ID}] = 0 }
+func (h *harness) block(from, to *peer)         { h.net.cuts[peerPair{from.ID, to.ID}] = blocked }
+func (h *harness) healDirection(from, to *peer) { h.net.cuts[peerPair{from.ID, to.ID}] = 0 }
 
 // holdFrames delays the frames from one peer to another until releaseFrames.
 func (h *harness) holdFrames(from, to *peer) {
-	h.unblock(from, to)
-	h.net.held[pair{from.ID, to.ID}] = []func(){}
+	h.healDirection(from, to)
+	h.net.held[peerPair{from.ID, to.ID}] = []func(){}
 }
 
 func (h *harness) releaseFrames(from, to *peer) {
-	direction := pair{from.ID, to.ID}
+	direction := peerPair{from.ID, to.ID}
 	for _, deliver := range h.net.held[direction] {
 		deliver()
 	}
@@ -101,14 +101,14 @@ func leaderReceivesNewerTerm(h *harness) {
 	if !h.raiseTerm(l, v, x) {
 		return
 	}
-	h.unblock(l, v)
+	h.healDirection(l, v)
 	h.advance(h.now + h.duration(0, 2*election))
 	if !h.waitForLease(l) {
 		return
 	}
-	h.unblock(x, v)
-	h.unblock(l, x)
-	h.unblock(x, l)
+	h.healDirection(x, v)
+	h.healDirection(l, x)
+	h.healDirection(x, l)
 	h.waitUntil(election, func() bool { return x.observed.isLeader })
 	h.block(x, l)
 	h.block(v, l)
@@ -128,7 +128,7 @@ func followerReceivesNewerTerm(h *harness) {
 		return
 	}
 	h.advance(h.now + 2*time.Millisecond)
-	h.unblock(l, v)
+	h.healDirection(l, v)
 	h.advance(h.now + h.duration(0, election))
 	if !h.waitForLease(l) {
 		return
@@ -153,7 +153,7 @@ func (h *harness) raiseTerm(l, v, x *peer) bool {
 
 // endedWhilePartitioned ends and restarts an election while its leader is partitioned.
 func endedWhilePartitioned(h *harness) {
-	h.waitFor("health at the start", recoveryLimit, h.problem)
+	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	if p := h.holder(); !p.observed.isLeader {
 		h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
 		for _, q := range h.peers {
@@ -171,7 +171,7 @@ func endedWhilePartitioned(h *harness) {
 // forgottenWhilePaused ends an election while the process of its leader is paused. Then all wall clocks
 // jump by more than the window.
 func forgottenWhilePaused(h *harness) {
-	h.waitFor("health at the start", recoveryLimit, h.problem)
+	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	if p := h.holder(); !p.observed.isLeader {
 		h.waitUntil(election, func() bool { return p.observed.lease > p.Now()+election*9/10 })
 		p.pause(2 * election)
@@ -188,8 +188,8 @@ func forgottenWhilePaused(h *harness) {
 // of the log. The other peers must elect other leaders, and apply updates.
 func diskStalls(h *harness) {
 	p, a, b := h.leaderAndOthers()
-	if h.chance(0.5) {
-		if p = a; h.chance(0.5) {
+	if h.randomBool(0.5) {
+		if p = a; h.randomBool(0.5) {
 			p = b
 		}
 		h.moveElection(p)
@@ -214,7 +214,7 @@ func diskStalls(h *harness) {
 	if applied < 20 {
 		h.failf("%d updates are applied while a disk is stalled", applied)
 	}
-	if p.diskStalled = false; h.chance(0.5) { // crash the peer, or let the disk continue
+	if p.diskStalled = false; h.randomBool(0.5) { // crash the peer, or let the disk continue
 		p.crash()
 		p.start()
 		return
@@ -222,8 +222,8 @@ func diskStalls(h *harness) {
 	p.startWrite()
 }
 
-// TestScenarios fails if a run of a scenario violates a condition.
-func TestScenarios(t *testing.T) {
+// TestScenarios_SatisfyConditions checks that a run of a scenario violates no condition.
+func TestScenarios_SatisfyConditions(t *testing.T) {
 	for name, scenario := range map[string]func(*harness){
 		"voter restarts": voterRestarts, "leader receives newer term": leaderReceivesNewerTerm, "follower receives newer term": followerReceivesNewerTerm,
 		"ended while partitioned": endedWhilePartitioned, "forgotten while paused": forgottenWhilePaused, "disk lost": diskLost,

@@ -17,7 +17,7 @@ type runCounts struct {
 }
 
 var (
-	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestSeeds, and of each scenario; TestLeases has half of it")
+	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestSeeds_SatisfyConditions, and of each scenario; TestLeases_SatisfyConditions has half of it")
 	first     = flag.Uint64("first", 1, "seed of the first run")
 	faultTime = flag.Duration("faults", defaults.faultTime, "time for which faults are injected in each run")
 	trace     = flag.Bool("trace", false, "print all events")
@@ -30,11 +30,12 @@ func tracer(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 }
 
-// TestSeeds fails if a run with random faults violates a condition.
-func TestSeeds(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
+// TestSeeds_SatisfyConditions checks that a run with random faults violates no condition.
+func TestSeeds_SatisfyConditions(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
 
-// TestLeases fails if a run with the faults that are most likely to violate leases violates a condition.
-func TestLeases(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
+// TestLeases_SatisfyConditions checks that a run with the faults that are most likely to violate leases
+// violates no condition.
+func TestLeases_SatisfyConditions(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
 
 func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	if testing.Short() {
@@ -60,8 +61,8 @@ func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	t.Logf("%d runs, %d steps: %v", n, steps, sum)
 }
 
-// TestReplay fails if two runs with one seed differ, so that a failure could not be repeated.
-func TestReplay(t *testing.T) {
+// TestReplay_IsDeterministic checks that two runs with one seed do not differ, so that a failure can be repeated.
+func TestReplay_IsDeterministic(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(defaults.replay); seed++ {
 		p := randomPlan(seed)
 		p.faultTime = min(p.faultTime, *faultTime)

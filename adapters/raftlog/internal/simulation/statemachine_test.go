@@ -42,7 +42,7 @@ func (p *peer) applyNow() bool {
 	if p.applying || len(p.apply) == 0 {
 		return false
 	}
-	if !p.h.recovering && p.h.chance(0.3) {
+	if !p.h.recovering && p.h.randomBool(0.3) {
 		p.applying = true
 		p.scheduleInput(p.h.duration(0, 3*time.Millisecond), func() {
 			p.applying = false
@@ -138,7 +138,7 @@ func (p *peer) createSnapshot(t *core.CreateSnapshot) {
 
 // snapshotFailed reports a failure. The previous snapshot and the log remain.
 func (p *peer) snapshotFailed(err error) {
-	p.must(unexpectedError(err))
+	p.requireNoError(unexpectedError(err))
 	p.h.tracef("%s: has not created a snapshot: %v", p.ID, err)
 	p.h.checker.counts["noSnapshots"]++
 	p.core.ReportSnapshotFailed()

@@ -55,16 +55,16 @@ func (p *peer) createFounder(voters []api.Peer) {
 		numbered = append(numbered, replica.Numbered(cluster, v))
 	}
 	state := replica.New(numbered, p.h.window, election)
-	p.must(p.disk.MkdirAll(snapDir))
+	p.requireNoError(p.disk.MkdirAll(snapDir))
 	writer, err := snapshot.Create(p.disk, snapDir, snapshot.Meta{
 		Cluster: cluster, Index: 1, Term: 1, Conf: state.Members.ConfState(), Created: p.Wall(),
 	})
-	p.must(err)
+	p.requireNoError(err)
 	_, err = state.View().WriteTo(writer.Tables())
-	p.must(err)
+	p.requireNoError(err)
 	_, err = writer.Data().Write(stateMachine{index: 1}.encode())
-	p.must(err)
-	p.must(writer.Commit())
+	p.requireNoError(err)
+	p.requireNoError(writer.Commit())
 	p.known.Founding = identity.Founding(cluster, voters, p.h.window, election)
 	p.createLog(1, 1)
 }
@@ -74,27 +74,27 @@ func (p *peer) createFounder(voters []api.Peer) {
 func (p *peer) createFromSnapshot(from *peer, seeds []api.Peer) (isVoter bool) {
 	p.seeds = seeds
 	raw, _ := from.newestFile()
-	p.must(p.disk.MkdirAll(snapDir))
+	p.requireNoError(p.disk.MkdirAll(snapDir))
 	r, err := snapshot.Install(p.disk, snapDir, bytes.NewReader(raw))
-	p.must(err)
+	p.requireNoError(err)
 	p.known.Founding = from.known.Founding
 	p.createLog(r.Meta().Index, r.Meta().Term)
-	p.must(r.Close())
+	p.requireNoError(r.Close())
 	return slices.Contains(r.Meta().Conf.GetVoters(), p.raft)
 }
 
 func (p *peer) createLog(index, term uint64) {
-	p.must(p.disk.SyncDir("."))
+	p.requireNoError(p.disk.SyncDir("."))
 	log, err := filelog.Open(p.disk, logDir, p.logOptions())
-	p.must(err)
-	p.must(log.Reset(index, term))
-	p.must(log.Close())
-	p.must(identity.MarkLog(p.disk, logDir, p.instance))
-	p.must(p.disk.SyncDir("."))
+	p.requireNoError(err)
+	p.requireNoError(log.Reset(index, term))
+	p.requireNoError(log.Close())
+	p.requireNoError(identity.MarkLog(p.disk, logDir, p.instance))
+	p.requireNoError(p.disk.SyncDir("."))
 	p.durable = durableLog{before: index, term: term}
 }
 
-func (p *peer) must(err error) {
+func (p *peer) requireNoError(err error) {
 	if err != nil {
 		p.h.failf("%s: %v", p.ID, err)
 	}
@@ -107,17 +107,17 @@ func (p *peer) logOptions() filelog.Options {
 // newestFile returns the newest snapshot file and its description.
 func (p *peer) newestFile() ([]byte, snapshot.Meta) {
 	r, err := snapshot.OpenFile(p.fs, snapDir+"/"+snapshot.Name)
-	p.must(err)
+	p.requireNoError(err)
 	defer r.Close()
 	raw, err := io.ReadAll(io.NewSectionReader(r.Raw(), 0, r.Size()))
-	p.must(err)
+	p.requireNoError(err)
 	return raw, r.Meta()
 }
 
 // openDisk reads the disk. Like Open of a node, it returns an error if the disk has no space.
 func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	r, err := snapshot.Open(p.fs, snapDir)
-	p.must(err)
+	p.requireNoError(err)
 	defer r.Close()
 	state, data := p.readSnapshot(r)
 	p.stateMachine = decodeStateMachine(data)
@@ -126,14 +126,14 @@ func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	if errors.Is(err, syscall.ENOSPC) {
 		return nil, core.Snapshot{}, err
 	}
-	p.must(err)
+	p.requireNoError(err)
 	last, err := p.log.LastIndex()
-	p.must(err)
+	p.requireNoError(err)
 	if term, err := p.log.Term(m.Index); last < m.Index || err != nil || term != m.Term {
 		// Reset the log, because the power failed after a snapshot was installed and before the log was
 		// reset.
 		if err := p.log.Reset(m.Index, m.Term); err != nil {
-			p.must(unexpectedError(err))
+			p.requireNoError(unexpectedError(err))
 			p.log.Close()
 			return nil, core.Snapshot{}, err
 		}
@@ -148,11 +148,11 @@ func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 
 func (p *peer) readSnapshot(r *snapshot.Reader) (*replica.State, []byte) {
 	state, err := replica.Read(r.Tables())
-	p.must(err)
+	p.requireNoError(err)
 	d := r.Data()
 	data, err := io.ReadAll(d)
-	p.must(err)
-	p.must(d.Close())
+	p.requireNoError(err)
+	p.requireNoError(d.Close())
 	return state, data
 }
 
@@ -230,7 +230,7 @@ func (p *peer) waitForSpace() {
 
 // reserveSpace sometimes tries to allocate the space that the disk did not have, like a node.
 func (p *peer) reserveSpace() {
-	if p.appender.FreeSpace() == math.MaxInt64 || len(p.writing) > 0 || p.diskStalled || !p.h.chance(0.05) {
+	if p.appender.FreeSpace() == math.MaxInt64 || len(p.writing) > 0 || p.diskStalled || !p.h.randomBool(0.05) {
 		return
 	}
 	if err := p.appender.Reserve(); err != nil && !errors.Is(err, filelog.ErrNoSpace) {
@@ -238,7 +238,7 @@ func (p *peer) reserveSpace() {
 	}
 }
 
-// write completes one Write.
+// write completes one Write of the core.
 func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	if s := work.Snapshot; s != nil {
 		index := s.GetMetadata().GetIndex()
@@ -289,7 +289,7 @@ func (p *peer) crash() {
 	}
 	p.h.tracef("%s: crashes", p.ID)
 	p.h.checker.counts["crashes"]++
-	if p.h.chance(0.7) { // crash in the middle of a Write
+	if p.h.randomBool(0.7) { // crash in the middle of a Write
 		p.disk.CrashAt(p.disk.Ops() + 1 + p.h.rand.IntN(6))
 		for _, work := range p.writes {
 			if _, err := p.write(work); err != nil {
@@ -310,7 +310,7 @@ func (p *peer) powerOff() {
 	p.log.Close() // Close would sync the log if the disk had power
 	p.log = nil
 	p.disk = p.disk.Crash()
-	p.fs = p.mount()
+	p.fs = p.diskOf()
 	p.h.clients.failCalls(p)
 	if x := p.h.lostDisk; x != nil && x.leader == p {
 		p.h.replaceLostDisk(x.p)
@@ -320,7 +320,7 @@ func (p *peer) powerOff() {
 // handleDiskError stops the process because of an error of its disk, like a node. The contents of the
 // disk are unknown then, so the process starts again, later, with the durable data.
 func (p *peer) handleDiskError(err error) {
-	p.must(unexpectedError(err))
+	p.requireNoError(unexpectedError(err))
 	p.h.tracef("%s: stops after a fault: %v", p.ID, err)
 	p.h.checker.counts["faults"]++
 	if errors.Is(err, syscall.ENOSPC) {

@@ -31,7 +31,7 @@ const (
 	endSize       = 24
 )
 
-// These are the kinds of frames, in the order in which they occur.
+// The kinds of frames of a snapshot, in the order in which they occur.
 const (
 	kindMeta = iota + 1
 	kindTables

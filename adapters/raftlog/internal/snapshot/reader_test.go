@@ -31,7 +31,7 @@ func TestOpen_UnknownVersion(t *testing.T) {
 	require.Equal(t, []string{"snap"}, listNames(t, d))
 }
 
-// TestReader_DetectsLaterDamage fails if damage after Open is reported as io.EOF instead of an error.
+// TestReader_DetectsLaterDamage checks that damage after Open is reported as an error, and not as io.EOF.
 func TestReader_DetectsLaterDamage(t *testing.T) {
 	d := newDisk(t, 0)
 	size := 3 * maxChunk
@@ -62,8 +62,8 @@ func TestReader_DetectsLaterDamage(t *testing.T) {
 	}
 }
 
-// TestDamage_IsAlwaysDetected fails if a flipped bit or a truncation is not detected by Open, Install
-// or InstallFile, or if these change anything then.
+// TestDamage_IsAlwaysDetected checks that a flipped bit or a truncation is detected by Open, Install and
+// InstallFile, and that these change nothing then.
 func TestDamage_IsAlwaysDetected(t *testing.T) {
 	whole := encodedSnapshot(t, 6, 30)
 	check := func(bad []byte, name string, at int) {

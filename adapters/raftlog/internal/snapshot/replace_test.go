@@ -204,8 +204,7 @@ func TestInstall_DoesNotReadBeyondTheSnapshot(t *testing.T) {
 	require.Equal(t, "next", string(rest))
 }
 
-// TestInstall_ReplacesDamagedSnapshot fails if a damaged snapshot cannot be replaced, or is not kept as
-// a backup.
+// TestInstall_ReplacesDamagedSnapshot checks that a damaged snapshot can be replaced, and is kept as a backup.
 func TestInstall_ReplacesDamagedSnapshot(t *testing.T) {
 	d := newDisk(t, 0)
 	createFile(t, d, "data/snap", []byte("damaged"))

@@ -33,15 +33,15 @@ type Meta struct {
 	Created time.Time
 }
 
-// Errors of this package.
+// The errors of package snapshot.
 var (
 	// ErrCorrupt is returned if a file or a stream is not a complete and undamaged snapshot.
-	ErrCorrupt = errors.New("snapshot: damaged")
+	ErrCorrupt = errors.New("snapshot: the file is damaged")
 	// ErrVersion is returned if the format of a snapshot is unknown to this program.
-	ErrVersion = errors.New("snapshot: unknown format")
+	ErrVersion = errors.New("snapshot: the file has an unknown format")
 	// ErrOlder is returned if the current snapshot has a higher index. Nothing was changed.
 	ErrOlder = errors.New("snapshot: older than the current snapshot")
 	// ErrOtherCluster is returned if the current snapshot belongs to another cluster. Nothing
 	// was changed.
-	ErrOtherCluster = errors.New("snapshot: belongs to another cluster")
+	ErrOtherCluster = errors.New("snapshot: the file belongs to another cluster")
 )

@@ -179,8 +179,8 @@ func (d *Disk) lookUp(name string) *node {
 	return n
 }
 
-// locate returns the directory that contains the named file, and the last element of the name.
-func (d *Disk) locate(op, name string) (*node, string, error) {
+// locateEntry returns the directory that contains the named file, and the last element of the name.
+func (d *Disk) locateEntry(op, name string) (*node, string, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
 	}
@@ -246,7 +246,7 @@ func (d *Disk) Create(name string) (disk.File, error) {
 	if err != nil && !crash {
 		return nil, pathError("create", name, err)
 	}
-	dir, base, bad := d.locate("create", name)
+	dir, base, bad := d.locateEntry("create", name)
 	if bad != nil {
 		return nil, bad
 	}
@@ -296,11 +296,11 @@ func (d *Disk) moveName(op, from, to string, rename bool) error {
 	if err != nil && !crash {
 		return pathError(op, from, err)
 	}
-	fdir, fbase, bad := d.locate(op, from)
+	fdir, fbase, bad := d.locateEntry(op, from)
 	if bad != nil {
 		return bad
 	}
-	tdir, tbase, bad := d.locate(op, to)
+	tdir, tbase, bad := d.locateEntry(op, to)
 	if bad != nil {
 		return bad
 	}
@@ -331,7 +331,7 @@ func (d *Disk) Remove(name string) error {
 	if err != nil && !crash {
 		return pathError("remove", name, err)
 	}
-	dir, base, bad := d.locate("remove", name)
+	dir, base, bad := d.locateEntry("remove", name)
 	if bad != nil {
 		return bad
 	}
@@ -410,7 +410,7 @@ func (d *Disk) Lock(name string) (io.Closer, error) {
 	if _, err := d.countOperation(); err != nil {
 		return nil, pathError("lock", name, err)
 	}
-	dir, base, err := d.locate("lock", name)
+	dir, base, err := d.locateEntry("lock", name)
 	if err != nil {
 		return nil, err
 	}

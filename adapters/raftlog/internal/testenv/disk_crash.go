@@ -15,7 +15,7 @@ func (d *Disk) Crash() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.crashed = true
-	o := &outcome{random: d.random, survives: newChoice(d.random), entries: map[*node]map[string]*node{}, copies: map[*node]*node{}}
+	o := &crashOutcome{random: d.random, survives: newChoice(d.random), entries: map[*node]map[string]*node{}, copies: map[*node]*node{}}
 	for _, c := range d.pending {
 		if o.survives() {
 			c.applyTo(o.entriesOf)
@@ -27,8 +27,8 @@ func (d *Disk) Crash() *Disk {
 	return found
 }
 
-// outcome is one possible outcome of a crash.
-type outcome struct {
+// crashOutcome is one possible outcome of a crash.
+type crashOutcome struct {
 	random   *rand.Rand
 	survives func() bool                // decides whether a change survives
 	entries  map[*node]map[string]*node // the surviving entries of directories
@@ -47,7 +47,7 @@ func newChoice(random *rand.Rand) func() bool {
 	return func() bool { return random.IntN(2) == 0 }
 }
 
-func (o *outcome) entriesOf(dir *node) map[string]*node {
+func (o *crashOutcome) entriesOf(dir *node) map[string]*node {
 	if o.entries[dir] == nil {
 		o.entries[dir] = maps.Clone(dir.durable)
 	}
@@ -55,7 +55,7 @@ func (o *outcome) entriesOf(dir *node) map[string]*node {
 }
 
 // copyOf returns a copy of n with the content that survives.
-func (o *outcome) copyOf(n *node) *node {
+func (o *crashOutcome) copyOf(n *node) *node {
 	if c := o.copies[n]; c != nil {
 		return c
 	}
@@ -78,8 +78,8 @@ func (o *outcome) copyOf(n *node) *node {
 	return c
 }
 
-// applyTorn applies the part of a write that survives.
-func (o *outcome) applyTorn(w fileWrite, b *content) {
+// applyTorn applies the part of a write that survives the crash.
+func (o *crashOutcome) applyTorn(w fileWrite, b *content) {
 	if !o.survives() {
 		return
 	}

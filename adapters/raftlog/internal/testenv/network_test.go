@@ -55,7 +55,7 @@ func writeString(t *testing.T, c net.Conn, s string) {
 	require.Equal(t, len(s), n)
 }
 
-func TestConn_BothDirections(t *testing.T) {
+func TestConn_TransfersInBothDirections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		writeString(t, a, "to b")
 		writeString(t, b, "to a")
@@ -157,7 +157,7 @@ func TestReset_DespiteCut(t *testing.T) {
 	})
 }
 
-// TestConn_Deadlines fails if a read or a write does not end at its deadline, even if the deadline is set while
+// TestConn_Deadlines checks that a read or a write ends at its deadline, even when the deadline is set while
 // it is in progress.
 func TestConn_Deadlines(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
@@ -219,7 +219,7 @@ func TestDial_WaitsWhileCut(t *testing.T) {
 }
 
 // The test uses real time and several goroutines, for the race detector.
-func TestConn_ManyBytes(t *testing.T) {
+func TestConn_TransfersManyBytes(t *testing.T) {
 	n := NewNetwork()
 	l, err := n.Listen("b")
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 type dialer struct {
 	peer     *peer
 	cancel   context.CancelFunc
-	retryNow chan struct{} // ends a pause
+	retryNow chan struct{} // ends the pause before the next attempt
 	addr     string        // the address of the session peer.dialed
 }
 
@@ -94,7 +94,7 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 
 // serveDialed exchanges frames on a new connection until it ends.
 func (t *Transport) serveDialed(d *dialer, conn *link.Conn, addr string) {
-	if !t.track(conn) {
+	if !t.trackCloser(conn) {
 		return
 	}
 	t.mu.Lock()

@@ -119,7 +119,7 @@ func (t *Transport) checkRemote(h link.Hello) error {
 // serveAccepted serves an accepted connection for its purpose: frames of a peer, a snapshot, or the calls of a
 // client. It returns when the connection is not used any more.
 func (t *Transport) serveAccepted(c *link.Conn) {
-	if !t.track(c) {
+	if !t.trackCloser(c) {
 		return
 	}
 	switch purpose := c.Remote().Purpose; {
@@ -160,7 +160,7 @@ func (t *Transport) servePeer(c *link.Conn) {
 		old.close()
 	}
 	if replaced {
-		t.unreachable.put(p.id) // frames that the replaced session has sent may be lost
+		t.unreachable.addID(p.id) // frames that the replaced session has sent may be lost
 	}
 	t.cfg.Log.Info("peer connected", "remote", from.ID, "from", c.RemoteAddr().String())
 	err := s.serve()

@@ -44,15 +44,15 @@ func TestListen_RejectedPeer(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		require.Contains(t, h.logs["a"].text.String(), "by entry 7")
-		require.LessOrEqual(t, h.logs["a"].count("cannot connect to peer"), 4)
-		require.LessOrEqual(t, h.logs["b"].count("not accepted"), 60)
+		require.LessOrEqual(t, h.logs["a"].countText("cannot connect to peer"), 4)
+		require.LessOrEqual(t, h.logs["b"].countText("not accepted"), 60)
 		require.Contains(t, h.logs["b"].text.String(), "by entry 7")
 	})
 }
 
-// TestCheckPeers fails if the connection of a peer that is not accepted any more remains open, even after a
-// change between its handshake and the first frame, or another connection is closed.
-func TestCheckPeers(t *testing.T) {
+// TestCheckPeers_ClosesRejectedConnections checks that the connection of a peer that is not accepted any more
+// is closed, even after a change between its handshake and the first frame, and no other connection.
+func TestCheckPeers_ClosesRejectedConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var calls, rejectFrom atomic.Int32 // calls is the number of calls of Accepts for peer a
 		rejectFrom.Store(1000)
@@ -89,7 +89,7 @@ func TestCheckPeers(t *testing.T) {
 	})
 }
 
-func TestListen_ClientsAndSnapshots(t *testing.T) {
+func TestListen_AcceptsClientsAndSnapshots(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		started, ended := make(chan link.Purpose, 3), make(chan link.Purpose, 3)
 		handle := func(c *link.Conn) {
@@ -126,8 +126,7 @@ func TestListen_ClientsAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestListen_LimitsPendingHandshakes fails if many connections that send nothing prevent other
-// connections.
+// TestListen_LimitsPendingHandshakes checks that many connections that send nothing do not prevent other connections.
 func TestListen_LimitsPendingHandshakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
@@ -154,7 +153,7 @@ func TestListen_LimitsPendingHandshakes(t *testing.T) {
 		b.mu.Lock()
 		require.Empty(t, b.pending, "a handshake has not timed out")
 		b.mu.Unlock()
-		require.LessOrEqual(t, h.logs["b"].count("not accepted"), 3)
+		require.LessOrEqual(t, h.logs["b"].countText("not accepted"), 3)
 		for _, c := range silent {
 			c.Close()
 		}
@@ -180,12 +179,12 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 		c, err := h.dialAs("a", "b", link.PurposeClient)
 		require.ErrorIs(t, err, api.ErrRefused) // the peer was accepted at first, and rejected afterwards
 		require.Nil(t, c)
-		require.Equal(t, 1, h.logs["b"].count("too many open files"))
+		require.Equal(t, 1, h.logs["b"].countText("too many open files"))
 	})
 }
 
-// TestSecrets_RemovedSecretClosesConnections fails if a connection remains although its secret is not
-// valid any more, or if other connections are closed.
+// TestSecrets_RemovedSecretClosesConnections checks that a connection is closed when its secret is not valid
+// any more, and other connections are not.
 func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var current atomic.Pointer[api.Secrets]
@@ -221,11 +220,11 @@ func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 		require.Empty(t, ended)
 		requireDelivery(t, a, b, "frame")
 		require.Equal(t, []Connection{{ID: "b", Connected: true}}, a.Connections())
-		require.Zero(t, h.logs["a"].count("connection to peer ended")+h.logs["a"].count("connection from peer ended"))
+		require.Zero(t, h.logs["a"].countText("connection to peer ended")+h.logs["a"].countText("connection from peer ended"))
 	})
 }
 
-// TestConnections_ReportReason fails if the reason why there is no connection is not reported.
+// TestConnections_ReportReason checks that the reason why there is no connection is reported.
 func TestConnections_ReportReason(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b", "c"))

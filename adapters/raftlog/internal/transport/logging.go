@@ -3,10 +3,10 @@ package transport
 import "time"
 
 // Reporters suppresses repeated errors, for each key separately.
-type Reporters map[string]reported
+type Reporters map[string]reportedError
 
-// reported is the last error that was reported for a key.
-type reported struct {
+// reportedError is the last error that was reported for a key.
+type reportedError struct {
 	text string
 	last time.Time
 }
@@ -28,7 +28,7 @@ func (r Reporters) ShouldReport(key string, err error) bool {
 	if !found && len(r) >= maxReporters {
 		clear(r)
 	}
-	r[key] = reported{err.Error(), now}
+	r[key] = reportedError{err.Error(), now}
 	return true
 }
 
@@ -38,8 +38,8 @@ type throttle struct {
 	skipped int
 }
 
-// allow reports whether a message may be logged, and how many messages were skipped before.
-func (t *throttle) allow() (skipped int, ok bool) {
+// allowMessage reports whether a message may be logged, and how many messages were skipped before.
+func (t *throttle) allowMessage() (skipped int, ok bool) {
 	now := time.Now()
 	if now.Sub(t.last) < time.Second {
 		t.skipped++
@@ -53,7 +53,7 @@ func (t *throttle) allow() (skipped int, ok bool) {
 // warnThrottled logs a warning that other processes can cause at any rate.
 func (t *Transport) warnThrottled(message string, err error) {
 	t.mu.Lock()
-	skipped, ok := t.warnings.allow()
+	skipped, ok := t.warnings.allowMessage()
 	t.mu.Unlock()
 	if ok {
 		t.cfg.Log.Warn(message, "err", err, "notLogged", skipped)

@@ -23,8 +23,8 @@ func newMailbox() *mailbox {
 	return &mailbox{out: make(chan string), wake: make(chan struct{}, 1), known: map[string]struct{}{}}
 }
 
-// put adds an ID.
-func (m *mailbox) put(id string) {
+// addID adds an ID.
+func (m *mailbox) addID(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.known[id]; ok {
@@ -39,9 +39,9 @@ func (m *mailbox) put(id string) {
 	signal(m.wake)
 }
 
-// next removes and returns an ID. The ID is removed before it is delivered, so that it is delivered
+// takeID removes and returns an ID. The ID is removed before it is delivered, so that it is delivered
 // again if it is added during the delivery.
-func (m *mailbox) next() (string, bool) {
+func (m *mailbox) takeID() (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.waiting) == 0 {
@@ -56,7 +56,7 @@ func (m *mailbox) next() (string, bool) {
 // deliver sends the IDs to m.out until ctx is done.
 func (m *mailbox) deliver(ctx context.Context) {
 	for {
-		id, ok := m.next()
+		id, ok := m.takeID()
 		if ok {
 			select {
 			case m.out <- id:

@@ -9,23 +9,23 @@ import (
 func TestMailbox_DeliversEachIDOnce(t *testing.T) {
 	m := newMailbox()
 	for range 3 {
-		m.put("a")
-		m.put("b")
+		m.addID("a")
+		m.addID("b")
 	}
-	id, ok := m.next()
+	id, ok := m.takeID()
 	require.True(t, ok)
 	require.Equal(t, "a", id)
-	m.put("a") // a is being delivered, so it is delivered again
+	m.addID("a") // a is being delivered, so it is delivered again
 	for _, want := range []string{"b", "a"} {
-		id, _ = m.next()
+		id, _ = m.takeID()
 		require.Equal(t, want, id)
 	}
-	_, ok = m.next()
+	_, ok = m.takeID()
 	require.False(t, ok)
 	for i := range mailboxSize + 5 {
-		m.put(string(numberedFrame(i)))
+		m.addID(string(numberedFrame(i)))
 	}
-	id, _ = m.next()
+	id, _ = m.takeID()
 	require.Equal(t, string(numberedFrame(5)), id, "the newest IDs were removed")
 	require.Len(t, m.known, mailboxSize-1)
 }

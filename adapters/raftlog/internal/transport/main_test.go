@@ -33,8 +33,8 @@ func (r *logRecord) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-// count returns how often the log contains a text.
-func (r *logRecord) count(text string) int {
+// countText returns how often the log contains a text.
+func (r *logRecord) countText(text string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return bytes.Count(r.text.Bytes(), []byte(text))

@@ -36,7 +36,7 @@ func (l *frameQueue) push(frame []byte) bool {
 	return true
 }
 
-func (l *frameQueue) pop() []byte {
+func (l *frameQueue) popFrame() []byte {
 	frame := l.frames[l.first]
 	l.frames[l.first] = nil
 	l.first = (l.first + 1) % len(l.frames)

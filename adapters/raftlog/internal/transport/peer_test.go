@@ -15,7 +15,7 @@ func TestFrameQueue_KeepsOrder(t *testing.T) {
 	for i := range 10_000 {
 		require.True(t, l.push([]byte{byte(i), byte(i >> 8)}))
 		if i%3 != 0 {
-			f := l.pop()
+			f := l.popFrame()
 			require.Equal(t, []byte{byte(next), byte(next >> 8)}, f)
 			next++
 		}
@@ -23,7 +23,7 @@ func TestFrameQueue_KeepsOrder(t *testing.T) {
 	}
 	require.Equal(t, 2*l.count, l.bytes)
 	for l.count > 0 {
-		l.pop()
+		l.popFrame()
 		next++
 	}
 	require.Equal(t, 10_000, next)
@@ -38,15 +38,14 @@ func TestPeer_EnqueueDoesNotAllocate(t *testing.T) {
 	p.sender = (&Transport{}).newSession(p, nil)
 	frame := make([]byte, 300)
 	require.True(t, p.enqueue(false, frame))
-	p.normal.pop()
+	p.normal.popFrame()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		p.enqueue(false, frame)
-		p.normal.pop()
+		p.normal.popFrame()
 	}))
 }
 
-// TestPeer_QueuesAreLimited fails if a queue is not limited in the number and in the size of its
-// frames.
+// TestPeer_QueuesAreLimited checks that a queue is limited in the number and in the size of its frames.
 func TestPeer_QueuesAreLimited(t *testing.T) {
 	for name, c := range map[string]struct{ size, least, most int }{
 		"number": {16, queueFrames, queueFrames + 4*batchBytes/16},

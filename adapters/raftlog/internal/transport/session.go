@@ -176,10 +176,10 @@ func (s *session) nextBatch(batch [][]byte) (_ [][]byte, done bool) {
 		return batch, s.draining
 	}
 	for s.peer.urgent.count > 0 {
-		batch = append(batch, s.peer.urgent.pop())
+		batch = append(batch, s.peer.urgent.popFrame())
 	}
 	for n := 0; n < batchBytes && s.peer.normal.count > 0; {
-		frame := s.peer.normal.pop()
+		frame := s.peer.normal.popFrame()
 		n += len(frame)
 		batch = append(batch, frame)
 	}
@@ -210,7 +210,7 @@ func (t *Transport) removeSession(s *session) {
 	t.removeIfUnused(p)
 	t.mu.Unlock()
 	if lost {
-		t.unreachable.put(p.id)
+		t.unreachable.addID(p.id)
 	}
 	t.closeTracked(s.conn)
 }

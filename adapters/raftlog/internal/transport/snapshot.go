@@ -77,7 +77,7 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 	if err != nil {
 		return err
 	}
-	if !t.track(conn) {
+	if !t.trackCloser(conn) {
 		return api.ErrClosed
 	}
 	defer t.closeTracked(conn)

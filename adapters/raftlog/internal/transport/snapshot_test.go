@@ -130,8 +130,8 @@ func TestSnapshot_ReturnsErrors(t *testing.T) {
 	}
 }
 
-// A slow receiver has a minute to store a snapshot, and a second for each 4 MiB. The test fails if
-// the sender does not wait for it, or waits forever after the network was interrupted.
+// A slow receiver has a minute to store a snapshot, and a second for each 4 MiB. The sender must wait for the
+// receiver, but not forever after the network was interrupted.
 func TestSnapshot_WaitsForSlowReceiver(t *testing.T) {
 	const size = 40 << 20
 	const limit = time.Minute + 10*time.Second

@@ -235,7 +235,7 @@ func (t *Transport) Send(to string, urgent bool, frame []byte) bool {
 	ok := p != nil && !t.closing && p.enqueue(urgent, frame)
 	t.mu.Unlock()
 	if !ok {
-		t.unreachable.put(to)
+		t.unreachable.addID(to)
 	}
 	return ok
 }
@@ -298,16 +298,16 @@ func (t *Transport) ensurePeer(id string) *peer {
 	return p
 }
 
-// removeIfUnused removes a peer that has no address and no connection. It may have been removed
-// before, and another one with the same ID may have been added. t.mu is held.
+// removeIfUnused removes a peer that has no address and no connection. It may have been removed before, and
+// another peer with the same ID may have been added. t.mu is held.
 func (t *Transport) removeIfUnused(p *peer) {
 	if t.peers[p.id] == p && len(p.addrs) == 0 && p.dialed == nil && p.accepted == nil {
 		delete(t.peers, p.id)
 	}
 }
 
-// track makes Close close c. If Close was already called, it closes c and returns false.
-func (t *Transport) track(c io.Closer) bool {
+// trackCloser makes Close close c. If Close was already called, it closes c and returns false.
+func (t *Transport) trackCloser(c io.Closer) bool {
 	t.mu.Lock()
 	closing := t.closing
 	if !closing {

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// These are the limits of messages. They are checked before a message is sent and when it is decoded.
+// The limits of messages. They are checked before a message is sent and when it is decoded.
 const (
 	// MaxData is the maximum size of the data of an update in bytes.
 	MaxData = 16 << 20
@@ -51,7 +51,7 @@ func CheckElection(name string) error {
 }
 
 // ErrProtocol is returned if the other side has sent a message that violates the protocol.
-var ErrProtocol = errors.New("protocol violation")
+var ErrProtocol = errors.New("violation of the protocol")
 
 // Violation returns an error that wraps ErrProtocol.
 func Violation(format string, args ...any) error {
@@ -81,7 +81,7 @@ func (d *Decoder) End() error {
 	return d.Err
 }
 
-// Byte removes one byte.
+// Byte removes one byte from the message and returns it.
 func (d *Decoder) Byte(what string) byte {
 	if len(d.B) == 0 {
 		d.Fail(what)
@@ -117,7 +117,7 @@ func (d *Decoder) Int(what string) int64 {
 	return v
 }
 
-// Bool removes a boolean.
+// Bool removes a boolean from the message and returns it.
 func (d *Decoder) Bool(what string) bool {
 	v := d.Byte(what)
 	if v > 1 {
@@ -161,7 +161,7 @@ func (d *Decoder) Count(what string, limit, size uint64) int {
 	return int(n)
 }
 
-// Peer removes a peer.
+// Peer removes a peer from the message and returns it.
 func (d *Decoder) Peer() api.Peer {
 	return api.Peer{ID: d.String("ID of a peer", MaxString), Addr: d.String("address of a peer", MaxString)}
 }
@@ -188,7 +188,7 @@ func (d *Decoder) Time() time.Time {
 	return time.Unix(sec, int64(nsec)).UTC()
 }
 
-// Membership removes a membership.
+// Membership removes a membership from the message and returns it.
 func (d *Decoder) Membership() api.Membership {
 	m := api.Membership{Index: d.Uint64("index")}
 	m.Voters, m.Outgoing, m.Learners = d.Peers(), d.Peers(), d.Peers()

@@ -77,10 +77,10 @@ func objectBackend(testing.TB) *storetest.Backend {
 	}
 }
 
-// TestContract fails if the store does not satisfy the contract of stores.
+// TestContract checks that the store satisfies the contract of stores.
 func TestContract(t *testing.T) { storetest.Run(t, objectBackend, storetest.FakeTime()) }
 
-// TestElection fails if elections on the store do not satisfy their contract.
+// TestElection checks that elections on the store satisfy their contract.
 func TestElection(t *testing.T) {
 	storetest.RunElection(t, objectBackend, storetest.FakeTime())
 }

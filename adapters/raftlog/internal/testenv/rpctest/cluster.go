@@ -316,11 +316,11 @@ func (p *Peer) Entries(ctx context.Context, from uint64, send func([]api.Event) 
 	if err := p.recordCall(ctx, "Entries"); err != nil {
 		return err
 	}
-	e := &cursor{peer: p, nextIndex: max(from, 1)}
+	e := &streamCursor{peer: p, nextIndex: max(from, 1)}
 	timer := time.NewTimer(PulseEvery)
 	defer timer.Stop()
 	for due := false; ; {
-		batch, changed := e.next(due)
+		batch, changed := e.nextEvents(due)
 		if len(batch) > 0 {
 			if err := send(batch); err != nil {
 				return err
@@ -339,15 +339,15 @@ func (p *Peer) Entries(ctx context.Context, from uint64, send func([]api.Event) 
 	}
 }
 
-// cursor is the position of a stream.
-type cursor struct {
+// streamCursor is the position of a stream.
+type streamCursor struct {
 	peer       *Peer
 	nextIndex  uint64
 	progressed bool
 }
 
-// next returns the next events, or a channel that is closed after the next change.
-func (e *cursor) next(due bool) (found []api.Event, changed <-chan struct{}) {
+// nextEvents returns the next events, or a channel that is closed after the next change.
+func (e *streamCursor) nextEvents(due bool) (found []api.Event, changed <-chan struct{}) {
 	p, c := e.peer, e.peer.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
