@@ -240,9 +240,9 @@ func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
 // maxRemembered limits the entries of a table to which Remember adds.
 const maxRemembered = 1024
 
-// Remember adds an entry that its user can find out again. It first removes all entries if there are many.
+// Remember sets an entry that its user can find out again. It first removes all entries if there are many others.
 func (t *Table[K, V]) Remember(key K, value V) {
-	if len(t.Entries) >= maxRemembered {
+	if _, known := t.Entries[key]; !known && len(t.Entries) >= maxRemembered {
 		clear(t.Entries)
 	}
 	t.Entries[key] = value

@@ -113,13 +113,15 @@ func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// A table that is full forgets all entries before it remembers the next one.
+// A table that is full forgets all entries before it remembers the next one, but not when an entry changes.
 func TestTable_Remember(t *testing.T) {
 	table := newTable[int, bool]()
 	for i := range maxRemembered {
 		table.Remember(i, true)
 	}
+	table.Remember(0, false)
 	require.Len(t, table.Entries, maxRemembered)
+	require.False(t, table.Entries[0])
 	table.Remember(-1, true)
 	require.Equal(t, map[int]bool{-1: true}, table.Entries)
 }
