@@ -32,8 +32,8 @@ func TestRun_Memory(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{}), electiontest.WithFakeTime())
 }
 
-// TestRun_MemoryWithoutEnd checks that the suite accepts an implementation that cannot end elections.
-func TestRun_MemoryWithoutEnd(t *testing.T) {
+// TestRun_MemoryCannotEndElections checks that the suite accepts an implementation that cannot end elections.
+func TestRun_MemoryCannotEndElections(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.WithFakeTime())
 }
 

@@ -111,6 +111,8 @@ func (s *Server) failTest(err error) {
 	s.t.Errorf("%v", err)
 }
 
+// adjustListener closes the listener if the server is stopped or refuses connections, and opens it again
+// otherwise.
 func (s *Server) adjustListener() {
 	s.e.mu.Lock()
 	down := s.refuses || s.stopped || s.e.closed

@@ -23,8 +23,8 @@ import (
 // Z3: the tool that changes the peers repeated its request without end after it had succeeded. See the
 // tests of command raftlog.
 
-// TestZ4_FailedWritesReturn checks that callers do not wait forever after a write has failed.
-func TestZ4_FailedWritesReturn(t *testing.T) {
+// TestZ4_ProposeReturnsAfterFailedWrite checks that callers do not wait forever after a write has failed.
+func TestZ4_ProposeReturnsAfterFailedWrite(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, broken := h.peers[0], errors.New("broken")
 		h.proposeAll(t, p, "a")

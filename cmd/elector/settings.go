@@ -187,9 +187,9 @@ func (t *tlsSettings) checkLogin(backend, credential string, servers []string, c
 	return nil
 }
 
-// clientConfig returns the TLS configuration of a client, or nil without TLS. If required is true, TLS is
-// used without a flag. If fixed is true, the configuration does not need a dialer that uses package
-// transport, and --ca-file is read only once.
+// clientConfig returns the TLS configuration of a client, or nil if it does not use TLS. If required is
+// true, it uses TLS even if no flag enables it. fixed must be true if the dialer does not use
+// transport.ForServer; --ca-file is then read only once.
 func (t *tlsSettings) clientConfig(required, fixed bool) (*tls.Config, error) {
 	if !required && !t.isSet() {
 		return nil, nil

@@ -24,7 +24,7 @@ func (d *delivery) receive() {
 	d.q.setup.Report("queue", e)
 	context.AfterFunc(d.grant.Context(), func() {
 		switch cause := context.Cause(d.grant.Context()); cause {
-		case errSettled: // the completion emits an event with its outcome
+		case errSettled: // reportEnds emits the event when the outcome is known
 		case errUnread: // the program has not received the item, and the attempt does not count
 			d.reportEnd(event.Event{Kind: event.Returned})
 		default:

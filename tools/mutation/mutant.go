@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// mutant is one row of the table.
+// mutant is an edit that breaks a rule, and the tests that must then fail.
 type mutant struct {
 	name   string // unique; an area and a number, such as line/W6
 	breaks string // what the edit breaks, in a few words

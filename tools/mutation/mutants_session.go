@@ -68,7 +68,7 @@ var sessionMutants = []mutant{
 			{`			v.lapses++
 `, ""},
 		},
-		tests: "./internal/zk/connection -run ^TestMonitor_CountsRenewedLapse$",
+		tests: "./internal/zk/connection -run ^TestMonitor_CountsLapseBeforeRenewal$",
 	},
 	{
 		name: "session/prove-short", breaks: "a leadership begins with a lease that ends before it can be renewed",
@@ -95,7 +95,7 @@ var sessionMutants = []mutant{
 		m.lease.add`, `	if err == nil {
 		m.lease.add`},
 		},
-		tests: "./internal/zk/connection -run ^TestMonitor_CountsRenewedLapse$",
+		tests: "./internal/zk/connection -run ^TestMonitor_CountsLapseBeforeRenewal$",
 	},
 	{
 		name: "session/C1", breaks: "a missing znode is not reported",

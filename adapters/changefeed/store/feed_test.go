@@ -112,6 +112,7 @@ func atMultiplesOf(period time.Duration) func(time.Time) time.Time {
 
 func reportPromptly(written time.Time) time.Time { return written.Add(time.Millisecond) }
 
+// neverReport returns the zero time: the write is not reported.
 func neverReport(time.Time) time.Time { return time.Time{} }
 
 // measureLag writes once a second, and returns the greatest delay with which the feed delivers a write.

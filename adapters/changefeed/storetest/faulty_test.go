@@ -60,8 +60,8 @@ func readSeq(t *testing.T, s changefeed.Store) uint64 {
 	return r.Seq
 }
 
-// TestFaulty_RequestsHaveDocumentedFaults checks that each fault of requests has the documented effect.
-func TestFaulty_RequestsHaveDocumentedFaults(t *testing.T) {
+// TestFaulty_FaultsHaveDocumentedEffects checks that each kind of fault of a request has the documented effect.
+func TestFaulty_FaultsHaveDocumentedEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
 		err    error

@@ -144,7 +144,7 @@ func (w *watchdog) superviseGroup(instructions <-chan instruction, exited <-chan
 				return exit
 			}
 			w.stopGroup() // stop the rest of the group
-			go waitGroup(w.pid, empty)
+			go waitForGroup(w.pid, empty)
 		case <-empty:
 			return exit
 		}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeSubreaper makes orphaned descendants of this process its children, so that waitGroup can wait
+// becomeSubreaper makes orphaned descendants of this process its children, so that waitForGroup can wait
 // for them. It also sets the name of this process, which is otherwise that of ownExecutable.
 func becomeSubreaper() {
 	_ = os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
@@ -24,8 +24,8 @@ func programAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// waitGroup waits until all processes of the group have exited, and closes empty.
-func waitGroup(group int, empty chan<- struct{}) {
+// waitForGroup waits until all processes of the group have exited, and closes empty.
+func waitForGroup(group int, empty chan<- struct{}) {
 	defer close(empty)
 	for {
 		if _, err := syscall.Wait4(-group, nil, 0, nil); err != nil && !errors.Is(err, syscall.EINTR) {

@@ -16,8 +16,9 @@ func ownExecutable() (string, error) { return os.Executable() }
 
 func programAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// waitGroup kills the rest of the group, because it cannot wait for the end of the group.
-func waitGroup(group int, empty chan<- struct{}) {
+// waitForGroup kills the rest of the group, and closes empty. It cannot wait for these processes, because they
+// are not children of this process.
+func waitForGroup(group int, empty chan<- struct{}) {
 	_ = syscall.Kill(-group, syscall.SIGKILL)
 	close(empty)
 }

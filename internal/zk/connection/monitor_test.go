@@ -190,7 +190,7 @@ func TestMonitor_CountedBreak(t *testing.T) {
 
 // The end of a lease is counted even if a proof renews it before the state is read, because a user
 // may have compared the deadline with the clock.
-func TestMonitor_CountsRenewedLapse(t *testing.T) {
+func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()

@@ -82,8 +82,8 @@ func TestOf_ConcurrentCalls(t *testing.T) {
 	runtime.KeepAlive(conn)
 }
 
-// create may use the map for another connection.
-func TestOf_CreateUsesTheMap(t *testing.T) {
+// The function that creates the value of a connection may get the value of another connection from the map.
+func TestOf_CalledByCreate(t *testing.T) {
 	outer, inner := new(zk.Conn), new(zk.Conn)
 	var m *Map[int]
 	m = NewMap(func(conn *zk.Conn) int {

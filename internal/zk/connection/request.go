@@ -124,8 +124,8 @@ func (b *Backoff) Next() time.Duration {
 	return b.pause
 }
 
-// AwaitRetry pauses after a request has failed, or returns the error of Final, or the cause of the context,
-// which wraps the failure.
+// AwaitRetry pauses after a request has failed, and returns nil. If the request must not be sent again, it
+// returns the error of Final. If ctx is done first, its error wraps the cause of ctx and the failure.
 func (b *Backoff) AwaitRetry(ctx context.Context, conn *zk.Conn, failure error) error {
 	if final := Final(ctx, conn, failure); final != nil {
 		return final

@@ -33,9 +33,9 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A server that requires authentication answers only the first request of a connection. Fails if Read
-// does not return that answer, which the request that finds out whether the connection is closed
-// receives, or if the answer does not name the server and what to do.
+// A server that requires authentication answers only the first request of a connection. Read returns that
+// answer even if it is the reply to the request by which Read finds out whether the connection is closed. The
+// error names the server and what to do.
 func TestRead_AuthenticationIsRequired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

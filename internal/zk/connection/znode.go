@@ -16,7 +16,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The limits of what users choose keep a transaction about 200 znodes below the size that servers accept.
+// With these limits on the paths and ACLs that users choose, a transaction that deletes 200 znodes, or creates a
+// few with their ACLs, is smaller than a megabyte, which is the default limit of servers.
 const (
 	maxPath = 4 << 10
 	maxACL  = 64 << 10

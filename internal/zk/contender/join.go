@@ -68,7 +68,7 @@ func (c *Contender) receiveCreate(reply *Reply) {
 	case errors.Is(reply.Err, zk.ErrNoNode) && c.cfg.CanMakeQueue:
 		c.send(MakeQueue, "")
 	case errors.Is(reply.Err, zk.ErrNoNode) && len(c.creates.prefixes) == 0:
-		c.leave(c.noQueueToJoin(c.cfg.QueueMayVanish), false) // no create may have been applied
+		c.leave(c.noQueueToJoin(c.cfg.QueueMayVanish), false) // no earlier create can have been applied
 	case errors.Is(reply.Err, zk.ErrNoNode):
 		c.leave(c.noQueue(), false) // an earlier create may have been applied
 	case errors.Is(reply.Err, zk.ErrNodeExists):

@@ -251,7 +251,7 @@ func (e *encoder) member(w *model, m *member) {
 	e.handle(&m.own)
 	h := m.others
 	if h[0].name > h[1].name {
-		h[0], h[1] = h[1], h[0] // the slots are equivalent
+		h[0], h[1] = h[1], h[0] // the order has no effect: equal states have equal encodings
 	}
 	e.handle(&h[0])
 	e.handle(&h[1])

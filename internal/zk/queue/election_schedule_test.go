@@ -80,10 +80,10 @@ func TestElectionSchedules_Defects(t *testing.T) {
 	}
 }
 
-// TestElectionSchedules_LeaseTooLong checks that schedules find two leaders when leases are too long. Leases
-// are computed from the session timeout that the server has granted. If clients take 7/4 of that timeout for
-// the granted one, a lease lasts for 7/8 of the real timeout after the last check. A session with the
-// shortest timeout can expire after 3/4, because its server was cut off before it reported the check.
+// TestElectionSchedules_LeaseTooLong checks that schedules find two leaders when leases are too long. Here
+// clients assume a session timeout that is 7/4 of the granted one. A lease lasts for half of the assumed
+// timeout after the last check, which is 7/8 of the granted one. But a session with the shortest timeout can
+// expire 3/4 of that timeout after the check, if its server was cut off before it reported the check.
 func TestElectionSchedules_LeaseTooLong(t *testing.T) {
 	for seed := range uint64(200) {
 		s := newSchedule(1 + seed)
@@ -161,7 +161,7 @@ const (
 // schedule is everything that a seed determines.
 type schedule struct {
 	faultschedule.Schedule
-	reported   time.Duration // session timeout that clients take for the granted one
+	reported   time.Duration // the session timeout that clients assume
 	candidates int
 	shared     bool // all candidates use two connections; otherwise each has its own
 	rejoin     bool

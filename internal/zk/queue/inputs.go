@@ -210,14 +210,15 @@ func (d *driver) observeDeparture() {
 // the contender's znode as well. The event does not show the cause. But the earlier contender belongs to this
 // process, and announces its departure after the servers have acknowledged the deletion.
 
-// departure is shared by the contenders that wait for one departure.
+// departure is the expected departure of an earlier contender of the same session. All contenders that wait for
+// it share one departure.
 type departure struct {
 	path      string
 	waiting   int
 	announced chan struct{} // closed when the znode was deleted by its own contender
 }
 
-// departures contains those that contenders wait for, by the path of the znode.
+// departures contains the departures that contenders wait for, by the path of the znode.
 var departures = connection.NewTables[string, *departure]()
 
 // expectDeparture waits for the announcement of a contender of the same session until ignoreDeparture.

@@ -55,7 +55,7 @@ func TestCompare_Scripts(t *testing.T) {
 		{"handshake", runHandshakes},
 		{"moved session", runMovedSession},
 		{"expiry", runExpiry},
-		{"sweep", runSweep},
+		{"sweep", runContainerAndTTLSweep},
 		{"four-letter words", runFourLetters},
 	} {
 		start := time.Now()
@@ -385,8 +385,8 @@ func runExpiry(p *serverPair) {
 	p.compare(1, false, request(wire.Exists, "/silent2"))
 }
 
-// runSweep compares the deletion of containers and TTL nodes.
-func runSweep(p *serverPair) {
+// runContainerAndTTLSweep compares the deletion of containers and TTL nodes.
+func runContainerAndTTLSweep(p *serverPair) {
 	p.compare(0, false, request(wire.CreateContainer, "/box", withFlags(4)), request(wire.CreateContainer, "/unused", withFlags(4)), request(wire.Create, "/box/a"),
 		request(wire.CreateTTL, "/young", withFlags(5), withTTL(3600000)))
 	// Do not compare zxids until the sweep is over, because it may happen at any time from here on.

@@ -103,11 +103,11 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 		return
 	}
 	if c.replica.Members.Joint() {
-		x.writeFinal(c, now)
+		x.proposeFinal(c, now)
 		return
 	}
 	if c.replica.Members.Unsettled() {
-		x.writeSettled(c, now)
+		x.proposeSettled(c, now)
 		return
 	}
 	p := x.pending
@@ -122,7 +122,7 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	switch {
 	case err != nil:
 	case len(late) == 0:
-		p.writeJoint(c)
+		p.proposeJoint(c)
 		return
 	case now < p.deadline:
 		return
@@ -183,8 +183,8 @@ func (p *pendingChange) lateVoters(c *Core) []string {
 	return late
 }
 
-// writeJoint proposes the joint configuration, which contains both the old and the new voters.
-func (p *pendingChange) writeJoint(c *Core) {
+// proposeJoint proposes the joint configuration, which contains both the old and the new voters.
+func (p *pendingChange) proposeJoint(c *Core) {
 	cc := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
 	old := c.replica.Members.Voters
 	for _, v := range p.voters {
@@ -203,8 +203,8 @@ func (p *pendingChange) writeJoint(c *Core) {
 	}
 }
 
-// writeFinal proposes Cnew, or first hands over to one of the new voters.
-func (x *membershipChange) writeFinal(c *Core, now time.Duration) {
+// proposeFinal proposes Cnew, or first hands over to one of the new voters.
+func (x *membershipChange) proposeFinal(c *Core, now time.Duration) {
 	if !slices.ContainsFunc(c.replica.Members.Voters, func(p replica.Peer) bool { return p.Raft == c.self }) {
 		if x.handOverUntil == 0 {
 			x.handOverUntil = now + 3*c.cfg.Election
@@ -243,8 +243,8 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// writeSettled proposes an entry which says that Cnew is in effect.
-func (x *membershipChange) writeSettled(c *Core, now time.Duration) {
+// proposeSettled proposes an entry which says that Cnew is in effect.
+func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	if now < x.settleAgain {
 		return
 	}

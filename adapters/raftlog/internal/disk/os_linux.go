@@ -33,7 +33,7 @@ func withDescriptor(f *os.File, operation func(fd int) error) error {
 		}
 	})
 	if err != nil {
-		return os.ErrClosed // Control returns no other error, and does not export this one
+		return os.ErrClosed // Control fails only if the file is closed, and its error does not wrap os.ErrClosed
 	}
 	return result
 }

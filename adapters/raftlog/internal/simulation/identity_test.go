@@ -92,8 +92,9 @@ func (p *peer) stopPermanently(reason string) {
 	}
 }
 
-// hasLog checks the log like Open of a node. If it returns false, the peer was stopped.
-func (p *peer) hasLog() bool {
+// checkLog checks the log in the same way as raftlog.Open. If the peer must not use it, checkLog stops the peer
+// permanently and returns false.
+func (p *peer) checkLog() bool {
 	wrong, err := identity.Owner{Instance: p.instance, Complete: true}.CheckLog(p.fs, logDir)
 	p.requireNoError(err)
 	if wrong == "" || p.h.trustAll {

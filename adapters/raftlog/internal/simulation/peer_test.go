@@ -90,7 +90,7 @@ func (p *peer) start() {
 	h := p.h
 	p.process++
 	p.startIdentity()
-	if !p.hasLog() {
+	if !p.checkLog() {
 		return
 	}
 	p.up, p.paused, p.inbox = true, false, nil
