@@ -27,7 +27,7 @@ func openRethinkDB(a address) (connector, error) {
 	}
 	database := cmp.Or(strings.Trim(a.url.Path, "/"), "test")
 	user, password := a.credentials()
-	if err := a.login("RethinkDB", "password", password != "", false).Check(); err != nil {
+	if err := a.newLogin("RethinkDB", "password", password != "", false).Check(); err != nil {
 		return nil, err
 	}
 	hosts := strings.Split(a.url.Host, ",")
