@@ -345,7 +345,7 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestWithSessionTimeout_LongerThanGranted checks that a timeout is rejected that is longer than the granted timeout.
+// TestWithSessionTimeout_LongerThanGranted checks that a timeout that is longer than the granted timeout is rejected.
 func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)

@@ -417,8 +417,8 @@ func TestCandidate_StaleStatus(t *testing.T) {
 	}
 }
 
-// requestWriter is a network connection that calls onClose just before the client sends the request to close its
-// session.
+// requestWriter is a network connection that calls onClose just before the client sends the request to
+// close its session.
 type requestWriter struct {
 	net.Conn
 	onClose func()

@@ -124,8 +124,8 @@ func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
 
-// TestQueue_PreferLeaderChanges checks that Prefer does not request a leader to resign that has taken over
-// after the decision.
+// TestQueue_PreferLeaderChanges checks that Prefer does not request the resignation of a leader that has
+// taken over after the decision.
 func TestQueue_PreferLeaderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute

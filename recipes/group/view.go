@@ -59,8 +59,8 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 // reader receives only the newest view. No views are delivered while ZooKeeper does not answer;
 // afterwards everything is read again.
 //
-// Watch sets a watch on the group, and one on each member unless the group is [WithoutData]. All calls over one connection
-// share them. The client library cannot remove watches: after the context is done each
+// Watch sets a watch on the group, and one on each member unless the group is [WithoutData]. All calls over
+// one connection share them. The client library cannot remove watches: after the context is done each
 // remains until the next change of its znode.
 func (g *Group) Watch(ctx context.Context) <-chan View {
 	views := make(chan View, 1)

@@ -216,7 +216,7 @@ func TestPeriod_SessionEnds(t *testing.T) {
 	}
 }
 
-// TestPeriod_BusyServer checks that Next repeats its requests with a pause while a server rejects them
+// TestPeriod_BusyServer checks that Next pauses before it repeats a request while a server rejects requests
 // because it is busy.
 func TestPeriod_BusyServer(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
@@ -265,8 +265,8 @@ func TestPeriod_SameTime(t *testing.T) {
 	})
 }
 
-// TestPeriod_RunUntilSignal checks that Run does not return an error when its context is done, whose cause
-// differs from the error of the context, as with signal.NotifyContext.
+// TestPeriod_RunUntilSignal checks that Run does not return an error when its context is done, even if the
+// cause differs from the error of the context, as with signal.NotifyContext.
 func TestPeriod_RunUntilSignal(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		for name, returned := range map[string]func(context.Context) error{

@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTransient checks that a transient error is not taken for a final error, or the reverse.
+// TestTransient checks that transient errors are distinguished from final errors.
 func TestTransient(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
@@ -33,9 +33,9 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A server that requires authentication answers only the first request of a connection. Fails if Read
-// does not return that answer, which the request that finds out whether the connection is closed
-// receives, or if the answer does not name the server and what to do.
+// A server that requires authentication answers only the first request of a connection. Read must return
+// that answer, which the request that finds out whether the connection is closed receives, and the error
+// must name the server and what to do.
 func TestRead_AuthenticationIsRequired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -13,10 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestElectionSchedules runs elections under random faults, with fake time. There must be one leader at a
-// time, tokens must increase, and each candidacy that ends must have a reason. When all faults are healed, a
-// candidate must lead, and no znodes or watches may remain. Package faultschedule describes the flags that
-// select schedules.
+// TestElectionSchedules runs elections under random faults, with fake time. There must be at most one leader at a
+// time, tokens must increase, and each candidacy that ends must have a reason. When all faults are healed, a candidate
+// must lead, and no znodes or watches may remain. Package faultschedule describes the flags that select schedules.
 //
 // In schedules with a latency, few goroutines run at the same instant of fake time.
 func TestElectionSchedules(t *testing.T) {
