@@ -65,7 +65,8 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	err := o.naming.Check()
 	if err == nil {
-		err = connection.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of characters that are valid in a path
+		// A prefix must consist of characters that are valid in a path.
+		err = connection.CheckPath("/naming=" + string(o.naming))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalid, err)

@@ -153,7 +153,8 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		h.advance(10 * time.Millisecond) // the follower has the same session, and waits for a moment because that may have expired
+		// The follower has the same session, and waits for a moment because that may have expired.
+		h.advance(10 * time.Millisecond)
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())
 		h.advance(10 * time.Millisecond)

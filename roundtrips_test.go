@@ -37,7 +37,8 @@ func (h *harness) joinAll(n int) []*candidate {
 	h.Helper()
 	all := make([]*candidate, n)
 	for i := range all {
-		all[i] = h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10))) // the client clears its buffer for each connection, and the default is 1.5 MB
+		// The client clears its buffer for each connection, and the default is 1.5 MB.
+		all[i] = h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10)))
 		all[i].startAndAwaitStatus()
 	}
 	return all

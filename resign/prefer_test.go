@@ -129,7 +129,8 @@ func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 func TestQueue_PreferLeaderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute
-		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0 // only the goroutine of Prefer uses these variables
+		// Only the goroutine of Prefer uses these variables.
+		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0
 		requests := make(chan string, 1)
 		q := resign.Queue{
 			Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) {

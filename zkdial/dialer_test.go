@@ -403,7 +403,8 @@ func TestDialer_LimitIncludesDial(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Pause()
 		start := time.Now()
-		conn := open(t, []string{srv.Name()}, 3*time.Second, // for this timeout the limit of the first attempt is a second
+		// For this timeout the limit of the first attempt is a second.
+		conn := open(t, []string{srv.Name()}, 3*time.Second,
 			WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 				time.Sleep(timeout * 9 / 10)
 				return srv.Dialer()(network, address, timeout)

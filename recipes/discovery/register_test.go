@@ -134,7 +134,8 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 		bubble.Advance(time.Hour)
 		log := w.Server.Log().Requests()
-		verifications := log.Count(zktest.OpExists) // watched znodes are read 12 to 20 times an hour to verify the watch
+		// Watched znodes are read 12 to 20 times an hour to verify the watch.
+		verifications := log.Count(zktest.OpExists)
 		require.LessOrEqual(w, verifications, 21, "%v", log)
 		require.LessOrEqual(w, len(log)-verifications, 4, "%v", log)
 		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)

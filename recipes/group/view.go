@@ -92,7 +92,8 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
 		}) {
 			last = members
-			limit.SendNewest(views, View{Members: sortedMembers(members)}) // the view has its own slice, which the receiver may change
+			// The view has its own slice, which the receiver may change.
+			limit.SendNewest(views, View{Members: sortedMembers(members)})
 			g.setup.Report("group", event.Event{Kind: event.Listed, Count: len(members)})
 		}
 		if err := reader.Wait(ctx, nil); err != nil {

@@ -133,7 +133,8 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			_, err = h.Multi(&zk.CreateRequest{Path: node, Data: []byte("0"), Acl: setup.ACL})
-		case err == nil && written[string(data)] && h.Err() == nil: // otherwise another client may have stored the same time
+		// If h had ended, another client might have stored the same time.
+		case err == nil && written[string(data)] && h.Err() == nil:
 			return 0, nil
 		case err == nil:
 			left, err = p.storeTime(h, node, data, stat.Version, written)

@@ -82,7 +82,8 @@ func TestPeriod_LastReturnsStart(t *testing.T) {
 			require.WithinRange(t, last, begun.Add(-time.Second), time.Now())
 			time.Sleep(period)
 		}
-		_, err = conn.Set("/hourly/period", []byte("0"), -1) // the znode as a client leaves it that has crashed before its first hold
+		// A client that has crashed before its first hold leaves the znode in this state.
+		_, err = conn.Set("/hourly/period", []byte("0"), -1)
 		require.NoError(t, err)
 		last, err = other.Last(ctx)
 		require.NoError(t, err)

@@ -218,6 +218,7 @@ func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
 	op := func(n int, call, ret int64) porcupine.Operation { return newOperation(leaseOp(n), call, ret) }
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6))
 	requireIllegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6))
-	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)) // the release overlaps the second acquisition
+	// The release overlaps the second acquisition.
+	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5))
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, int64(never)), op(2, 4, 5))
 }

@@ -251,7 +251,8 @@ func (p *planning) rebalance() {
 			budget--
 		}
 	}
-	owned := map[string][]string{} // for each member, its shards that may be moved; those that move first are at the end
+	// owned contains the shards of each member that may be moved; those that move first are at the end.
+	owned := map[string][]string{}
 	var pinned []string
 	for _, shard := range p.spec.Shards {
 		owner := p.plan.Owners[shard]

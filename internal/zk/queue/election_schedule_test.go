@@ -113,7 +113,8 @@ const (
 	operatorDelete faultschedule.Kind = "operator deletes" // an operator deletes a candidate's znode
 	closeConn      faultschedule.Kind = "close connection" // closes the connection before the candidate has resigned
 	rebuild        faultschedule.Kind = "rebuild"          // all servers restart without their data
-	isolateLeader  faultschedule.Kind = "isolate leader"   // cuts off the leader, or its server, until its session has expired
+	// isolateLeader cuts off the leader, or its server, until its session has expired.
+	isolateLeader faultschedule.Kind = "isolate leader"
 )
 
 // choices are in this order, and random numbers are drawn in the order of the code, because seeds are
