@@ -284,8 +284,8 @@ func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaggingServer checks that DeleteElection does not return nil without deleting the
-// election when its server still shows an earlier election at the path.
+// TestDeleteElection_LaggingServer checks that DeleteElection deletes the present election when its server
+// still shows an earlier election at the path.
 func TestDeleteElection_LaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
