@@ -322,9 +322,8 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }
 
-// TestElection_RemovalKeepsConfig checks that a candidate that joins again does not change the configuration
-// that the removal of its earlier znode still uses, and does not copy the configuration when no removal uses
-// it.
+// TestElection_RemovalKeepsConfig checks that a candidate that joins again does not change the configuration that
+// the removal of its earlier znode still uses, and does not copy the configuration when no removal uses it.
 func TestElection_RemovalKeepsConfig(t *testing.T) {
 	e := &Election{conn: new(zk.Conn), candidacy: newCandidacy(t.Context(), nil), seen: seenNode{czxid: 1, session: 1}}
 	first := e.queueConfig()

@@ -21,7 +21,8 @@ func TestEndElection_EndsAllCandidacies(t *testing.T) {
 		leader, follower, conn := h.join(h.connect()), h.join(h.connect()), h.connect()
 		early := h.newCandidate(node, conn)
 		require.NoError(h, follower.EndElection())
-		h.advance(10 * time.Millisecond) // a candidate whose znode was deleted waits for 5 ms before it reads the reason
+		// A candidate whose znode was deleted waits for 5 ms before it reads the reason.
+		h.advance(10 * time.Millisecond)
 		for _, c := range []*candidate{leader, follower} {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		}
@@ -110,7 +111,8 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 				_, err := h.operator.Set(path, []byte("changed"), -1)
 				require.NoError(h, err)
 			}
-			others := []string{h.createContender(), h.createContender(), h.createContender()} // these contenders ignore the tombstone
+			// These contenders ignore the tombstone.
+			others := []string{h.createContender(), h.createContender(), h.createContender()}
 			deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				_, err := conn.Set(others[0], []byte("changed"), -1)
 				assert.NoError(h, err)
@@ -282,8 +284,8 @@ func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaggingServer checks that DeleteElection does not return nil without deleting the
-// election when its server still shows an earlier election at the path.
+// TestDeleteElection_LaggingServer checks that DeleteElection deletes the present election when its server
+// still shows an earlier election at the path.
 func TestDeleteElection_LaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)

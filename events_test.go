@@ -275,7 +275,8 @@ func TestEvents_EndElectionIsReported(t *testing.T) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()
 		second.startAndAwaitStatus()
-		first.requireEvents("joined", "elected") // check this before the status changes again, because events are received later
+		// Check this before the status changes again, because events are received later.
+		first.requireEvents("joined", "elected")
 		require.NoError(h, second.EndElection())
 		h.advance(shortTime)
 		// The leader is first notified that its znode was deleted, and then that the election has ended.

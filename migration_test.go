@@ -248,9 +248,9 @@ func (m *migratedInstance) crash() {
 	m.conn.Close()
 }
 
-// TestMigration_RollingUpgrade replaces three instances one after another by the new version, and then by the
-// old version again. The instances end in all ways in which an instance can end. There must be one leader at
-// a time, and never no leader for long.
+// TestMigration_RollingUpgrade replaces three instances one after another by the new version, and then by
+// the old version again. The instances end in all ways in which an instance can end. There must never be
+// two leaders, and the time without a leader must be short.
 func TestMigration_RollingUpgrade(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
@@ -320,8 +320,7 @@ func rollingUpgrade(t *testing.T, s namingScheme, leaderFirst, crash bool) {
 	require.GreaterOrEqual(t, f.elected, 4)
 }
 
-// TestMigration_DefaultNames checks that a candidate with the default names waits for earlier hand-written
-// candidates.
+// TestMigration_DefaultNames checks that a candidate with the default names waits for earlier hand-written candidates.
 func TestMigration_DefaultNames(t *testing.T) {
 	for _, s := range schemes {
 		synctest.Test(t, func(t *testing.T) {

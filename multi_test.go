@@ -38,8 +38,8 @@ func withRegister(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// TestMulti_OnlyLeaderWrites checks that a transaction of a candidate that is not the leader is not applied, and
-// that a leader's transaction is applied completely.
+// TestMulti_OnlyLeaderWrites checks that only transactions of the leader are applied, and that they are
+// applied completely.
 func TestMulti_OnlyLeaderWrites(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())

@@ -132,7 +132,8 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 	return first, err
 }
 
-// publish delivers the leader, unless it was delivered last. nil means that there is no leader.
+// publish delivers the leader, unless it is the same as the leader that was delivered last. nil means that
+// there is no leader.
 func (v *observer) publish(leader *CandidateInfo) {
 	var present CandidateInfo // a copy, because the receiver may change the CandidateInfo of the observation
 	if leader != nil {

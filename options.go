@@ -65,7 +65,8 @@ func newOptions(conn *zk.Conn, opts []Option) (*options, error) {
 	}
 	err := o.naming.Check()
 	if err == nil {
-		err = connection.CheckPath("/naming=" + string(o.naming)) // a prefix must consist of characters that are valid in a path
+		// A prefix must consist of characters that are valid in a path.
+		err = connection.CheckPath("/naming=" + string(o.naming))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: WithNamePrefix: %w", ErrInvalid, err)
@@ -91,9 +92,9 @@ func WithName(name string) Option {
 	})
 }
 
-// WithValue sets a text that the candidate advertises, for instance the address of its
-// service, of at most 64 KiB without null characters. Observers can read it as
-// CandidateInfo.Value, before and while the candidate is the leader. It does not change during the candidacy. The default is "".
+// WithValue sets a text that the candidate advertises, for instance the address of its service, of at most
+// 64 KiB without null characters. Observers can read it as CandidateInfo.Value, before and while the
+// candidate is the leader. It does not change during the candidacy. The default is "".
 //
 // If the value is not empty, the data of the candidate's znode is the name, a null character
 // and the value. Other libraries, such as Curator and kazoo, take all of that for the
@@ -237,7 +238,7 @@ func WithLogger(log *slog.Logger) Option {
 // waitLimiter returns a context that limits the wait for the response to one request.
 type waitLimiter func() (context.Context, context.CancelFunc)
 
-// limitWait implements limiter: it limits each wait to a session timeout.
+// limitWait is a waitLimiter: it limits each wait to a session timeout.
 func (o *options) limitWait() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.Conn, o.Timeout), ErrUnreachable)
 }

@@ -153,7 +153,8 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		h.advance(10 * time.Millisecond) // the follower has the same session, and waits for a moment because that may have expired
+		// The follower has the same session, and waits for a moment because that may have expired.
+		h.advance(10 * time.Millisecond)
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())
 		h.advance(10 * time.Millisecond)
@@ -345,7 +346,7 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestWithSessionTimeout_LongerThanGranted checks that a timeout is rejected that is longer than the granted timeout.
+// TestWithSessionTimeout_LongerThanGranted checks that a timeout that is longer than the granted timeout is rejected.
 func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)

@@ -21,7 +21,7 @@ import (
 )
 
 // TestOrder_PersistentChildrenAreNoCandidates checks that a persistent child is not taken for a candidate
-// because of its name, and an ephemeral child whose name ends in ten digits is.
+// because of its name, and that an ephemeral child whose name ends in ten digits is.
 func TestOrder_PersistentChildrenAreNoCandidates(t *testing.T) {
 	for _, names := range [][]leaderelection.Option{nil, {leaderelection.WithNamePrefix("n_")}, {leaderelection.WithNamePrefix("")}} {
 		withServers(t, 1, func(h *harness) {

@@ -37,7 +37,8 @@ func (h *harness) joinAll(n int) []*candidate {
 	h.Helper()
 	all := make([]*candidate, n)
 	for i := range all {
-		all[i] = h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10))) // the client clears its buffer for each connection, and the default is 1.5 MB
+		// The client clears its buffer for each connection, and the default is 1.5 MB.
+		all[i] = h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10)))
 		all[i].startAndAwaitStatus()
 	}
 	return all
@@ -189,8 +190,7 @@ func TestRoundTrips_WithACL(t *testing.T) {
 }
 
 // TestRoundTrips_Succession checks that the successor needs no request to become the leader. The candidate
-// behind it may list the queue to find out that it is next, unless it has joined directly after the
-// successor.
+// behind it may list the queue to find out that it is next, unless it has joined directly after the successor.
 func TestRoundTrips_Succession(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(5)
@@ -209,8 +209,7 @@ func TestRoundTrips_Succession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionByExpiry checks that the successor needs no request when the session of the leader
-// expires.
+// TestRoundTrips_SuccessionByExpiry checks that the successor needs no request when the session of the leader expires.
 func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
@@ -260,8 +259,8 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_OneRequestPerPeriod checks that the leader sends one request per period, and that other
-// candidates send nothing after some time, except the reads that verify their watches.
+// TestRoundTrips_OneRequestPerPeriod checks that the leader sends at most one request per period, and that
+// other candidates send nothing after some time, except the reads that verify their watches.
 func TestRoundTrips_OneRequestPerPeriod(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {
@@ -294,8 +293,8 @@ func TestRoundTrips_SharedConnection(t *testing.T) {
 }
 
 // TestRoundTrips_PersistentChildren checks that a candidate that joins an election node with thousands of
-// persistent children that are named like candidates does not list the node for each of them, and does not
-// read them one after the other, and that Observe does not either.
+// persistent children that are named like candidates neither lists the node for each of them nor reads them
+// one after the other, and that Observe does not read them one after the other.
 func TestRoundTrips_PersistentChildren(t *testing.T) {
 	const children = 4000
 	for prefix, listings := range map[string]int{"_c_*-n_": 2, "job-": 3} {

@@ -94,9 +94,8 @@ func TestTrap55_SessionEndsWhileEventsAreDropped(t *testing.T) {
 	})
 }
 
-// ClickHouse Keeper gives a client that reconnects a new session, and keeps the old session until
-// it expires. TestSessionExpiry_NewSessionOnReconnect fails if the candidate does not delete the
-// znode of its old session, so that the follower waits for the expiry.
+// ClickHouse Keeper gives a client that reconnects a new session, and keeps the old session until it expires.
+// The candidate must delete the znode of its old session, so that the follower does not wait for the expiry.
 func TestSessionExpiry_NewSessionOnReconnect(t *testing.T) {
 	for name, rejoins := range map[string]bool{"ends": false, "rejoins": true} {
 		runWithServers(t, name, 1, func(h *harness) {

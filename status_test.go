@@ -73,8 +73,8 @@ func TestStatus_LogText(t *testing.T) {
 		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
 }
 
-// TestStatus_NextIsSecondCandidate checks that only the second candidate is next, that a candidate becomes
-// next with a status, and that a break of the connection does not change Next.
+// TestStatus_NextIsSecondCandidate checks that only the second candidate is next, that a status reports
+// when a candidate becomes next, and that a break of the connection does not change Next.
 func TestStatus_NextIsSecondCandidate(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		var all []*candidate

@@ -168,7 +168,7 @@ type eventStream struct {
 	mu      sync.Mutex
 	missed  int       // number of dropped events that no delivered event has reported
 	token   int64     // token of the newest leadership
-	term    term      // the progress of the newest leadership that was reported
+	term    term      // the reported progress of the newest leadership
 	vacated time.Time // when the last predecessor left; zero if that is not known
 	closed  bool
 }

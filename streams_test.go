@@ -210,7 +210,7 @@ func TestEventStream_DropsOldest(t *testing.T) {
 	}
 }
 
-// TestEventStream_DropsFrequentEventsFirst checks that frequent events do not make other events be dropped.
+// TestEventStream_DropsFrequentEventsFirst checks that frequent events do not cause the loss of other events.
 func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)

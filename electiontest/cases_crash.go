@@ -26,7 +26,9 @@ func testLeaderCrashes(s *suite) {
 			return next != nil && next != leader
 		})
 		if errors.Is(next.formerErr(), leaderelection.ErrResigned) {
-			resigned++ // this need not be an error: on a machine that stalls, another candidate can have led and resigned in between
+			// This need not be an error: on a machine that stalls, another candidate can have led and
+			// resigned in between.
+			resigned++
 		}
 		if !s.isDoneInTime(leader.latestLeadership()) {
 			s.Errorf("%v: still leader after its crash", leader)

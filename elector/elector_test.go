@@ -133,8 +133,7 @@ func TestPing_AnsweredWhereverLoopWaits(t *testing.T) {
 	})
 }
 
-// TestPing_LoopIsStuck checks that Ping does not return nil although the loop is stuck. Here it is stuck in
-// its logger.
+// TestPing_LoopIsStuck checks that Ping returns an error when the loop is stuck. Here it is stuck in its logger.
 func TestPing_LoopIsStuck(t *testing.T) {
 	var log *blockingLog
 	runElector(t, func(h *harness) {

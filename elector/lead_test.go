@@ -32,8 +32,8 @@ func runLead(t *testing.T, f func(h *harness, ctx context.Context, l *leaderelec
 	})
 }
 
-// TestLead_FunctionReturns checks that Lead does not change the result of a function that returns during the
-// leadership.
+// TestLead_FunctionReturns checks that Lead does not change the result of a function that returns during
+// the leadership.
 func TestLead_FunctionReturns(t *testing.T) {
 	for _, want := range []error{nil, errBoom, context.Canceled} {
 		runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { return want }, func(h *harness) {
@@ -121,8 +121,8 @@ func TestLead_FunctionHangs(t *testing.T) {
 	})
 }
 
-// TestLead_RejectsUsedCandidate checks that Lead rejects a candidate that is running or was used, and that the
-// rejected call neither resigns the candidate, receives its statuses nor calls the function.
+// TestLead_RejectsUsedCandidate checks that Lead rejects a candidate that is running or was used, and that
+// the rejected call does not resign the candidate, receive its statuses or call the function.
 func TestLead_RejectsUsedCandidate(t *testing.T) {
 	never := func(context.Context, *leaderelection.Leadership) error { panic("the function was called") }
 	cancelled, cancel := context.WithCancel(context.Background())

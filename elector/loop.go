@@ -144,7 +144,8 @@ func (l *loop) backendFailed(err error) event {
 	case l.ctx.Err() != nil:
 		return l.contextDone()
 	case l.elector.isLead:
-		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) { // ErrTerminal and ErrWithdrawn already begin with the prefix
+		// ErrTerminal and ErrWithdrawn already begin with the prefix.
+		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) {
 			err = fmt.Errorf("elector: %w", err)
 		}
 		return event{state: StateError, err: err, final: true}

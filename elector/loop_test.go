@@ -73,7 +73,7 @@ func TestLeaderEvent_InStateLeader_NewLeadership(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateNotLeader checks that a handler is not called while the candidate is a follower.
+// TestNotLeaderEvent_InStateNotLeader checks that no handler is called while the candidate is a follower.
 func TestNotLeaderEvent_InStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().suspend()

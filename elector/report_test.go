@@ -60,7 +60,7 @@ func TestReports_EachChange(t *testing.T) {
 	})
 }
 
-// TestReports_SlowReader checks that a slow reader receives the newest report, and also the last report.
+// TestReports_SlowReader checks that a slow reader does not receive outdated reports, and receives the last report.
 func TestReports_SlowReader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.elector.Reports()
@@ -94,8 +94,7 @@ func TestReports_AfterRun(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCurrent_DuringBegin checks that Current does not return the state LEADER while Begin runs, or an
-// outdated status.
+// TestCurrent_DuringBegin checks that Current returns neither the state LEADER while Begin runs nor an outdated status.
 func TestCurrent_DuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		since := h.elector.Current().Since

@@ -97,9 +97,8 @@ func TestBegin_TimeoutInterruptsCall(t *testing.T) {
 	})
 }
 
-// TestBegin_ReturnsAtTimeout checks that a program does not remain the leader with a context that is done
-// when Begin has returned at the moment of BeginTimeout. Which of the two comes first depends on the
-// scheduler.
+// TestBegin_ReturnsAtTimeout checks that a program does not remain the leader with a context that is done when
+// Begin has returned at the moment of BeginTimeout. Which of the two comes first depends on the scheduler.
 func TestBegin_ReturnsAtTimeout(t *testing.T) {
 	for range 100 {
 		var ctx context.Context

@@ -15,9 +15,9 @@ const (
 	// znode or key exists, on a Raft log it is queued, and on a changefeed it has started. A
 	// candidate that rejoins reports it for each session.
 	//
-	// For recipes it reports that a znode with Token exists that is maintained: that of a member of a group, of an
-	// instance of a service, or of a group.Persistent. Subject is its path. One Released or Lost follows. The members of
-	// shards report it for the group at <path>/members.
+	// For recipes it reports that a znode with Token exists that is maintained: that of a member of a
+	// group, of an instance of a service, or of a group.Persistent. Subject is its path. One Released or
+	// Lost follows. The members of shards report it for the group at <path>/members.
 	Joined Kind = iota + 1
 	// Elected reports that the candidate has become the leader with Token.
 	Elected
@@ -52,10 +52,10 @@ const (
 	// a heartbeat of the leader, except if another candidate has replaced the record.
 	// Candidates on a Raft log do not report it, because their peer has the lease.
 	Checked
-	// Watched reports that the backend has confirmed a watch. On ZooKeeper, Subject is the watched
-	// znode: the candidate's, its predecessor's, or that of the candidate before. Watches that the client library restores after a
-	// reconnect are not reported. On a changefeed, it reports that the feed has delivered the current
-	// record. Candidates of other elections do not report it.
+	// Watched reports that the backend has confirmed a watch. On ZooKeeper, Subject is the watched znode:
+	// the candidate's, its predecessor's, or that of the candidate before. Watches that the client library
+	// restores after a reconnect are not reported. On a changefeed, it reports that the feed has delivered
+	// the current record. Candidates of other elections do not report it.
 	Watched
 	// WatchFailed reports that the feed of a changefeed has ended, could not be opened, or is late.
 	// It is opened again. Err is the error.
@@ -94,21 +94,23 @@ const (
 	Listed
 	// Stale reports that a cache may be out of date because the connection was lost.
 	Stale
-	// Fresh reports that a cache was filled, or is up to date again. Duration is how long that took, and Count the number
-	// of its znodes.
+	// Fresh reports that a cache was filled, or is up to date again. Duration is how long that took, and
+	// Count the number of its znodes.
 	Fresh
-	// Opened reports that a queue has its first consumer in this process, that a cache or a provider was created, that a
-	// watch of a group begins, or that a member of shards has joined. One Ended follows. Several can refer to one path.
+	// Opened reports that a queue has its first consumer in this process, that a cache or a provider was
+	// created, that a watch of a group begins, or that a member of shards has joined. One Ended follows.
+	// Several can refer to one path.
 	Opened
-	// Waiting reports that a caller begins to wait at a barrier, or for a round of a double barrier. One Passed follows.
+	// Waiting reports that a caller begins to wait at a barrier, or for a round of a double barrier. One
+	// Passed follows.
 	Waiting
-	// Passed reports that a wait is over that Waiting has reported. Duration is how long it was, and Err the reason if the
-	// caller has not passed. For a double barrier, Token is that of the participant and Subject the path of its znode;
-	// one Released or Lost follows.
+	// Passed reports that a wait is over that Waiting has reported. Duration is how long it was, and Err
+	// the reason if the caller has not passed. For a double barrier, Token is that of the participant and
+	// Subject the path of its znode; one Released or Lost follows.
 	Passed
-	// Planned reports that a member of shards follows a plan, of which Token is the version, and Count the number of
-	// shards that have an owner in it. Err is set if there was no leader to make a plan for the present members, and the
-	// member has computed this one.
+	// Planned reports that a member of shards follows a plan, of which Token is the version, and Count the
+	// number of shards that have an owner in it. Err is set if there was no leader to make a plan for the
+	// present members, and the member has computed this one.
 	Planned
 )
 
@@ -138,16 +140,16 @@ type Event struct {
 	Time time.Time
 	// ID is the candidate's ID. It is empty before the candidate has one, and for recipes.
 	ID string
-	// Recipe is the recipe that reports the event: "lock", "queue", "cache", "barrier", "group", "discovery" or "shard".
-	// It is empty for elections.
+	// Recipe is the recipe that reports the event: "lock", "queue", "cache", "barrier", "group",
+	// "discovery" or "shard". It is empty for elections.
 	Recipe string
 	// Path is the path of the recipe, and for discovery that of the service. It is empty for elections.
 	Path string
 	// Subject is the ID of the candidate that the event concerns: the leader of NewLeader and
 	// Heartbeat, the watched candidate of Watched.
 	Subject string
-	// Token is the fencing token of the leadership. It is set for Elected, HandOver, Suspended,
-	// Resumed, Lost, NewLeader and Heartbeat, and is that of a hold, a claim, a participant or a znode for Joined, Acquired,
+	// Token is the fencing token of the leadership. It is set for Elected, HandOver, Suspended, Resumed, Lost,
+	// NewLeader and Heartbeat, and is that of a hold, a claim, a participant or a znode for Joined, Acquired,
 	// Released, Returned, Rejected, Passed and Lost of recipes. For Planned it is the version of the plan.
 	Token int64
 	// Duration is how long what the kind describes took, such as a hand-over, a check, a wait or a hold.

@@ -213,7 +213,8 @@ func (a *attempt) leave(ctx context.Context, reason error, over bool) error {
 		} else {
 			a.candidacy.Publish(leaderelection.Status{})
 		}
-		_ = limit.Pause(ctx, a.options.grace) // gives the program time to stop before another candidate can lead the other election
+		// Give the program time to stop before another candidate can lead the other election.
+		_ = limit.Pause(ctx, a.options.grace)
 	}
 	if a.joinTimer != nil {
 		a.joinTimer.Stop()

@@ -188,7 +188,8 @@ func (c *Candidate) run(ctx context.Context) error {
 		if over {
 			return reason
 		}
-		if errors.Is(reason, leaderelection.ErrUnreachable) { // the function of the new election may have failed immediately
+		// The function of the new election may have failed immediately.
+		if errors.Is(reason, leaderelection.ErrUnreachable) {
 			if err := limit.Pause(ctx, unreachablePause); err != nil {
 				return err
 			}

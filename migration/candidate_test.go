@@ -417,8 +417,8 @@ func TestCandidate_StaleStatus(t *testing.T) {
 	}
 }
 
-// requestWriter is a network connection that calls onClose just before the client sends the request to close its
-// session.
+// requestWriter is a network connection that calls onClose just before the client sends the request to
+// close its session.
 type requestWriter struct {
 	net.Conn
 	onClose func()
@@ -492,9 +492,8 @@ func TestCandidate_TurnLimit(t *testing.T) {
 	})
 }
 
-// TestCandidate_UnreachableBackendDoesNotEndCandidacy checks that the candidacy does not end when a backend
-// is unreachable for some time, and that the candidate does not join the old election again and again without
-// a pause.
+// TestCandidate_UnreachableBackendDoesNotEndCandidacy checks that the candidacy does not end when a backend is
+// unreachable for some time, and that the candidate pauses before it joins the old election again.
 func TestCandidate_UnreachableBackendDoesNotEndCandidacy(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)

@@ -195,8 +195,8 @@ func (f *fleet) awaitLeader() {
 	}
 }
 
-// TestMigration_RollingWithFaults checks that exactly one instance works at a time while a fleet is migrated
-// and its instances crash and lose their backends.
+// TestMigration_RollingWithFaults checks that two instances never work at the same time while a fleet is
+// migrated and its instances crash and lose their backends, and that an instance works again after the faults.
 func TestMigration_RollingWithFaults(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -35,7 +35,8 @@ type side struct {
 	status leaderelection.Status
 }
 
-// ErrNewElection is wrapped by the errors of the new election: of its NewCandidateFunc and of its candidates. The text of an error also names the election.
+// ErrNewElection is wrapped by the errors of the new election: of its NewCandidateFunc and of its
+// candidates. The text of an error also names the election.
 var ErrNewElection = errors.New("migration: error of the new election")
 
 // electionError is an error of one of the two elections.
@@ -123,8 +124,7 @@ func (s *side) close() error {
 	return nil
 }
 
-// endError returns the error that ended the candidacy before it resigned, or nil. It may be called only after
-// leave.
+// endError returns the error that ended the candidacy before it resigned, or nil. It may be called only after leave.
 func (s *side) endError() error {
 	if s == nil {
 		return nil

@@ -199,7 +199,8 @@ func TestWithStrictACL(t *testing.T) {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			for _, path := range []string{"/app", "/app/open"} {
-				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll)) // the data is valid for a counter, which needs 8 bytes
+				// The data is valid for a counter, which needs 8 bytes.
+				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}
 			isRead := func(e zktest.Entry) bool { return e.Op == zktest.OpGetACL }

@@ -25,8 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// cancellable are calls with a context, whose results would be wrong if they took its cause for an answer of the servers.
-// Each function creates what the call finds, over another connection, and returns the call.
+// cancellable are calls with a context, whose results would be wrong if they took its cause for an answer
+// of the servers. Each function creates what the call finds, over another connection, and returns the call.
 var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func(context.Context) error){
 	"barrier, wait": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		b := must(barrier.New(conn, "/app/gate"))
@@ -152,10 +152,9 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 }
 
-// TestCause_LikeAnswer checks that a call does not take the cause of its context for an answer of the
-// servers: a group of goroutines cancels all others with the error of the first, which can be the answer that
-// the call does not wait for. The context ends before the call, or while the servers process the n-th
-// request.
+// TestCause_LikeAnswer checks that a call does not take the cause of its context for an answer of the servers:
+// a group of goroutines cancels all others with the error of the first, which can be the answer that the call
+// does not wait for. The context ends before the call, or while the servers process the n-th request.
 func TestCause_LikeAnswer(t *testing.T) {
 	for name, prepare := range cancellable {
 		for _, cause := range []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth} {

@@ -2,8 +2,8 @@ package recipes
 
 import "encoding/json"
 
-// Codec converts values to the data of a znode and back. It is an argument of the recipes that keep values, such as
-// [github.com/go-leaderelection/leaderelection/recipes/value.New]:
+// Codec converts values to the data of a znode and back. It is an argument of the recipes that keep values,
+// such as [github.com/go-leaderelection/leaderelection/recipes/value.New]:
 //
 //	limits, err := value.New(conn, "/config/limits", recipes.JSONCodec[Limits]())
 //

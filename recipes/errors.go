@@ -47,9 +47,9 @@ var (
 	// children. Participants that have joined before are not affected. New ones can join
 	// after the node was deleted and created again, which a queue does as soon as it is empty.
 	ErrNodeExhausted = connection.ErrNodeExhausted
-	// ErrTooLarge is returned if a reply is larger than the connection's receive buffer,
-	// which zk.WithMaxBufferSize limits; the error names the znode. By default the buffer is
-	// unlimited, and on connections of package zkdial larger than any reply. It is also returned if an item or a value is larger than a server with default
+	// ErrTooLarge is returned if a reply is larger than the connection's receive buffer, which zk.WithMaxBufferSize
+	// limits; the error names the znode. By default the buffer is unlimited, and on connections of package zkdial
+	// larger than any reply. It is also returned if an item or a value is larger than a server with default
 	// settings accepts, which is one megabyte including overhead; then nothing was sent.
 	ErrTooLarge = connection.ErrTooLarge
 	// ErrSessionExpired is returned if the ZooKeeper session has expired. Everything that

@@ -29,7 +29,7 @@ var (
 	_ value.Option        = recipes.Option{}
 )
 
-// TestOption_OfAnotherRecipe checks that a program does not compile that passes an option of one recipe to another.
+// TestOption_OfAnotherRecipe checks that a program that passes an option of one recipe to another does not compile.
 func TestOption_OfAnotherRecipe(t *testing.T) {
 	_, ok := any(lock.WithName("a")).(queue.Option)
 	require.False(t, ok)

@@ -124,12 +124,13 @@ func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
 
-// TestQueue_PreferLeaderChanges checks that Prefer does not request a leader to resign that has taken over
-// after the decision.
+// TestQueue_PreferLeaderChanges checks that Prefer does not request the resignation of a leader that has
+// taken over after the decision.
 func TestQueue_PreferLeaderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute
-		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0 // only the goroutine of Prefer uses these variables
+		// Only the goroutine of Prefer uses these variables.
+		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0
 		requests := make(chan string, 1)
 		q := resign.Queue{
 			Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) {

@@ -245,8 +245,8 @@ func TestRequest_OtherRequestSuccessful(t *testing.T) {
 	})
 }
 
-// TestRequest_ContextDoneWhileAddedAgain checks that no request remains that was added again just before its
-// context was done, after another call had withdrawn it.
+// TestRequest_ContextDoneWhileAddedAgain checks that a request does not remain when it was added again,
+// after another call had withdrawn it, just before its context was done.
 func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()

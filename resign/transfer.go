@@ -20,8 +20,8 @@ import (
 // withdraws the request and returns an error that wraps the cause of ctx. The leader leads on unless all others
 // have left their places.
 //
-// The error wraps [leaderelection.ErrNotTransferred] if there is no candidate with this ID, or it leaves. Other errors are those of
-// [Request], except ErrNoCandidate.
+// The error wraps [leaderelection.ErrNotTransferred] if there is no candidate with this ID, or it leaves.
+// Other errors are those of [Request], except ErrNoCandidate.
 func Transfer(ctx context.Context, conn *zk.Conn, node, id string) error {
 	return NewQueue(conn, node).Transfer(ctx, id)
 }

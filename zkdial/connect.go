@@ -60,7 +60,8 @@ func WithClient(options ...func(*zk.Conn)) Option {
 
 const (
 	shortestTimeout = 100 * time.Millisecond
-	longestTimeout  = math.MaxInt32 * time.Millisecond // the protocol transmits the timeout in milliseconds with 32 bits
+	// longestTimeout is the longest timeout that the protocol transmits: it uses 32 bits, and milliseconds.
+	longestTimeout = math.MaxInt32 * time.Millisecond
 )
 
 // Connect opens a connection like zk.Connect: it returns immediately, and the connection is

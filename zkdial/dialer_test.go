@@ -146,9 +146,8 @@ func (c *aheadConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDialer_RestoredSession checks that a session expires even when the client asks for it again and again.
-// A server that was restored from a backup may know the session but not the transactions that the client has
-// seen.
+// TestDialer_RestoredSession checks that a session expires even when the client asks for it again and again. A
+// server that was restored from a backup may know the session but not the transactions that the client has seen.
 func TestDialer_RestoredSession(t *testing.T) {
 	const tick = timeout / 2
 	for offset := time.Duration(0); offset <= tick; offset += 100 * time.Millisecond {
@@ -316,9 +315,8 @@ func (c *faultyCluster) connect(t *testing.T, timeout time.Duration) *zk.Conn {
 	return requireEstablished(t, open(t, c.Names(), timeout, WithDialer(c.dial)))
 }
 
-// TestDialer_FaultyServer checks that a client does not lose its session when one server of three accepts
-// connections and does not serve them, and that a new client needs less than half of its session timeout to
-// connect.
+// TestDialer_FaultyServer checks that a client does not lose its session when one server of three accepts connections
+// and does not serve them, and that a new client needs less than half of its session timeout to connect.
 func TestDialer_FaultyServer(t *testing.T) {
 	for name, fault := range serverFaults {
 		for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
@@ -398,15 +396,15 @@ func TestDialer_SlowServers(t *testing.T) {
 	})
 }
 
-// TestDialer_LimitIncludesDial checks that the limit for one server does not begin only when the network
-// connection is open, so that a server that is slow to accept it and then does not answer does not take twice
-// as long.
+// TestDialer_LimitIncludesDial checks that the limit for one server includes the time until the network connection
+// is open. Otherwise a server that is slow to accept it and then does not answer would take twice as long.
 func TestDialer_LimitIncludesDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Pause()
 		start := time.Now()
-		conn := open(t, []string{srv.Name()}, 3*time.Second, // for this timeout the limit of the first attempt is a second
+		// For this timeout the limit of the first attempt is a second.
+		conn := open(t, []string{srv.Name()}, 3*time.Second,
 			WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
 				time.Sleep(timeout * 9 / 10)
 				return srv.Dialer()(network, address, timeout)

@@ -124,8 +124,8 @@ func TestOutage_ManyReasons(t *testing.T) {
 	require.Less(t, after, before+5)
 }
 
-// TestOutage_NotZooKeeper checks that the reason is reported again and again that a server which answers is
-// not a ZooKeeper server.
+// TestOutage_NotZooKeeper checks that the reason of an outage is reported again and again when a server
+// that answers is not a ZooKeeper server.
 func TestOutage_NotZooKeeper(t *testing.T) {
 	for name, answer := range map[string]string{
 		"HTTP":      "HTTP/1.1 400 Bad Request\r\n\r\n",

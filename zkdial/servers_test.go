@@ -48,7 +48,7 @@ func TestHostProvider_RetryStart(t *testing.T) {
 }
 
 // TestHostProvider_ShortConnections checks that servers that close each connection right after they have
-// accepted it are not tried again and again without a pause.
+// accepted it are tried again only after a pause.
 func TestHostProvider_ShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for n := range 3 {

@@ -80,7 +80,8 @@ func (e *ensemble) applyReport(s *session) {
 // reachesLeader reports whether the leader receives the reports of activity that the server of c sends.
 func (c *conn) reachesLeader() bool {
 	s := c.srv
-	alone := c.view != nil && c.view != s.view // a connection with a separate view behaves as if it had a separate server
+	// A connection with a separate view behaves as if it had a separate server.
+	alone := c.view != nil && c.view != s.view
 	return !s.cut && !s.paused && !s.stopped && c.e.quorum && !alone
 }
 

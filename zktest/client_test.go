@@ -256,7 +256,8 @@ func TestClient_ParsesFourLetterWords(t *testing.T) {
 		}
 	}
 	clients, ok := zk.FLWCons(addr, 5*time.Second)
-	if !ok && len(clients[0].Clients) == 0 { // go-zookeeper cannot parse the line of its own connection, which has no session
+	// The client library cannot parse the line of its own connection, which has no session.
+	if !ok && len(clients[0].Clients) == 0 {
 		t.Fatalf("cons: %+v", clients[0])
 	}
 	found := false

@@ -26,8 +26,8 @@ func TestConnect_AfterClose(t *testing.T) {
 	assert.Error(t, err, "Listen succeeds")
 }
 
-// TestConnect_DuringClose checks that Close closes a client that connects at the same time: the client would
-// continue to dial.
+// TestConnect_DuringClose checks that Close closes a client that connects at the same time: otherwise the
+// client would continue to dial.
 func TestConnect_DuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {

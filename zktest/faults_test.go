@@ -34,7 +34,8 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 		}
 		gate.Remove()
 		waitState(t, events, zk.StateHasSession)
-		synctest.Wait() // wait, because the client library reads its last zxid without a lock while it sets its watches again
+		// Wait, because the client library reads its last zxid without a lock while it sets its watches again.
+		synctest.Wait()
 		assert.Equal(t, zk.EventNodeDataChanged, (<-set).Type, "event of a change during the disconnection")
 		mustCreate(t, b, "/later", "", 0)
 		assert.Equal(t, zk.EventNodeCreated, (<-later).Type, "event after the reconnect")

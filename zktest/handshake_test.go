@@ -37,8 +37,8 @@ func handshake() []byte {
 	return e.B
 }
 
-// TestHandshake_ConnectionWithoutOneIsClosed checks that a connection without a handshake is closed after 10 s.
-func TestHandshake_ConnectionWithoutOneIsClosed(t *testing.T) {
+// TestHandshake_MissingHandshakeClosesConnection checks that a connection without a handshake is closed after 10 s.
+func TestHandshake_MissingHandshakeClosesConnection(t *testing.T) {
 	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": handshake()[:20]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

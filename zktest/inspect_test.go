@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestInspect_MethodsReturnState checks that each method that returns the state or the log is right.
+// TestInspect_MethodsReturnState checks that each method that returns the state or the log returns the right result.
 func TestInspect_MethodsReturnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

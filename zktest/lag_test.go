@@ -112,7 +112,7 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 }
 
 // TestLagBy_WithOtherFaults checks that a server that lags does not close the connection of an expired
-// session before it has applied the expiry, and does not apply a transaction without a majority.
+// session before it has applied the expiry, and applies transactions only with a majority.
 func TestLagBy_WithOtherFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)

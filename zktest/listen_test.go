@@ -31,7 +31,7 @@ func TestRefuse_KeepsPort(t *testing.T) {
 	assert.Equal(t, addr, s.Addr(), "address %s after %s", s.Addr(), addr)
 }
 
-// TestListen_ChosenAddresses checks that no address of WithAddr is ignored.
+// TestListen_ChosenAddresses checks that each address of WithAddr is used.
 func TestListen_ChosenAddresses(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -28,7 +28,8 @@ func TestCluster_FailOver(t *testing.T) {
 		id := a.SessionID()
 		e.Server(0).Stop()
 		waitState(t, events, zk.StateHasSession)
-		synctest.Wait() // wait, because the client library reads its last zxid without a lock while it sets its watches again
+		// Wait, because the client library reads its last zxid without a lock while it sets its watches again.
+		synctest.Wait()
 		assert.True(t, a.Server() != e.Server(0).Name() && a.SessionID() == id, "connected to %s", a.Server())
 		assertExists(t, true, a, "/e", "the ephemeral znode")
 		mustCreate(t, b, "/x", "", 0)

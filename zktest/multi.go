@@ -67,7 +67,8 @@ func (e *ensemble) applyMulti(c *conn, r *wire.Request, t *txn) Code {
 			undos = append(undos, u)
 		}
 		if op.Op == OpCreateContainer || op.Op == OpCreateTTL {
-			e.appendMultiHeader(OpCreate2, codeOK) // a real server uses the operation create2 for each reply with a Stat
+			// A real server uses the operation create2 for each reply with a Stat.
+			e.appendMultiHeader(OpCreate2, codeOK)
 		} else {
 			e.appendMultiHeader(op.Op, codeOK)
 		}

@@ -28,7 +28,8 @@ func TestPacket_SASLTokenIsAnswered(t *testing.T) {
 				require.NoError(t, err)
 				_, err = nc.Write(packet(1, 102, body))
 				require.NoError(t, err)
-				reply := make([]byte, 24) // the fields of the reply: length, xid, zxid, error, and the length of the token
+				// The reply consists of length, xid, zxid, error, and the length of the token.
+				reply := make([]byte, 24)
 				_, err = io.ReadFull(nc, reply)
 				require.NoError(t, err)
 				require.Zero(t, binary.BigEndian.Uint32(reply[16:]))

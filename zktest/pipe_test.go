@@ -45,7 +45,8 @@ func TestPipe_ErrorsEqualTCP(t *testing.T) {
 			server.Close()
 			_, err = client.Read(b)
 			assert.ErrorIs(t, err, io.EOF, "read after the other side has closed")
-			for err = nil; err == nil; { // repeat, because a socket detects the close only when the first write is rejected
+			// Repeat, because a socket detects the close only when the first write is rejected.
+			for err = nil; err == nil; {
 				_, err = client.Write(b)
 			}
 			if errors.Is(err, syscall.ECONNRESET) {

@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSweep_DeletesEmptyContainers checks that a container that is in use or was never used is not deleted.
+// TestSweep_DeletesEmptyContainers checks that a container is deleted when its last child was deleted, but
+// not while it is in use or if it was never used.
 func TestSweep_DeletesEmptyContainers(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)

@@ -12,9 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSetWatches_ClientLosesWatchesAfterFailure checks that a client has no watches after the server has
-// rejected the request that sets them again. The client library logs that, and sets the watches at the next
-// reconnect.
+// TestSetWatches_ClientLosesWatchesAfterFailure checks that a client has no watches after the server has rejected
+// the request that sets them again. The client library logs that, and sets the watches at the next reconnect.
 func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

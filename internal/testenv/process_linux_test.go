@@ -62,8 +62,7 @@ func TestProcess_PauseStopsAllThreads(t *testing.T) {
 	}
 }
 
-// TestStartProcess_ProgramDoesNotExist checks that StartProcess returns the error of a program that cannot be
-// started.
+// TestStartProcess_ProgramDoesNotExist checks that StartProcess returns the error of a program that cannot be started.
 func TestStartProcess_ProgramDoesNotExist(t *testing.T) {
 	_, err := StartProcess(exec.Command("/does/not/exist"))
 	require.Error(t, err)

@@ -130,7 +130,8 @@ func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round
 		return nil, err
 	}
 	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, participantName(current.arrivals)), nil, func(*ephemeral.TakenError) error {
-		return connection.ErrSessionExpired // the name is unique, so an earlier session of this client has created the znode
+		// The name is unique, so an earlier session of this client has created the znode.
+		return connection.ErrSessionExpired
 	})
 	if err != nil {
 		return nil, err

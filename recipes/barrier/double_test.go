@@ -32,7 +32,7 @@ func newAttendance() *roundAttendance {
 	return &roundAttendance{entered: map[int64]int{}, left: map[int64]int{}}
 }
 
-// TestDouble_AllEnterBeforeAnyLeaves checks that a participant does not leave a round before all have entered.
+// TestDouble_AllEnterBeforeAnyLeaves checks that no participant leaves a round before all have entered.
 func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 3, 4
@@ -98,7 +98,7 @@ func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 	})
 }
 
-// TestTrap50_ParticipantsCrash checks that a participant does not count that has crashed before the round,
+// TestTrap50_ParticipantsCrash checks that a participant that has crashed before the round does not count,
 // that the others do not wait for a participant that has crashed during the round, and that a participant
 // whose session has ended joins again (GH-1290, CURATOR-536).
 func TestTrap50_ParticipantsCrash(t *testing.T) {
@@ -171,8 +171,7 @@ func TestTrap46_ContextIsDone(t *testing.T) {
 	})
 }
 
-// A participant tries to begin a round late: the round has begun, or is over. TestDouble_RoundBeginsOnce
-// fails if the round begins again.
+// A participant tries to begin a round late: the round has begun, or is over. The round must not begin again.
 func TestDouble_RoundBeginsOnce(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := newDouble(w, w.Connect(), 1)
@@ -191,9 +190,8 @@ func TestDouble_RoundBeginsOnce(t *testing.T) {
 	})
 }
 
-// A participant gives up after another participant has listed it, and before the other participant begins the
-// round. TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp fails if the round begins with fewer than n
-// participants.
+// A participant gives up after another participant has listed it, and before the other participant begins
+// the round. The round must not begin with fewer than n participants.
 func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		first, second := w.Connect(), w.Connect()
@@ -544,9 +542,8 @@ func TestDouble_ContextOfLostHold(t *testing.T) {
 	})
 }
 
-// TestDouble_NodeIsDeleted checks that Enter continues when the znode of the barrier was deleted together
-// with that of the participant, as by the loss of the servers' data, even while the participant is
-// disconnected.
+// TestDouble_NodeIsDeleted checks that Enter continues when the znode of the barrier was deleted together with
+// that of the participant, as by the loss of the servers' data, even while the participant is disconnected.
 func TestDouble_NodeIsDeleted(t *testing.T) {
 	t.Run("connected", func(t *testing.T) { testNodeIsDeleted(t, false) })
 	t.Run("disconnected", func(t *testing.T) { testNodeIsDeleted(t, true) })

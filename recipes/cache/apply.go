@@ -369,7 +369,8 @@ func (u *updater) applyList(n *node, f *fetch) {
 		}
 		c.listedAt = now
 		if changed && c.value != nil && c.value.Err != nil {
-			c.data.dirty = true // servers send no events of a znode that the client may not read, so read its Stat again
+			// Servers send no events of a znode that the client may not read, so read its Stat again.
+			c.data.dirty = true
 		}
 		u.enqueue(c, dataPart)
 	}

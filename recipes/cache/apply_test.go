@@ -250,7 +250,8 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents()
 			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
-			m.u.handleReply(m.complete(list, 3, 3, 4, "b")) // the list belongs to another znode, so it does not confirm the child
+			// The list belongs to another znode, so it does not confirm the child.
+			m.u.handleReply(m.complete(list, 3, 3, 4, "b"))
 			m.requireEvents()
 			m.u.handleReply(m.complete(data, 3, 3, 4))
 			m.requireEvents("deleted /a/b", "deleted /a", "created /a=")

@@ -41,9 +41,8 @@ func createZnodesUntil(h *bubble.Test, until int64) int64 {
 	}
 }
 
-// TestDataLoss_SameZnodesExistAgain checks that a cache does not keep old znodes after the servers have lost
-// their data, when the same znodes exist again with smaller zxids. In a restored backup, the czxids are even
-// equal.
+// TestDataLoss_SameZnodesExistAgain checks that a cache does not keep old znodes after the servers have lost their
+// data, when the same znodes exist again with smaller zxids. In a restored backup, the czxids are even equal.
 func TestDataLoss_SameZnodesExistAgain(t *testing.T) {
 	for name, scope := range map[string]Scope{"node": Node, "children": Children, "subtree": Subtree} {
 		for _, restored := range []bool{false, true} {

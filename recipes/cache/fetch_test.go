@@ -166,8 +166,8 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 	})
 }
 
-// TestTrap37_TooMuchData checks that the cache reports data that is larger than the receive buffer, and does
-// not request it again and again, which breaks the connection each time.
+// TestTrap37_TooMuchData checks that the cache reports data that is larger than the receive buffer, and
+// does not request it again and again, which would break the connection each time.
 func TestTrap37_TooMuchData(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")

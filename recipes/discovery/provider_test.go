@@ -111,8 +111,8 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 	})
 }
 
-// TestReport_InstancesAreSkipped checks that an instance is skipped after two reports, and for no longer than
-// DownTimeout.
+// TestReport_InstancesAreSkipped checks that an instance is skipped after two reports, and for no longer
+// than DownTimeout.
 func TestReport_InstancesAreSkipped(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)

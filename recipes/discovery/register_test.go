@@ -73,8 +73,7 @@ func TestRegister_SetsDefaults(t *testing.T) {
 	})
 }
 
-// TestRegister_InvalidParameters checks that an instance is not registered that this package or Curator could
-// not read.
+// TestRegister_InvalidParameters checks that an instance that this package or Curator could not read is rejected.
 func TestRegister_InvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -100,8 +99,7 @@ func TestRegister_InvalidParameters(t *testing.T) {
 	})
 }
 
-// A server closes the connection when it receives a request that is too large. TestTrap37_TooLarge fails if
-// such a request is sent.
+// A server closes the connection when it receives a request that is too large. No such request may be sent.
 func TestTrap37_TooLarge(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -136,7 +134,8 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 		bubble.Advance(time.Hour)
 		log := w.Server.Log().Requests()
-		verifications := log.Count(zktest.OpExists) // watched znodes are read 12 to 20 times an hour to verify the watch
+		// Watched znodes are read 12 to 20 times an hour to verify the watch.
+		verifications := log.Count(zktest.OpExists)
 		require.LessOrEqual(w, verifications, 21, "%v", log)
 		require.LessOrEqual(w, len(log)-verifications, 4, "%v", log)
 		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)
@@ -170,8 +169,7 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// The content is updated while a create is in flight whose reply is lost. TestUpdate_WhileACreateIsInFlight
-// fails if the znode keeps the earlier content.
+// The content is updated while a create is in flight whose reply is lost. The znode must not keep the earlier content.
 func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -230,7 +228,7 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	})
 }
 
-// TestTrap06_ContextIsDoneFirst checks that no znode remains that is created after the context is done.
+// TestTrap06_ContextIsDoneFirst checks that a znode that is created after the context is done does not remain.
 func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
@@ -293,7 +291,7 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 }
 
 // TestStatus_WaitingRegistrationStaysPending checks that a registration that waits for the znode of another
-// client is not Unsure after a break of the connection.
+// client does not become Unsure when the connection breaks.
 func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -437,7 +435,7 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 	})
 }
 
-// TestRegister_WithoutPermission checks that Register does not retry without an end, and returns ErrPermission.
+// TestRegister_WithoutPermission checks that Register returns ErrPermission instead of retrying without an end.
 func TestRegister_WithoutPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)

@@ -16,9 +16,9 @@ type Typed[T any] struct {
 	codec     recipes.Codec[T]
 }
 
-// Of returns a view of d whose instances have payloads that c converts from and to JSON, for instance [recipes.JSONCodec].
-// d remains usable: its methods and its providers deliver every instance, whatever its payload is, and [Typed.Value]
-// returns the payload.
+// Of returns a view of d whose instances have payloads that c converts from and to JSON, for instance
+// [recipes.JSONCodec]. d remains usable: its methods and its providers deliver every instance, whatever its
+// payload is, and [Typed.Value] returns the payload.
 func Of[T any](d *Discovery, c recipes.Codec[T]) Typed[T] { return Typed[T]{d, c} }
 
 // Register registers an instance with a payload, which replaces that of i. Errors are those of [Discovery.Register];

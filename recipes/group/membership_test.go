@@ -51,8 +51,7 @@ func TestNew_InvalidParameters(t *testing.T) {
 	})
 }
 
-// Join waits while another member has the ID. TestJoin_ContextIsDone fails if Join leaves a znode or a watch
-// behind when its context is done.
+// Join waits while another member has the ID. Join must not leave a znode or a watch behind when its context is done.
 func TestJoin_ContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "one", "first")

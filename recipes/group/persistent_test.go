@@ -64,8 +64,7 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 }
 
 // The client library sends a request that waits for a connection in the next session, if the current one
-// expires. TestTrap19_SetWaitsWhileTheSessionExpires fails if such a Set overwrites the znode of another
-// client.
+// expires. Such a Set must not overwrite the znode of another client.
 func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.StartEnsemble(t, 3)
@@ -94,8 +93,8 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	})
 }
 
-// Two Persistents on one connection have the same session. TestTrap19_ZnodeOfAnotherPersistentOfTheConnection
-// fails if the second one takes the znode of the first for its own after the reply to its create was lost.
+// Two Persistents on one connection have the same session. The second Persistent must not take the znode of
+// the first for its own after the reply to its create was lost.
 func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -235,8 +234,8 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	})
 }
 
-// TestPersistent_QuotaExceeded checks that the Persistent does not end because of a quota that is exceeded
-// only for some time after it has created the znode, and that it ends before that.
+// TestPersistent_QuotaExceeded checks that a quota that is exceeded for some time ends the Persistent only
+// if it has not created the znode before.
 func TestPersistent_QuotaExceeded(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()

@@ -38,8 +38,8 @@ func (t Typed[T]) Set(ctx context.Context, m *Membership, value T) error {
 	return m.Set(ctx, data)
 }
 
-// Value returns the value of a member. The error wraps [recipes.ErrFormat], or [Member.Err] if the data could not be read,
-// or [recipes.ErrInvalid] if the group is [WithoutData].
+// Value returns the value of a member. The error wraps [recipes.ErrFormat], or [Member.Err] if the data
+// could not be read, or [recipes.ErrInvalid] if the group is [WithoutData].
 func (t Typed[T]) Value(m Member) (value T, err error) {
 	switch {
 	case m.Err != nil:

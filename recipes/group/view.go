@@ -59,8 +59,8 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 // reader receives only the newest view. No views are delivered while ZooKeeper does not answer;
 // afterwards everything is read again.
 //
-// Watch sets a watch on the group, and one on each member unless the group is [WithoutData]. All calls over one connection
-// share them. The client library cannot remove watches: after the context is done each
+// Watch sets a watch on the group, and one on each member unless the group is [WithoutData]. All calls over
+// one connection share them. The client library cannot remove watches: after the context is done each
 // remains until the next change of its znode.
 func (g *Group) Watch(ctx context.Context) <-chan View {
 	views := make(chan View, 1)
@@ -92,7 +92,8 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
 		}) {
 			last = members
-			limit.SendNewest(views, View{Members: sortedMembers(members)}) // the view has its own slice, which the receiver may change
+			// The view has its own slice, which the receiver may change.
+			limit.SendNewest(views, View{Members: sortedMembers(members)})
 			g.setup.Report("group", event.Event{Kind: event.Listed, Count: len(members)})
 		}
 		if err := reader.Wait(ctx, nil); err != nil {

@@ -85,9 +85,8 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 	})
 }
 
-// TestTrap27_ChangesWhileDisconnected checks that a change is not missed that was made while the client was
-// disconnected, and the client library has not set its watches again, in the same session or a new session
-// (CURATOR-623).
+// TestTrap27_ChangesWhileDisconnected checks that a change that was made while the client was disconnected is not
+// missed when the client library has not set its watches again, in the same session or a new session (CURATOR-623).
 func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	for name, endSession := range map[string]func(w *bubble.Test, id int64){
 		"same session":  func(w *bubble.Test, id int64) {},
@@ -173,8 +172,8 @@ func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 	})
 }
 
-// Many members change in one transaction. TestChanges_ManyMembersInOneTransaction fails if the changes are
-// read one by one, each after a pause in which the connection may be closed.
+// Many members change in one transaction. The changes must not be read one by one, each after a pause in
+// which the connection may be closed.
 func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, others := w.Connect(), w.Connect()

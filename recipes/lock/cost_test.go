@@ -73,7 +73,8 @@ func TestCost_UncontendedLocks(t *testing.T) {
 		"Mutex": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			m := w.mutex(conn, long)
 			return []step{
-				{2, 3, k.takeHold(w, m.Lock)}, // the create; then concurrently the list and the read of the contender's znode
+				// The create is followed by concurrent requests: the list and the read of the contender's znode.
+				{2, 3, k.takeHold(w, m.Lock)},
 				{1, 1, func() error {
 					_, err := k.Multi(&zk.SetDataRequest{Path: "/locks", Version: -1})
 					return err
@@ -97,7 +98,8 @@ func TestCost_UncontendedLocks(t *testing.T) {
 		},
 		"Mutex with a lock-delay": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			m := w.mutex(conn, long, WithLockDelay(time.Minute))
-			return []step{{4, 5, k.takeHold(w, m.Lock)}, {1, 1, k.release}} // the lock-delay adds a listing of markers and the transaction that creates the marker
+			// The lock-delay adds a listing of markers and the transaction that creates the marker.
+			return []step{{4, 5, k.takeHold(w, m.Lock)}, {1, 1, k.release}}
 		},
 		"Single": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			s, err := NewSingle(conn, "/locks/single", []byte("owner"), long)
@@ -111,7 +113,8 @@ func TestCost_UncontendedLocks(t *testing.T) {
 				{2, 2, write},                 // the first transaction on a connection also creates the record
 				{1, 1, write},
 				{1, 1, w.isHeld(s.TryLock)},
-				{3, 3, func() error { return bubble.Repeated(k.release) }}, // the release sends a Sync, a read and the deletion
+				// The release sends a Sync, a read and the deletion.
+				{3, 3, func() error { return bubble.Repeated(k.release) }},
 			}
 		},
 		"RWMutex, writing": func(w *harness, conn *zk.Conn, k *keptHold) []step {
@@ -140,7 +143,8 @@ func TestCost_UncontendedLocks(t *testing.T) {
 			s := w.semaphore(conn, 2, long)
 			acquire := func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, 1) }
 			return []step{
-				{2, 3, k.takeHold(w, acquire)}, // the create; then concurrently the listing and the read of the contender's znode
+				// The create is followed by concurrent requests: the listing and the read of the contender's znode.
+				{2, 3, k.takeHold(w, acquire)},
 				{1, 1, k.release},
 				{3, 4, k.takeHold(w, func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 2) })},
 				{1, 1, w.isHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},

@@ -88,7 +88,9 @@ func TestLockDelay_ReleaseAfterExpiryIsLoss(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
 		h := a.requireHolds()
-		h.grant.End(recipes.ErrLeaseExpired) // Err ends the grant in the same way when the clock passes the deadline; the contender has not noticed the expiry yet
+		// Err ends the grant in the same way when the clock passes the deadline; the contender has not
+		// noticed the expiry yet.
+		h.grant.End(recipes.ErrLeaseExpired)
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)

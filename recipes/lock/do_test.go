@@ -142,7 +142,8 @@ func TestDo_ContextOfCallerEnds(t *testing.T) {
 
 // The options of Do limit the wait, but not the function.
 func TestDo_OptionsLimitWait(t *testing.T) {
-	for _, name := range []string{"mutex", "writer", "semaphore", "single", "several locks"} { // readers do not exclude each other
+	// The list contains no reader, because readers do not exclude each other.
+	for _, name := range []string{"mutex", "writer", "semaphore", "single", "several locks"} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()

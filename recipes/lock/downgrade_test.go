@@ -272,7 +272,8 @@ func TestDowngrade_ConcurrentCalls(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.requireHolds()
-		slow := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, zktest.Fail(zk.ErrSessionMoved)) // the client retries after this error
+		// The client retries after this error.
+		slow := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader()}, zktest.Fail(zk.ErrSessionMoved))
 		first := bubble.Async(x.write.Downgrade)
 		w.passTime(limit.Confirm / 2)
 		second := bubble.Async(x.write.Downgrade)

@@ -130,7 +130,8 @@ func TestForeignParticipant(t *testing.T) {
 		for kindName, k := range kinds {
 			t.Run(name+"/"+kindName, func(t *testing.T) {
 				runTest(t, 1, func(w *harness) {
-					w.allowLeftovers = true // the client library cannot remove the watch on a znode that it may not read
+					// The client library cannot remove the watch on a znode that it may not read.
+					w.allowLeftovers = true
 					logs := &testenv.Buffer{}
 					logged := recipes.WithLogger(slog.New(slog.NewTextHandler(logs, nil)))
 					join := func() *call {
@@ -170,13 +171,15 @@ func TestForeignParticipant(t *testing.T) {
 						second.requireWaits()
 						third.requireWaits()
 						if c.warning != "" {
-							w.passTime(time.Minute) // the contender may not read the znode, so it reads it again and again until it is deleted
+							// The contender may not read the znode, so it reads it again and again until it is deleted.
+							w.passTime(time.Minute)
 						}
 						if c.below != "" {
 							w.remove(path + "/" + c.below)
 						}
 						require.NoError(w, foreign.Delete(path, -1))
-						w.passTime(15 * time.Second) // if the server sends no event, the contender reads the znode again after a while
+						// If the server sends no event, the contender reads the znode again after a while.
+						w.passTime(15 * time.Second)
 					}
 					second.requireHolds()
 					third.requireWaits()

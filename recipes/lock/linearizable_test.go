@@ -274,7 +274,7 @@ func (c *client) downgradeHold(h *WriteHold) {
 }
 
 // TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable:
-// for example, two clients must not hold the lock, and a former holder must not write.
+// for example, two clients must not hold the lock at the same time, and a former holder must not write.
 func TestLinearizable_UnderRandomFaults(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {

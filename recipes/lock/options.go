@@ -134,7 +134,8 @@ func newQueue(conn *zk.Conn, path, kind string, opts []Option, accepted ...strin
 	case q.settings.naming != "":
 		err := q.settings.naming.Check()
 		if err == nil {
-			err = connection.CheckPath("/" + string(q.settings.naming)) // the prefix must consist of characters that are valid in a path
+			// The prefix must consist of characters that are valid in a path.
+			err = connection.CheckPath("/" + string(q.settings.naming))
 		}
 		switch {
 		case err != nil:

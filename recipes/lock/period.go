@@ -41,8 +41,8 @@ func NewPeriod(conn *zk.Conn, path string, d time.Duration, opts ...Option) (*Pe
 }
 
 // Try begins a hold if none has begun in this period, without waiting for other clients. Otherwise it returns
-// [ErrHeld] if a hold is in progress or another client begins one, and [ErrEarly] if not. Other errors are
-// those of [Mutex.TryLock], and [recipes.ErrNotHeld] or [recipes.ErrUnconfirmed] if the lock was lost before the hold began.
+// [ErrHeld] if a hold is in progress or another client begins one, and [ErrEarly] if not. Other errors are those of
+// [Mutex.TryLock], and [recipes.ErrNotHeld] or [recipes.ErrUnconfirmed] if the lock was lost before the hold began.
 func (p *Period) Try(ctx context.Context) (*Hold, error) {
 	h, left, err := p.beginPeriod(ctx, p.mutex.TryLock)
 	if err == nil && h == nil {
@@ -133,7 +133,8 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			_, err = h.Multi(&zk.CreateRequest{Path: node, Data: []byte("0"), Acl: setup.ACL})
-		case err == nil && written[string(data)] && h.Err() == nil: // otherwise another client may have stored the same time
+		// If h had ended, another client might have stored the same time.
+		case err == nil && written[string(data)] && h.Err() == nil:
 			return 0, nil
 		case err == nil:
 			left, err = p.storeTime(h, node, data, stat.Version, written)

@@ -82,7 +82,8 @@ func TestPeriod_LastReturnsStart(t *testing.T) {
 			require.WithinRange(t, last, begun.Add(-time.Second), time.Now())
 			time.Sleep(period)
 		}
-		_, err = conn.Set("/hourly/period", []byte("0"), -1) // the znode as a client leaves it that has crashed before its first hold
+		// A client that has crashed before its first hold leaves the znode in this state.
+		_, err = conn.Set("/hourly/period", []byte("0"), -1)
 		require.NoError(t, err)
 		last, err = other.Last(ctx)
 		require.NoError(t, err)
@@ -216,7 +217,7 @@ func TestPeriod_SessionEnds(t *testing.T) {
 	}
 }
 
-// TestPeriod_BusyServer checks that Next repeats its requests with a pause while a server rejects them
+// TestPeriod_BusyServer checks that Next pauses before it repeats a request while a server rejects requests
 // because it is busy.
 func TestPeriod_BusyServer(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
@@ -265,8 +266,8 @@ func TestPeriod_SameTime(t *testing.T) {
 	})
 }
 
-// TestPeriod_RunUntilSignal checks that Run does not return an error when its context is done, whose cause
-// differs from the error of the context, as with signal.NotifyContext.
+// TestPeriod_RunUntilSignal checks that Run does not return an error when its context is done, even if the
+// cause differs from the error of the context, as with signal.NotifyContext.
 func TestPeriod_RunUntilSignal(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		for name, returned := range map[string]func(context.Context) error{

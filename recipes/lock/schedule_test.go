@@ -339,7 +339,7 @@ func describe(model porcupine.Model, operations []porcupine.Operation) string {
 	return b.String()
 }
 
-// newOperation is an operation of a test of a model.
+// newOperation returns an operation for a test of a model.
 func newOperation(input any, call, ret int64) porcupine.Operation {
 	return porcupine.Operation{ClientId: int(call), Input: input, Call: call, Return: ret}
 }

@@ -18,7 +18,7 @@ func (w *harness) setLimit(limit int) {
 	w.passTime(0)
 }
 
-func (w *harness) storedLimitOf() int {
+func (w *harness) readLimit() int {
 	w.Helper()
 	limit, err := w.semaphore(w.operator, 99).Limit(w.Context())
 	require.NoError(w, err)
@@ -29,9 +29,9 @@ func (w *harness) storedLimitOf() int {
 // have left.
 func TestSemaphoreLimit_StoredLimitTakesPrecedence(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
-		require.Equal(w, 99, w.storedLimitOf(), "no limit is stored yet")
+		require.Equal(w, 99, w.readLimit(), "no limit is stored yet")
 		w.setLimit(2)
-		require.Equal(w, 2, w.storedLimitOf())
+		require.Equal(w, 2, w.readLimit())
 		a, b, c := w.contend(5, 1), w.contend(5, 1), w.contend(5, 1)
 		w.requireHolding(a, b)
 		c.requireWaits()
@@ -40,13 +40,13 @@ func TestSemaphoreLimit_StoredLimitTakesPrecedence(t *testing.T) {
 		}
 		w.requireContenders()
 		w.srv.Sweep()
-		require.Equal(w, 2, w.storedLimitOf())
+		require.Equal(w, 2, w.readLimit())
 		data, _, err := w.operator.Get(node)
 		require.NoError(w, err)
 		require.Equal(w, "2", string(data))
 		w.setLimit(3)
 		w.setLimit(3)
-		require.Equal(w, 3, w.storedLimitOf())
+		require.Equal(w, 3, w.readLimit())
 		children, _, err := w.operator.Children(node)
 		require.NoError(w, err)
 		require.Len(w, children, 2, "the limit and the register of the operator: %v", children)
@@ -156,7 +156,7 @@ func TestSetLimit_ConcurrentCalls(t *testing.T) {
 		})
 		w.setLimit(5)
 		w.requireCalled(race)
-		require.Equal(w, 5, w.storedLimitOf(), "it was set last")
+		require.Equal(w, 5, w.readLimit(), "it was set last")
 		children, _, err := w.operator.Children(node)
 		require.NoError(w, err)
 		require.Len(w, children, 3, "the limit and two registers: %v", children)
@@ -184,7 +184,7 @@ func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 			if applied {
 				want = 7 // SetLimit(5) was applied before the other change
 			}
-			require.Equal(w, want, w.storedLimitOf())
+			require.Equal(w, want, w.readLimit())
 		})
 	}
 }
@@ -200,7 +200,7 @@ func TestSetLimit_Unconfirmed(t *testing.T) {
 		require.ErrorIs(w, w.semaphore(w.operator, 1).SetLimit(ctx, 3), context.DeadlineExceeded)
 		w.srv.Heal()
 		w.passTime(timeout)
-		require.Equal(w, 2, w.storedLimitOf())
+		require.Equal(w, 2, w.readLimit())
 		w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
 			return zktest.Pass(q)
@@ -212,7 +212,7 @@ func TestSetLimit_Unconfirmed(t *testing.T) {
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		w.srv.Heal()
 		w.passTime(timeout)
-		require.Equal(w, 3, w.storedLimitOf())
+		require.Equal(w, 3, w.readLimit())
 	})
 }
 

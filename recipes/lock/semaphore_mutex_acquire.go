@@ -32,14 +32,15 @@ type mutexAcquisition struct {
 
 	maxLeases     int // the limit; 0 until it is known
 	mutexHeld     bool
-	mutexSession  int64             // the session in which the mutex is held, if the contender is the first
-	leasesStarted bool              // the contenders for the leases were started
-	restarting    bool              // the contenders for the leases leave, and are started again with another limit
-	leaving       int               // the number of contenders for leases that have not left yet, while the acquisition restarts
-	paths         []string          // paths of the leases; empty until their contenders are started
-	proven        []int64           // for each lease, the session in which it is proven to be held; 0 if none
-	grant         *connection.Grant // nil before it exists
-	reason        error             // why the acquisition or the hold has ended
+	mutexSession  int64 // the session in which the mutex is held, if the contender is the first
+	leasesStarted bool  // the contenders for the leases were started
+	restarting    bool  // the contenders for the leases leave, and are started again with another limit
+	// leaving is the number of contenders for leases that have not left yet, while the acquisition restarts.
+	leaving int
+	paths   []string          // paths of the leases; empty until their contenders are started
+	proven  []int64           // for each lease, the session in which it is proven to be held; 0 if none
+	grant   *connection.Grant // nil before it exists
+	reason  error             // why the acquisition or the hold has ended
 }
 
 // contenderReport is what one contender of the acquisition reports: a new state, or its end.

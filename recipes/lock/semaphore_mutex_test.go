@@ -29,8 +29,8 @@ func eachLayout(t *testing.T, f func(w *harness, layout Option, contend func(lim
 	}
 }
 
-// TestSemaphoreMutex_GrantsUpToLimitInOrder checks that a semaphore with another library's protocol grants no
-// more leases than its limit, and in order.
+// TestSemaphoreMutex_GrantsUpToLimitInOrder checks that a semaphore with another library's protocol grants
+// no more leases than its limit, and grants them in order.
 func TestSemaphoreMutex_GrantsUpToLimitInOrder(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)

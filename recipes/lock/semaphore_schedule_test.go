@@ -199,16 +199,15 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 // and each client acquires its leases after some time.
 func TestSemaphoreSchedules_NoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
-// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the protocols of other
-// libraries.
+// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the protocols of other libraries.
 func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{layout}) })
 	}
 }
 
-// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit that is stored in a
-// SharedCount.
+// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit that is stored
+// in a SharedCount.
 func TestSemaphoreSchedules_SharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
@@ -219,6 +218,7 @@ func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
 	op := func(n int, call, ret int64) porcupine.Operation { return newOperation(leaseOp(n), call, ret) }
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, 4), op(2, 5, 6))
 	requireIllegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 4), op(-2, 5, 6))
-	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5)) // the release overlaps the second acquisition
+	// The release overlaps the second acquisition.
+	requireLegal(t, leaseModel(2), op(2, 1, 2), op(1, 3, 6), op(-2, 4, 5))
 	requireLegal(t, leaseModel(2), op(2, 1, 2), op(-2, 3, int64(never)), op(2, 4, 5))
 }

@@ -195,8 +195,8 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 }
 
 // TestTrap32_SemaphoreSequenceNumbersExhausted checks that contenders keep their order when the sequence
-// numbers are exhausted, and that new contenders are rejected, to all of which servers since 3.6 assign the
-// same number (ZOOKEEPER-2944, ZOOKEEPER-4706).
+// numbers are exhausted, and that new contenders are rejected, because servers since 3.6 assign the same
+// number to all of them (ZOOKEEPER-2944, ZOOKEEPER-4706).
 func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 1).release()
@@ -213,7 +213,7 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 		w.requireHolding(all[:3]...)
 		w.setLimit(1)
 		w.setLimit(2)
-		require.Equal(w, 2, w.storedLimitOf())
+		require.Equal(w, 2, w.readLimit())
 		all[1].release()
 		w.requireWaiting(all[3])
 		all[2].release()
@@ -232,7 +232,7 @@ func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 		})
 		w.setLimit(4)
 		w.requireCalled(swept)
-		require.Equal(w, 4, w.storedLimitOf())
+		require.Equal(w, 4, w.readLimit())
 	})
 }
 

@@ -44,8 +44,8 @@ func (w *Waiter) join(c acquisition) *Waiter {
 	return w
 }
 
-// Wait blocks until the lock is granted, like [Mutex.Lock] or [Semaphore.Acquire], with the context given to Join
-// and the same errors, and [recipes.ErrSessionExpired]: a Waiter has one position. Only one call of Wait returns the Hold.
+// Wait blocks until the lock is granted, like [Mutex.Lock] or [Semaphore.Acquire], with the context given to Join and
+// the same errors, and [recipes.ErrSessionExpired]: a Waiter has one position. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
 	observe(w.setup, h, w.began)

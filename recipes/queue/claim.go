@@ -65,7 +65,8 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 		case failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
 			remove[e.name] = true
 			lostRaces++
-		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge): // the item is the cause, by its name, ACL, type or children
+		// The item is the cause, by its name, ACL, type or children.
+		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge):
 			d.skipItem(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
 			d.uncertain[e.name], d.claims.stale = ids[i], true

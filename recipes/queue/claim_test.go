@@ -110,7 +110,8 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 		large := string(make([]byte, 100<<10))
 		putItems(h, producer, large, "second", "third")
 		var log bytes.Buffer
-		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))) // the receive buffer has 64 KiB
+		// The receive buffer has 64 KiB.
+		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		h.Server.ResetLog()
 		for _, payload := range []string{"second", "third"} {
 			item := await(h, q, payload)

@@ -202,7 +202,8 @@ func (c *completion) finish(o txn.Outcome) error {
 		c.q.deleteClaim(failed.d)
 		return connection.ErrDeleted
 	}
-	if c.as == errReturned { // the deliveries have ended without a deletion of their claims, so the claims must be deleted
+	// The deliveries have ended without a deletion of their claims, so the claims must be deleted.
+	if c.as == errReturned {
 		c.finishDeliveries(errReturned, errSettled)
 		for _, d := range c.items {
 			c.q.deleteClaim(d)

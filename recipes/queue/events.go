@@ -56,7 +56,8 @@ func (c *completion) event(d *delivery) event.Event {
 		return event.Event{Kind: event.Lost, Err: d.completed}
 	case c.as == errAcknowledged:
 		return event.Event{Kind: event.Released}
-	case !c.toDeadLetters || c.err != nil: // the completion has failed, so the claim is deleted and the item returns to the queue
+	// The completion has failed, so the claim is deleted and the item returns to the queue.
+	case !c.toDeadLetters || c.err != nil:
 		return event.Event{Kind: event.Returned, Err: c.cause}
 	case c.cause == nil:
 		return event.Event{Kind: event.Rejected, Err: errors.New(c.reason)}

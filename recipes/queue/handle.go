@@ -113,7 +113,8 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	case errors.Is(over, recipes.ErrReleased): // the function f has acknowledged or returned the item
 	case failure == nil:
 		err = item.Ack()
-		if err != nil && item.Err() == nil && !errors.Is(err, recipes.ErrUnconfirmed) { // the acknowledgement is rejected: the claim would remain
+		// Return the item if the acknowledgement is rejected: the claim would remain.
+		if err != nil && item.Err() == nil && !errors.Is(err, recipes.ErrUnconfirmed) {
 			err = errors.Join(err, item.Return(Later(backoff(item.Attempt()), err)))
 		}
 	case ctx.Err() != nil && !isRejection(failure):

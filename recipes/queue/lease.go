@@ -18,7 +18,8 @@ func (q *Queue) monitorLease() {
 		}
 		connection.Signal(q.leaseChanged)
 		q.mu.Lock()
-		state := q.sub.State() // q.mu is held, so that the state is not older than a delivery that a consumer has received
+		// q.mu is held, so that the state is not older than a delivery that a consumer has received.
+		state := q.sub.State()
 		lost := q.findDeliveries(func(d *delivery) error { return d.lossReason(state) })
 		q.mu.Unlock()
 		for _, d := range q.endDeliveries(lost) {

@@ -22,8 +22,8 @@ type config struct {
 	claims, dead                    string // the paths of the directories
 }
 
-// WithMaxItems sets the number of items at which Put returns [ErrFull], or waits ([WithWaiting]). 0, the default, means no
-// limit. Claimed and delayed items count. Concurrent calls of Put can exceed the limit.
+// WithMaxItems sets the number of items at which Put returns [ErrFull], or waits ([WithWaiting]). 0, the
+// default, means no limit. Claimed and delayed items count. Concurrent calls of Put can exceed the limit.
 func WithMaxItems(n int) Option {
 	return ownOption(recipe.Own("queue.WithMaxItems", func(c *config) { c.maxItems = n }))
 }

@@ -147,12 +147,12 @@ func (q *Queue) findItems(ctx context.Context, prefix string, zxid int64, n int)
 	return ids
 }
 
-// PutRequest returns the operation that Put would send, for use in another transaction. As an
-// operation of [Item.Ack] it moves an item to another queue. In the Multi of a lock or a leadership
-// it adds an item only while the lock or the leadership is held. The znodes of the queue must
-// exist, or the transaction fails with zk.ErrNoNode; see [Queue.Create]. PutRequest does not check
-// the limit of [WithMaxItems], and [WithWaiting] has no effect. With [WithTime] or [recipes.WithACL], PutRequest may have to query
-// the time of the server or the ACLs, and blocks until they are known or ctx is done.
+// PutRequest returns the operation that Put would send, for use in another transaction. As an operation of
+// [Item.Ack] it moves an item to another queue. In the Multi of a lock or a leadership it adds an item only
+// while the lock or the leadership is held. The znodes of the queue must exist, or the transaction fails
+// with zk.ErrNoNode; see [Queue.Create]. PutRequest does not check the limit of [WithMaxItems], and
+// [WithWaiting] has no effect. With [WithTime] or [recipes.WithACL], PutRequest may have to query the time
+// of the server or the ACLs, and blocks until they are known or ctx is done.
 func (q *Queue) PutRequest(ctx context.Context, data []byte, opts ...PutOption) (*zk.CreateRequest, error) {
 	r, err := q.putRequest(ctx, data, opts)
 	return r, q.wrapError("put into", err)

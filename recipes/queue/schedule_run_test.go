@@ -34,8 +34,9 @@ type scheduleRun struct {
 	putting  sync.WaitGroup
 	working  sync.WaitGroup
 
-	mu    sync.Mutex
-	until map[string]time.Time // the time before which no consumer may receive a payload, because it was returned with a delay
+	mu sync.Mutex
+	// until contains the time before which no consumer may receive a payload, because it was returned with a delay.
+	until map[string]time.Time
 }
 
 // returnLater returns an item with a delay, and stores the end of the delay for checkDelay.

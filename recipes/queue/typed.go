@@ -33,8 +33,8 @@ func (t Typed[T]) Value(i *Item) (T, error) {
 	return value, t.queue.wrapError("read item "+i.ID()+" of", err)
 }
 
-// Handle is [Queue.Handle] with the value of each item. An item whose data cannot be decoded becomes a dead letter, with
-// the error as its reason, and f is not called.
+// Handle is [Queue.Handle] with the value of each item. An item whose data cannot be decoded becomes a dead
+// letter, with the error as its reason, and f is not called.
 func (t Typed[T]) Handle(ctx context.Context, f func(ctx context.Context, value T, i *Item) error, opts ...HandleOption) error {
 	return t.queue.Handle(ctx, func(ctx context.Context, i *Item) error {
 		value, err := t.Value(i)

@@ -169,8 +169,8 @@ func TestRun_RollingRestart(t *testing.T) {
 	})
 }
 
-// TestRun_MaxMovesLimitsMoves checks that no more shards have no owner than MaxMoves permits, and that a member that
-// cannot lock its shards does not stop all moves.
+// TestRun_MaxMovesLimitsMoves checks that at most as many shards as MaxMoves permits lack an owner, and
+// that a member that cannot lock its shards does not stop all moves.
 func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -381,7 +381,7 @@ func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	})
 }
 
-// TestRun_InvalidName checks that a member does not end because another program has written a name of a shard
+// TestRun_InvalidName checks that a member does not end when another program has written a name of a shard
 // that cannot be locked, and that Update rejects such a name.
 func TestRun_InvalidName(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {

@@ -197,8 +197,7 @@ func (f *follower) receivePlan(c value.Change[Plan]) {
 	}
 }
 
-// adoptPlan makes the member contend for the shards that belong to it in the plan, and stop contending for
-// others.
+// adoptPlan makes the member contend for the shards that belong to it in the plan, and stop contending for others.
 func (f *follower) adoptPlan(plan Plan) {
 	id := f.member.id
 	f.plan, f.mine, f.reasons, f.confirm = plan, map[string]bool{}, map[string]Move{}, false

@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestRun_ShardsAreDivided checks that a shard belongs to the member in the plan, and that no more shards
-// than necessary move when members join, leave and crash.
+// TestRun_ShardsAreDivided checks that each shard belongs to its member in the plan, and that no more
+// shards than necessary move when members join, leave and crash.
 func TestRun_ShardsAreDivided(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -130,7 +130,7 @@ func TestRun_HandOverNamesReason(t *testing.T) {
 }
 
 // TestRun_GracePeriod checks that a shard is revoked after the grace period, and that two functions do not
-// run for the same shard at a time.
+// run for the same shard at the same time.
 func TestRun_GracePeriod(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)

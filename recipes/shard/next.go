@@ -46,8 +46,7 @@ type planning struct {
 }
 
 // nextPlan returns the plan that follows old, or old if nothing changes. members are the members that are
-// present, and spec is the Spec, last changed by the transaction specZxid. Equal arguments lead to equal
-// plans.
+// present, and spec is the Spec, last changed by the transaction specZxid. Equal arguments lead to equal plans.
 func nextPlan(old Plan, members map[string]record, spec Spec, specZxid int64, now time.Time) Plan {
 	p := planning{
 		old: old, members: members, spec: spec, now: now,
@@ -211,8 +210,7 @@ func (p *planning) lossReason(from string) Reason {
 	return Lost
 }
 
-// neediestMember returns the member that lacks the most shards to its quota, or nil if no member may receive
-// shards.
+// neediestMember returns the member that lacks the most shards to its quota, or nil if no member may receive shards.
 func (p *planning) neediestMember() (to *share) {
 	most := 0
 	for _, s := range p.order {
@@ -223,7 +221,7 @@ func (p *planning) neediestMember() (to *share) {
 	return to
 }
 
-// giveShard makes the member to the owner of a shard.
+// giveShard moves a shard from one member to another, which becomes its owner.
 func (p *planning) giveShard(shard, from string, to *share, reason Reason) {
 	if p.pinnedMember(shard) == nil {
 		if p.plan.Owners[shard] != "" {
@@ -253,7 +251,8 @@ func (p *planning) rebalance() {
 			budget--
 		}
 	}
-	owned := map[string][]string{} // for each member, its shards that may be moved; those that move first are at the end
+	// owned contains the shards of each member that may be moved; those that move first are at the end.
+	owned := map[string][]string{}
 	var pinned []string
 	for _, shard := range p.spec.Shards {
 		owner := p.plan.Owners[shard]

@@ -88,9 +88,8 @@ func (m *model) requireEven(t testing.TB) {
 	}
 }
 
-// TestNext_SharesDifferByOne checks that the numbers of shards of two members differ by at most one, and that no more
-// shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many
-// sizes.
+// TestNext_SharesDifferByOne checks that the numbers of shards of two members differ by at most one, and that no
+// more shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many sizes.
 func TestNext_SharesDifferByOne(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
@@ -196,8 +195,8 @@ func TestNext_RollingRestart(t *testing.T) {
 	require.Empty(t, m.plan.Moves)
 }
 
-// TestNext_RestartTooLong checks that the shards of a member that does not return get another owner, and not
-// later because of a leader with a wrong clock.
+// TestNext_RestartTooLong checks that the shards of a member that does not return get another owner, and
+// that a leader with a wrong clock does not delay this.
 func TestNext_RestartTooLong(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute

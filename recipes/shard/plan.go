@@ -90,8 +90,8 @@ func (p Plan) member(id string) (PlannedMember, bool) {
 // contain the path and the check of the leader's hold.
 const maxPlanSize = 1<<20 - 16<<10
 
-// fitPlan returns the plan and its encoding. If the plan is too large, fit first omits the moves that only inform
-// operators, and then all moves. MaxMoves counts the moves by choice.
+// fitPlan returns the plan and its encoding. If the plan is too large, fitPlan first omits the moves that
+// only inform operators, and then all moves. MaxMoves counts the moves by choice.
 func (p Plan) fitPlan() (Plan, []byte, error) {
 	data, err := encodePlan(p)
 	for _, keep := range []func(Move) bool{func(m Move) bool { return m.Reason.byChoice() }, func(Move) bool { return false }} {

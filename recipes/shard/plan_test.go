@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestPlan_LargestPlanFits checks that a plan fits into a znode in which 10,000 shards with long names all move.
+// TestPlan_LargestPlanFits checks that a plan in which 10,000 shards with long names all move fits into a znode.
 func TestPlan_LargestPlanFits(t *testing.T) {
 	m := newModel(10_000, 0)
 	for i := range m.spec.Shards {

@@ -55,10 +55,11 @@ type planner struct {
 	members map[string]record // nil until the members are known
 	spec    *value.Change[Spec]
 	plan    Plan
-	stored  int64               // the version of the plan in the znode; -1 if it cannot be read
-	stat    *zk.Stat            // the Stat of the znode of the plan; nil if the plan must be read
-	begun   map[int64]time.Time // for each version of a plan whose moves are in progress, when this leader has first seen it
-	quiet   time.Time           // the leader does not plan before this time, because other members may join
+	stored  int64    // the version of the plan in the znode; -1 if it cannot be read
+	stat    *zk.Stat // the Stat of the znode of the plan; nil if the plan must be read
+	// begun contains, for each version of a plan whose moves are in progress, when this leader has first seen it.
+	begun map[int64]time.Time
+	quiet time.Time // the leader does not plan before this time, because other members may join
 }
 
 func newPlanner(g *Group, hold *lock.Hold) *planner {

@@ -103,12 +103,10 @@ func (v *Value[T]) Set(ctx context.Context, value T) (Version, error) {
 	return version, v.node.Fail("set", v.node.Path, err)
 }
 
-// Update replaces the value by the result of f, which is called with the current value, or
-// with the zero value if the znode does not exist. Update returns the new value. f can be
-// called several times: if the value has changed in the meantime, and if f has returned an
-// error for a value that may be out of date. If f returns an error for the newest value,
-// Update returns that error, wrapped. Other errors are those of [Value.Set], and
-// [recipes.ErrFormat].
+// Update replaces the value by the result of f, which is called with the current value, or with the zero value if the
+// znode does not exist. Update returns the new value. f can be called several times: if the value has changed in the
+// meantime, and if f has returned an error for a value that may be out of date. If f returns an error for the newest
+// value, Update returns that error, wrapped. Other errors are those of [Value.Set], and [recipes.ErrFormat].
 func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) {
 	value, _, err := v.update(ctx, func(s state) (T, error) {
 		value, err := v.decode(s)

@@ -72,8 +72,7 @@ func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 
 func testName(s Script, f Fault, k int) string { return fmt.Sprintf("%s/%s/%d", s.Name, f.Name, k) }
 
-// isSampled reports whether name belongs to the sample, which contains about one of n names, always the same
-// ones.
+// isSampled reports whether name belongs to the sample, which always contains the same names, about one of n.
 func isSampled(name string, n int) bool {
 	h := fnv.New32a()
 	h.Write([]byte(name))

@@ -56,7 +56,8 @@ func closeConn(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-// cancel cancels the context of the client with a cause, which can be an error of ZooKeeper, as in a group of goroutines.
+// cancel cancels the context of the client with a cause, which can be an error of ZooKeeper, as in a group
+// of goroutines.
 func cancel(cause error) func(*Run, *zktest.Request) zktest.Verdict {
 	return func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.cancel(cause)

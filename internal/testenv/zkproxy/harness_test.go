@@ -31,8 +31,7 @@ const (
 // node is the path of a znode that exists in each test.
 const node = "/n"
 
-// proxiedTest is a test with a server and a proxy. Conn connects through the proxy, and Operator connects
-// directly.
+// proxiedTest is a test with a server and a proxy. Conn connects through the proxy, and Operator connects directly.
 type proxiedTest struct {
 	*bubble.Test
 	proxy  *zkproxy.Proxy

@@ -149,9 +149,9 @@ func IgnoreNoNode(err error) error {
 	return err
 }
 
-// IsCause reports whether err wraps the cause of ctx, which can be any error, also one with which servers answer: a
-// group of goroutines cancels the others with the error of the first. A caller that decides by the answer of a server to
-// a request that ends with ctx must call it first.
+// IsCause reports whether err wraps the cause of ctx, which can be any error, also one with which servers
+// answer: a group of goroutines cancels the others with the error of the first. A caller that decides by
+// the answer of a server to a request that ends with ctx must call it first.
 func IsCause(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
 }

@@ -245,7 +245,7 @@ func TestProve_DuringTheLease(t *testing.T) {
 		sub.Prove(znode, time.Now())
 		time.Sleep(20 * time.Second)
 		for checks.Store(0); checks.Load() == 0; {
-			time.Sleep(10 * time.Millisecond) // wait until right after a check
+			time.Sleep(10 * time.Millisecond) // wait until shortly after a check
 		}
 		checks.Store(0)
 		sub.StopProving()

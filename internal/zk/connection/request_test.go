@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTransient checks that a transient error is not taken for a final error, or the reverse.
+// TestTransient checks that transient errors are distinguished from final errors.
 func TestTransient(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,

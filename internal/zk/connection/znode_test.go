@@ -41,8 +41,8 @@ func owner(t *testing.T, conn *zk.Conn, node string) int64 {
 	return stat.EphemeralOwner
 }
 
-// The server closes the connection at a request for a container. Fails if Make does not create a
-// persistent znode instead, or requests a container again on the same connection.
+// The server closes the connection at a request for a container. Make must create a persistent znode
+// instead, and must not request a container again on the same connection.
 func TestMake_ServerClosesTheConnectionAtContainers(t *testing.T) {
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		require.NoError(t, makeDir(ctx, conn, "/locks/a"))
@@ -53,7 +53,7 @@ func TestMake_ServerClosesTheConnectionAtContainers(t *testing.T) {
 	}, zktest.WithoutOps(zktest.OpCreateContainer))
 }
 
-// ZooKeeper before release 3.5 does not implement containers. Fails if Make requests one again.
+// ZooKeeper before release 3.5 does not implement containers. Make must not request a container again.
 func TestMake_ServerReturnsUnimplemented(t *testing.T) {
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))

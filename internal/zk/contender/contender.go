@@ -23,8 +23,10 @@ const (
 // Contender is the state machine of one contender. Create it with New. It must not be used
 // concurrently.
 type Contender struct {
-	cfg  *Config
-	conn *connection.State // the connection at the current step; Proven only if an earlier step has started the renewal of the lease
+	cfg *Config
+	// conn is the state of the connection at the current step. It is Proven only if an earlier step has
+	// started the renewal of the lease.
+	conn *connection.State
 	out  []Output
 
 	phase   phase

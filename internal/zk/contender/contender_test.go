@@ -290,7 +290,8 @@ func (s *script) rename(want ...string) {
 func TestRename_KeepsTurn(t *testing.T) {
 	s := hold(t, lockConfig)
 	s.rename("send replace own-latch-5 to renamed-latch-5")
-	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true}) // the rename has deleted the znode
+	// The rename has deleted the znode.
+	s.do(Input{Kind: Fired, Watch: OwnWatch, Name: own, Err: connection.ErrDeleted, Safe: true})
 	require.True(t, s.c.Holding())
 	s.connect(func(c *connection.State) { c.Missing = true })
 	s.reply(Replace, Reply{}, "prove renamed-latch-5", "report renamed-latch-5 first, session 1, token 77 proven", "renamed <nil>")

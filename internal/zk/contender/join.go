@@ -9,10 +9,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// join creates the contender's znode, with a new prefix in every create. If a reply is lost, it searches for the
-// znode, which the contender also does in every later listing, because a server that lags behind may show it late.
-// It uses a znode only if the current session owns it: the znode of an earlier session is deleted with that session
-// (CURATOR-498).
+// join creates the contender's znode, with a new prefix in every create. If a reply is lost, it searches
+// for the znode, which the contender also does in every later listing, because a server that lags behind
+// may show it late. It uses a znode only if the current session owns it: the znode of an earlier session is
+// deleted with that session (CURATOR-498).
 func (c *Contender) join() {
 	switch {
 	case c.conn.Up:

@@ -216,7 +216,8 @@ func (w *model) verifyWaiting() {
 	for k := range w.tree.nodes {
 		n := &w.tree.nodes[k]
 		if n.session == 0 {
-			before, predecessor = predecessor, n.name // only the contenders directly behind the znode know that it is persistent
+			// Only the contenders directly behind the znode know that it is persistent.
+			before, predecessor = predecessor, n.name
 			continue
 		}
 		if i := memberOf(n.name); i >= 0 && w.members[i].machine.phase == queued && w.members[i].machine.znode.name == n.name {

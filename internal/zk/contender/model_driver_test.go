@@ -45,7 +45,8 @@ func (w *model) receiveReply(c *conn, i int, r answered) {
 	switch {
 	case r.reply.Err != nil:
 	case q.Kind == Create && c.session == r.session:
-		r.reply.Session = r.session // the session of the znode is known only if the session of the connection has not changed
+		// The session of the znode is known only if the session of the connection has not changed.
+		r.reply.Session = r.session
 	case r.set:
 		key, _ := watchOf(q)
 		k := slices.IndexFunc(c.pool, func(p pooled) bool { return p.watchKey == key })

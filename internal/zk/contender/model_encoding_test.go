@@ -267,8 +267,7 @@ func (e *encoder) prefixes(c *Contender) {
 	}
 }
 
-// machine appends the fields of a state machine. conn and out are those of a step only, and cfg is
-// constant.
+// machine appends the fields of a state machine. conn and out are those of a step only, and cfg is constant.
 func (e *encoder) machine(of *conn, c *Contender) {
 	e.byte(byte(c.phase), byte(c.pending), byte(c.pending>>8), byte(c.timers.set), byte(c.timers.expired))
 	e.bools(c.creates.unanswered, c.creates.searched, c.queue.notify, c.watches.reset, c.watches.queue, c.lease.proving,

@@ -230,8 +230,8 @@ func TestExplore_Operator(t *testing.T) {
 	)
 }
 
-// TestExplore_LaggingServer checks that answers of a server that lags behind do not cause the violation of an
-// invariant.
+// TestExplore_LaggingServer checks that answers of a server that lags behind do not cause the violation of
+// an invariant.
 func TestExplore_LaggingServer(t *testing.T) {
 	explore(t,
 		lagging(pair("two join", 0, budget{leaves: 1}), 3),
@@ -361,8 +361,7 @@ func TestExplore_SemaphoreContenders(t *testing.T) {
 	)
 }
 
-// TestExplore_LastNumber checks that contenders that all receive the last sequence number do not violate an
-// invariant.
+// TestExplore_LastNumber checks that contenders that all receive the last sequence number do not violate an invariant.
 func TestExplore_LastNumber(t *testing.T) {
 	last := pair("two join", 0, budget{leaves: 2})
 	last.firstNumber = math.MaxInt32 - 1 // all creates have the number MaxInt32

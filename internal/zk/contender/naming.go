@@ -324,7 +324,8 @@ func Order(children []string, tombstone string) (contenders, others []string, en
 		}
 	}
 	slices.SortFunc(found, func(a, b contender) int {
-		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name)) // the difference may overflow, as in IsBefore
+		// The difference may overflow, as in IsBefore.
+		return cmp.Or(int(a.sequence-b.sequence), cmp.Compare(a.name, b.name))
 	})
 	for _, c := range found {
 		contenders = append(contenders, c.name)

@@ -78,7 +78,7 @@ func TestNamePrefix_HasFormatOfLibrary(t *testing.T) {
 	}
 }
 
-// TestGUID_InName checks that the GUID of a name is found, and none in a name without a GUID.
+// TestGUID_InName checks that the GUID of a name is found, and that none is found in a name without a GUID.
 func TestGUID_InName(t *testing.T) {
 	const dashed, plain = "597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26", "597de0d1c10b4e1ea9f73a88a1fa7c26"
 	require.Equal(t, dashed, GUID("_c_"+dashed+"-__WRIT__0000000001"))

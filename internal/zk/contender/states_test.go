@@ -101,7 +101,7 @@ func TestReceive_Rejections(t *testing.T) {
 	}
 }
 
-// A contender whose removal is rejected does not leave without an error.
+// A contender whose removal is rejected leaves with an error.
 func TestRemove_Rejections(t *testing.T) {
 	s := hold(t, electionConfig)
 	s.leave(errOther, reports, "rest", deletesOwn)

@@ -84,7 +84,7 @@ func TestTrap01_ReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// CURATOR-498, KAFKA-1387: fails if the znode of an expired session is used.
+// The znode of an expired session must not be used (CURATOR-498, KAFKA-1387).
 func TestTrap02_SessionExpiresBeforeTheReply(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)

@@ -26,12 +26,13 @@ type driver struct {
 	proved bool // the state of the lease may have changed
 	// checkWatches reports that a watch may have fired whose channel receives nothing.
 	checkWatches bool
-	waiting      uint8        // the number of requests in other goroutines
-	answered     []*result    // the results of requests that this goroutine has executed
-	one          [1]*result   // the array of answered while there is one, which avoids an allocation
-	deferred     *frame       // the next input: the first one, or one that the deletion of the contender's znode precedes
-	replies      chan *result // the results of requests in other goroutines; nil while no request is in progress
-	requests     *requests    // nil while none is in progress, unless a request has failed
+	waiting      uint8      // the number of requests in other goroutines
+	answered     []*result  // the results of requests that this goroutine has executed
+	one          [1]*result // the array of answered while there is one, which avoids an allocation
+	// deferred is the next input: the first one, or one that the deletion of the contender's znode precedes.
+	deferred *frame
+	replies  chan *result // the results of requests in other goroutines; nil while no request is in progress
+	requests *requests    // nil while none is in progress, unless a request has failed
 	// stopReplace stops retrying a Replace; nil if none is in progress.
 	stopReplace context.CancelFunc
 

@@ -98,7 +98,8 @@ func (r *scheduleRun) connection(n int) *sharedConn {
 			return open[n%len(open)]
 		}
 	}
-	conn, _, err := r.Ensemble.ConnectFrom(n%r.Servers, r.Timeout, zk.WithMaxBufferSize(64<<10)) // the default, 1.5 MB, is cleared for each connection
+	// The default, 1.5 MB, is cleared for each connection.
+	conn, _, err := r.Ensemble.ConnectFrom(n%r.Servers, r.Timeout, zk.WithMaxBufferSize(64<<10))
 	if err != nil {
 		r.Violate("cannot connect: %v", err)
 	}

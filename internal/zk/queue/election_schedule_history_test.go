@@ -213,8 +213,7 @@ func TestVerifyWrites_FindsFormerLeader(t *testing.T) {
 	require.Len(t, verifyWrites([]guardedWrite{{1, 1}, {5, 2}, {6, 1}, {9, 3}}), 1)
 }
 
-// TestVerifyEnd_FindsLeaderOfDeletedElection checks that TestElectionSchedules notices a leader of a deleted
-// election.
+// TestVerifyEnd_FindsLeaderOfDeletedElection checks that TestElectionSchedules notices a leader of a deleted election.
 func TestVerifyEnd_FindsLeaderOfDeletedElection(t *testing.T) {
 	a, b := &observedLeadership{id: "a", from: time.Second}, &observedLeadership{id: "b", from: 3 * time.Second}
 	again := &observedLeadership{id: "a", from: 4 * time.Second}

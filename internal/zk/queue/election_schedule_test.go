@@ -13,10 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestElectionSchedules runs elections under random faults, with fake time. There must be one leader at a
-// time, tokens must increase, and each candidacy that ends must have a reason. When all faults are healed, a
-// candidate must lead, and no znodes or watches may remain. Package faultschedule describes the flags that
-// select schedules.
+// TestElectionSchedules runs elections under random faults, with fake time. There must be at most one leader at a
+// time, tokens must increase, and each candidacy that ends must have a reason. When all faults are healed, a candidate
+// must lead, and no znodes or watches may remain. Package faultschedule describes the flags that select schedules.
 //
 // In schedules with a latency, few goroutines run at the same instant of fake time.
 func TestElectionSchedules(t *testing.T) {
@@ -114,7 +113,8 @@ const (
 	operatorDelete faultschedule.Kind = "operator deletes" // an operator deletes a candidate's znode
 	closeConn      faultschedule.Kind = "close connection" // closes the connection before the candidate has resigned
 	rebuild        faultschedule.Kind = "rebuild"          // all servers restart without their data
-	isolateLeader  faultschedule.Kind = "isolate leader"   // cuts off the leader, or its server, until its session has expired
+	// isolateLeader cuts off the leader, or its server, until its session has expired.
+	isolateLeader faultschedule.Kind = "isolate leader"
 )
 
 // choices are in this order, and random numbers are drawn in the order of the code, because seeds are

@@ -51,9 +51,8 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap32_NegativeNumbers checks that a znode with a negative number does not count as earlier. Servers up
-// to 3.5 continue with -2147483648, which comes first in the order of the texts (kazoo #730, go-zookeeper PR
-// 65).
+// TestTrap32_NegativeNumbers checks that a znode with a negative number does not count as earlier. Servers up to
+// 3.5 continue with -2147483648, which comes first in the order of the texts (kazoo #730, go-zookeeper PR 65).
 func TestTrap32_NegativeNumbers(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-2))
@@ -155,8 +154,7 @@ func children(h *harness) []string {
 }
 
 // TestTrap39_NoCreateStorm checks that a contender whose predecessor does not exist does not create its znode
-// again, which would make the next contender do the same, without end (CURATOR-504, CURATOR-644,
-// FLINK-28078).
+// again, which would make the next contender do the same, without end (CURATOR-504, CURATOR-644, FLINK-28078).
 func TestTrap39_NoCreateStorm(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		const count = 30

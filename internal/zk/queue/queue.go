@@ -36,8 +36,7 @@ type Config struct {
 	// this version, the create is stamped as well.
 	Unused        bool
 	UnusedVersion int32
-	// Rotation, if not nil, chooses the GUID of the contender, and predicts its predecessor if the create is
-	// stamped.
+	// Rotation, if not nil, chooses the GUID of the contender, and predicts its predecessor if the create is stamped.
 	Rotation *Rotation
 	// Parting returns the operations that are executed in one transaction with the deletion of the contender's
 	// znode, given the reason why it leaves. If that is rejected, the znode is deleted without them.

@@ -14,9 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap11_ZnodeOfEarlierSession checks that it is not a contender's turn while its znode belongs to its
-// previous session and will be deleted. A server that lags behind can still show such a znode (CURATOR-696,
-// CURATOR-604).
+// TestTrap11_ZnodeOfEarlierSession checks that it is not a contender's turn while its znode belongs to its previous
+// session and will be deleted. A server that lags behind can still show such a znode (CURATOR-696, CURATOR-604).
 func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		first, c := h.joinNew(), h.joinNew()
@@ -39,9 +38,8 @@ func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	})
 }
 
-// TestTrap11_SessionEndsAtHandOver checks that it does not become a contender's turn when the expiry of a
-// session has deleted the znode of its predecessor, and its own znode belongs to the same session
-// (CURATOR-696).
+// TestTrap11_SessionEndsAtHandOver checks that it does not become a contender's turn when the expiry of a session
+// has deleted the znode of its predecessor, and its own znode belongs to the same session (CURATOR-696).
 func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		conn := h.connect()

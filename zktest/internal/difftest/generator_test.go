@@ -137,7 +137,8 @@ func (g *generator) randomRequest(zxid int64) wire.Request {
 	case x < 91:
 		r.Op, r.Path = wire.GetEphemerals, g.randomPath()
 	case x < 92:
-		r.Op, r.Path = wire.Sync, pickRandom(g, paths) // use known paths only, because the server returns others in Java's encoding
+		// Use known paths only, because the server returns others in Java's encoding.
+		r.Op, r.Path = wire.Sync, pickRandom(g, paths)
 	case x < 94:
 		r.Op, r.Path, r.Flags = wire.AddWatch, g.randomPath(), pickRandom(g, []int32{0, 1, 1, 2})
 	case x < 96:
