@@ -211,7 +211,8 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	}
 }
 
-// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands without --listen.
+// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands even
+// without --listen.
 func TestRun_ReservesDescriptors(t *testing.T) {
 	p := newZooKeeperHarness(t).run("a", graceful)
 	p.waitForOutput("started")

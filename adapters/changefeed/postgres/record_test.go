@@ -119,8 +119,8 @@ func TestRead_NotRecord(t *testing.T) {
 }
 
 // TestHeartbeat_SerializationFailure checks that a heartbeat that the server aborts because of a concurrent
-// transaction returns ErrConflict, and only when the record has changed. TestStore_IgnoresPoolOptions tests other
-// isolation levels.
+// transaction returns ErrConflict if the record has changed, and succeeds otherwise.
+// TestStore_IgnoresPoolOptions tests other isolation levels.
 func TestHeartbeat_SerializationFailure(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)

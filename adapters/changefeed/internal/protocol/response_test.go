@@ -230,8 +230,8 @@ func TestHeartbeat_UnacknowledgedIsRepeatedWithPause(t *testing.T) {
 	}
 }
 
-// TestRead_NoRecordPausesRequests checks that a candidate pauses between requests when its reads find no
-// record, but its creation fails because the record exists.
+// TestRead_NoRecordPausesRequests checks that a candidate pauses between requests when its reads find no record,
+// but Create fails because the record exists.
 func TestRead_NoRecordPausesRequests(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)

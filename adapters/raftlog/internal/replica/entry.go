@@ -1,5 +1,5 @@
-// The data of the log's entries is a header, which contains the kind of the entry, the ID of the request
-// and its time, and the data of the request. The Raft engine does not interpret it.
+// The data of an entry of the log is a header, which contains the kind of the entry, the ID of the request and
+// its time, and the data of the request. The Raft engine does not interpret it.
 
 package replica
 
