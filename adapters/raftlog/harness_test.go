@@ -473,8 +473,8 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 	return index
 }
 
-// leaveBehind isolates a peer until it needs a snapshot of the others, which have applied numberedUpdates("a",
-// 20) since. All peers use shortWindow.
+// leaveBehind isolates a peer until it needs a snapshot of the others, which have applied
+// numberedUpdates("a", 20) since. All peers use shortWindow.
 func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	t.Helper()
 	heal = h.isolate(p)

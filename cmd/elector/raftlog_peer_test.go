@@ -239,9 +239,8 @@ func TestRaftlog_StrangerAtAddress(t *testing.T) {
 	}
 }
 
-// TestRaftlog_InvalidDataDirectory checks that a peer does not start with the directory of another peer, with
-// a directory or a port that is in use, or with damaged data, and that a peer without a majority is not
-// ready.
+// TestRaftlog_InvalidDataDirectory checks that a peer does not start with the directory of another peer, with a
+// directory or a port that is in use, or with damaged data, and that a peer without a majority is not ready.
 func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)

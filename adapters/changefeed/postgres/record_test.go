@@ -68,9 +68,8 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_SynchronousCommit checks that the commit of a heartbeat waits for the disks of the server and
-// of its synchronous standbys, for any setting of the session. A deferred trigger reads the setting at the
-// commit.
+// TestHeartbeat_SynchronousCommit checks that the commit of a heartbeat waits for the disks of the server and of
+// its synchronous standbys, for any setting of the session. A deferred trigger reads the setting at the commit.
 func TestHeartbeat_SynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for value, want := range map[string]string{

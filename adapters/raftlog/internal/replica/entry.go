@@ -120,8 +120,8 @@ type Decoded struct {
 	Change *raftpb.ConfChangeV2
 }
 
-// DecodeEntry decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of a
-// leader.
+// DecodeEntry decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of
+// a leader.
 func DecodeEntry(e *raftpb.Entry) (Decoded, error) {
 	d := Decoded{Index: e.GetIndex(), Term: e.GetTerm()}
 	raw := e.GetData()
