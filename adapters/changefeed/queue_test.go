@@ -254,7 +254,8 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	for _, m := range members[1:] { // candidates join again, because a candidate that has lost several claims yields until it leads
+	// Candidates join again, because a candidate that has lost several claims yields until it leads.
+	for _, m := range members[1:] {
 		if changefeed.Ready(m.current()) {
 			best = m.current()
 		}
