@@ -25,7 +25,7 @@ func samplesAround(name, unit string, first, second float64) samples {
 func compareOne(old, now samples) comparison { return compare([]samples{old}, []samples{now})[0] }
 
 // TestCompare_MarksChangesBeyondTheNoise checks that only a change that is larger than the difference between
-// the halves is marked, and that a greater rate is not marked as worse.
+// the halves is marked, and that a smaller rate is marked as worse and a greater rate as better.
 func TestCompare_MarksChangesBeyondTheNoise(t *testing.T) {
 	multiple := recordedUnits[unitMillis]
 	old := samplesAround("row", multiple, 1.00, 1.04)
@@ -54,8 +54,8 @@ func TestCompare_UsesTheNoiseOfAllRows(t *testing.T) {
 	require.Equal(t, same, all[0].verdict)
 }
 
-// TestCompare_CountsHaveLittleNoise checks that counts do not have the noise of times, and that a test
-// confirms a difference only when it has enough values to do so.
+// TestCompare_CountsHaveLittleNoise checks that counts do not have the noise of times, and that a difference
+// counts without a test if there are too few values for a test.
 func TestCompare_CountsHaveLittleNoise(t *testing.T) {
 	count := func(values ...float64) samples {
 		return samples{name: "count", unit: recordedUnits[unitNumber], halves: [2][]float64{halfOf(values, 0), halfOf(values, 1)}}

@@ -57,8 +57,8 @@ func TestRunCurve_OmitsSlowSizes(t *testing.T) {
 	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
 }
 
-// TestPredict_ContinuesGrowth checks that linear growth is not predicted as quadratic, so that sizes are
-// skipped, or the reverse.
+// TestPredict_ContinuesGrowth checks that linear growth is not predicted as quadratic growth, which would skip
+// sizes, nor quadratic growth as linear.
 func TestPredict_ContinuesGrowth(t *testing.T) {
 	points := func(took ...time.Duration) (all []curvePoint) {
 		for _, d := range took {

@@ -26,9 +26,8 @@ var lossCandidates = flag.Int("loss.candidates", 600, "`number` of candidates in
 const lossGroup = 100
 
 // TestServerLoss_PrintsRequests simulates the loss of one of three servers in fake time, and prints what the
-// other servers receive then. A leader must not be replaced while its session continues, each election must
-// have one leader afterwards, and a candidate must not cost more requests than those that set its watches
-// again.
+// other servers receive then. A leader must not be replaced while its session continues, each election must have
+// one leader afterwards, and a candidate must not cost more requests than those that set its watches again.
 func TestServerLoss_PrintsRequests(t *testing.T) {
 	for _, leader := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leader=%v", leader), func(t *testing.T) {

@@ -37,9 +37,9 @@ func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, err
 	}}
 }
 
-// interleaveTurns measures every turn once per round, in random order, with a pause after each. The
-// warm-up rounds do not count. If a turn fails, the contestant has no values in these rows, and does
-// not participate in the remaining rounds. If the baseline fails, interleave fails.
+// interleaveTurns measures every turn once per round, in random order, with a pause after each. The warm-up
+// rounds do not count. If a turn fails, the contestant has no values in these rows, and does not participate in
+// the remaining rounds. If the baseline fails, interleaveTurns fails.
 func (b *bench) interleaveTurns(ctx context.Context, rows []*row, warmups, rounds int, pause time.Duration, turns []contestantTurn) error {
 	turns = slices.Clone(turns)
 	for round := -warmups; round < rounds; round++ {

@@ -19,8 +19,7 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 }
 
 // TestRow_PrintsMultiplesOfTheBaseline checks that values are not divided by the baseline when their unit is
-// absolute, that the baseline is printed in its unit, and that a quantile does not count from the worst
-// value.
+// absolute, that the baseline is printed in its unit, and that a quantile does not count from the worst value.
 func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)

@@ -37,9 +37,9 @@ func newTestBench(t *testing.T, only string) *bench {
 	return b
 }
 
-// TestMeasureAll_MeasuresEveryRow checks that every row can be measured, and lacks no contestant. Memory is
-// not measured, because that runs the program again; TestMeasureRequests_OnePerSuccession measures requests,
-// because that starts the contestants in other languages.
+// TestMeasureAll_MeasuresEveryRow checks that every row can be measured, and that no row lacks a contestant.
+// Memory is not measured, because that runs the program again; TestMeasureRequests_OnePerSuccession measures
+// requests, because that starts the contestants in other languages.
 func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 	b := newTestBench(t, "^(first|join|leading|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
 	require.NoError(t, b.measureAll(t.Context()))

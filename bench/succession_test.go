@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCountMessages_OmitsPings checks that pings, handshakes and replies do not count as requests, and
-// replies not as events.
+// TestCountMessages_OmitsPings checks that pings, handshakes and replies do not count as requests, and that
+// replies do not count as events.
 func TestCountMessages_OmitsPings(t *testing.T) {
 	requests, events := countMessages([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect},

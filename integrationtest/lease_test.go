@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap12_LeaseStartsAtLastCheck checks that the lease does not start when the connection is lost, because
-// it would then end after the session.
+// TestTrap12_LeaseStartsAtLastCheck checks that the lease starts at the last check, and not when the connection
+// is lost, because it would then end after the session.
 func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)

@@ -24,9 +24,8 @@ func formatRecords(log []zkproxy.Record) string {
 	return b.String()
 }
 
-// TestRoundTrips_OfIdleCandidates checks that a connection with many idle candidates has no more requests, watches or
-// goroutines than expected. It counts the requests, watches, and goroutines of a connection with many idle
-// candidates.
+// TestRoundTrips_OfIdleCandidates checks that a connection with many idle candidates has no more requests,
+// watches or goroutines than expected.
 func TestRoundTrips_OfIdleCandidates(t *testing.T) {
 	server := ensemble.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
 	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))

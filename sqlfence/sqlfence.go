@@ -73,8 +73,10 @@ type Dialect int
 
 // The dialects that NewFence accepts.
 const (
-	PostgreSQL Dialect = iota + 1 // PostgreSQL is the dialect of PostgreSQL 9.5 or later.
-	MySQL                         // MySQL is the dialect of MariaDB 10.6 or later, which the tests use, and of MySQL 8.0 or later.
+	// PostgreSQL is the dialect of PostgreSQL 9.5 or later.
+	PostgreSQL Dialect = iota + 1
+	// MySQL is the dialect of MariaDB 10.6 or later, which the tests use, and of MySQL 8.0 or later.
+	MySQL
 )
 
 // Fence rejects the transactions of former holders of one resource. Its methods may be called from any goroutine.

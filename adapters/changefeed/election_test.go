@@ -220,8 +220,8 @@ func TestResign_LateClaim(t *testing.T) {
 	}
 }
 
-// TestResign_HangingStore checks that Resign and EndElection take at most two seconds, return that the
-// outcome is unknown, and retry the write in the background.
+// TestResign_HangingStore checks that Resign and EndElection take at most two seconds, report that the outcome
+// is unknown, and retry the write in the background.
 func TestResign_HangingStore(t *testing.T) {
 	for _, name := range []string{"Resign", "EndElection"} {
 		t.Run(name, func(t *testing.T) {

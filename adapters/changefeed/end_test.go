@@ -35,7 +35,7 @@ func TestEndElection_AfterResign(t *testing.T) {
 }
 
 // TestDeleteElection_MissingRecord checks that a candidate cannot join an election that was deleted before it
-// was created, and DeleteElection creates a record only when it may.
+// was created, and that DeleteElection creates a record only when it may.
 func TestDeleteElection_MissingRecord(t *testing.T) {
 	store := memory.NewTable().Store("election")
 	require.NoError(t, changefeed.DeleteElection(store, changefeed.WithoutCreate()))

@@ -221,9 +221,9 @@ func (s *transferRecordingStore) Heartbeat(ctx context.Context, prev, next chang
 	return r, err
 }
 
-// TestQueue_PreferInSimulation runs elections with faults in which each candidate prefers itself by its priority.
-// There must be one leader at a time, and at most one request for the leadership in a period. When the faults
-// are over, the candidate with the highest priority must lead and must not be replaced.
+// TestQueue_PreferInSimulation runs elections with faults in which each candidate prefers itself by its
+// priority. There must be at most one leader at a time, and at most one request for the leadership in a period.
+// When the faults are over, the candidate with the highest priority must lead and must not be replaced.
 func TestQueue_PreferInSimulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {
@@ -254,7 +254,8 @@ func simulatePreference(t *testing.T, seed uint64) (requests int) {
 	s.injectPartitions(members)
 	time.Sleep(8 * period)
 	best := members[0].current()
-	for _, m := range members[1:] { // candidates join again, because a candidate that has lost several claims yields until it leads
+	// Candidates join again, because a candidate that has lost several claims yields until it leads.
+	for _, m := range members[1:] {
 		if changefeed.Ready(m.current()) {
 			best = m.current()
 		}

@@ -257,8 +257,8 @@ func simulate(t *testing.T, seed uint64, unsafe func(*protocol.Config)) (s *simu
 	return s
 }
 
-// TestSimulation_OneLeaderDespiteFaults checks that there is one leader at a time, that tokens increase, and
-// that there is a leader after the faults.
+// TestSimulation_OneLeaderDespiteFaults checks that there is at most one leader at a time, that tokens increase,
+// and that there is a leader after the faults.
 func TestSimulation_OneLeaderDespiteFaults(t *testing.T) {
 	if *oneSeed != 0 {
 		s := simulate(t, *oneSeed, nil)

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCommands_HaveTheirEffect checks that each command has its effect, and that a line is kept for the next
-// candidate.
+// TestCommands_HaveTheirEffect checks that each command has its effect, and that a line is kept for the
+// next candidate.
 func TestCommands_HaveTheirEffect(t *testing.T) {
 	in, input := io.Pipe()
 	var out strings.Builder

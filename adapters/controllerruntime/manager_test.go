@@ -175,7 +175,8 @@ type alwaysRunning manager.RunnableFunc
 func (f alwaysRunning) Start(ctx context.Context) error { return f(ctx) }
 func (alwaysRunning) NeedLeaderElection() bool          { return false }
 
-// newHangingRunnable returns a function that blocks until release is closed, whatever its context, and then closes returned.
+// newHangingRunnable returns a function that blocks until release is closed, whatever its context, and then
+// closes returned.
 func newHangingRunnable() (run func(context.Context) error, release, returned chan struct{}) {
 	release, returned = make(chan struct{}), make(chan struct{})
 	return func(context.Context) error {

@@ -65,9 +65,8 @@ func errorCode(err error) codes.Code {
 	return status.Code(err)
 }
 
-// permanentCause returns the error with which a call ends, or nil if a retry can succeed without a change
-// by an operator. A candidate that has joined the queue retries nevertheless, unless the error is a
-// permanentError.
+// permanentCause returns the error with which a call ends, or nil if a retry can succeed without a change by an
+// operator. A candidate that has joined the queue retries nevertheless, unless the error is a permanentError.
 func permanentCause(err error) error {
 	switch {
 	case errors.As(err, new(*permanentError)):

@@ -226,7 +226,7 @@ func TestRequestResign_Invalid(t *testing.T) {
 }
 
 // TestTransfer_LastCandidateLeads checks that the last candidate becomes the leader, and that an unknown
-// candidate leads to an error.
+// candidate causes an error.
 func TestTransfer_LastCandidateLeads(t *testing.T) {
 	client := startServers(t, 1).Client()
 	a := startLeader(t, client)

@@ -26,9 +26,9 @@ func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 		require.NoError(t, h.stopPeer(a)) // step 4 of the scenario above
 		h.startPeer(a)
 		require.Equal(t, before.CommitIndex, h.nodeOf(a).Info().CommitIndex)
-		h.startPeer(h.otherPeers(a)[0])                                          // step 5: the first of the other peers returns
+		h.startPeer(h.otherPeers(a)[0])                                          // step 5: the first other peer returns
 		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6
-		h.startPeer(h.otherPeers(a)[1])                                          // step 5: the second of the other peers returns
+		h.startPeer(h.otherPeers(a)[1])                                          // step 5: the second other peer returns
 		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9
 			for _, p := range h.peers {
 				if len(h.machine(p).recordedUpdates()) != 1 {

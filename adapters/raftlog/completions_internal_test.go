@@ -45,9 +45,8 @@ func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	require.True(t, woken(c), "urgent")
 }
 
-// TestApplier_RepliesToAllCallersWhenItStops checks that a caller whose entry was committed, and that the
-// state machine may not have applied when the node stops, receives a reply, and is not told that nothing was
-// applied.
+// TestApplier_RepliesToAllCallersWhenItStops checks that a caller whose entry was committed, and that the state
+// machine may not have applied when the node stops, receives a reply, and is not told that nothing was applied.
 func TestApplier_RepliesToAllCallersWhenItStops(t *testing.T) {
 	n := &Node{apply: newMailbox[applyTask](), completed: newCompletions()}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())

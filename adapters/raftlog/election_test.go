@@ -390,8 +390,7 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 }
 
 // TestResign_WithoutMajority checks that Resign returns ErrUnconfirmed in time while there is no majority and
-// other candidates change the queue: the request to join may still be applied. A later Resign must confirm
-// it.
+// other candidates change the queue: the request to join may still be applied. A later Resign must confirm it.
 func TestResign_WithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)

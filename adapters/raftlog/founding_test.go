@@ -87,7 +87,7 @@ func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 }
 
 // TestFounding_NotRepeatedWithLaterPeers checks that a founding peer that has received nothing does not found
-// the cluster again because its configuration lists later peers.
+// the cluster again when its configuration lists later peers.
 func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)

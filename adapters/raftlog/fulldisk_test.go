@@ -75,8 +75,8 @@ func TestFullDisks_DoNotStopPeers(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfLeader checks that a full disk of the leader does not stop the leader, and that updates are
-// rejected.
+// TestFullDisk_OfLeader checks that a full disk of the leader does not stop the leader, and that updates
+// are rejected.
 func TestFullDisk_OfLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

@@ -474,7 +474,7 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 }
 
 // leaveBehind isolates a peer until it needs a snapshot of the others, which have applied
-// numbered("a", 20) since. All peers use shortWindow.
+// numberedUpdates("a", 20) since. All peers use shortWindow.
 func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	t.Helper()
 	heal = h.isolate(p)

@@ -317,9 +317,8 @@ func TestChangePeers_Concurrent(t *testing.T) {
 	})
 }
 
-// TestChangePeers_LeaderCrashes checks that a change whose leader crashes at any moment is either completed
-// by the next leader or without effect, and that the caller learns the outcome. This covers defect Z10 of ØMQ
-// Raft.
+// TestChangePeers_LeaderCrashes checks that a change whose leader crashes at any moment is either completed by
+// the next leader or without effect, and that the caller learns the outcome. This covers defect Z10 of ØMQ Raft.
 func TestChangePeers_LeaderCrashes(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {

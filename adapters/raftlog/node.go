@@ -259,7 +259,7 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.startGoroutine(nil) // wait for a concurrent call of spawn to add its goroutine; later calls start nothing
+		n.startGoroutine(nil) // wait for a concurrent call to add its goroutine; later calls start nothing
 		n.tasks.Wait()
 		n.releaseResources()
 		close(n.ended)

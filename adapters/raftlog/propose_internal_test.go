@@ -89,8 +89,8 @@ func TestChangePeers_UnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestPropose_NotReceivedByLoop checks that a request that the loop did not receive before it stopped does
-// not have an unknown outcome.
+// TestPropose_NotReceivedByLoop checks that the outcome of a request that the loop did not receive before it
+// stopped is known.
 func TestPropose_NotReceivedByLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := newRequestNode(t)

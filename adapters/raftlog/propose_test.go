@@ -84,8 +84,8 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// TestPropose_RetriedAtNewPeer checks that a peer that has joined by a snapshot knows earlier request IDs as
-// the leader.
+// TestPropose_RetriedAtNewPeer checks that a peer that has joined by a snapshot knows earlier request IDs when
+// it leads.
 func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()

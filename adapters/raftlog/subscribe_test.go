@@ -220,8 +220,8 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	})
 }
 
-// TestSubscribe_ReportsProgress checks that progress is reported twice a second, and is not reported as fresh while
-// the peer has no contact with a leader.
+// TestSubscribe_ReportsProgress checks that progress is reported twice a second, and is reported as fresh
+// exactly while the peer has contact with a leader.
 func TestSubscribe_ReportsProgress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

@@ -120,9 +120,8 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 	}
 }
 
-// TestNextBatch_SizeIsLimited checks that the entries of many tasks, which have waited for a stalled disk,
-// are not all written together, because the log rejects a batch that is too large, and that a large task is
-// written.
+// TestNextBatch_SizeIsLimited checks that the entries of many tasks, which have waited for a stalled disk, are
+// not all written together, because the log rejects a batch that is too large, and that a large task is written.
 func TestNextBatch_SizeIsLimited(t *testing.T) {
 	const size = 16 << 20 // the greatest MaxData
 	data := make([]byte, size)

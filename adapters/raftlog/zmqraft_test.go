@@ -73,8 +73,8 @@ func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 	})
 }
 
-// Z8: one of two callers that proposed the same update received no reply. See TestPropose_SameIDHasOneOutcome of
-// internal/core.
+// Z8: one of two callers that proposed the same update received no reply. See TestPropose_SameIDHasOneOutcome
+// of internal/core.
 
 // TestZ9_DifferentLogsConverge checks that the first different entry of two logs is found without a
 // comparison of all entries.
@@ -113,8 +113,8 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 
 // Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs_RejectsFurtherUpdates.
 
-// Z12: the secret was sent unencrypted as a label. See TestSecret_RequiredForAccess, TestCertificates_RequiredForAccess, and the tests of
-// internal/link.
+// Z12: the secret was sent unencrypted as a label. See TestSecret_RequiredForAccess,
+// TestCertificates_RequiredForAccess, and the tests of internal/link.
 
 // TestZ13_ContradictionStopsOnlyTheNode checks that a peer whose log lacks entries that it has acknowledged
 // neither ends its process nor stops other peers.

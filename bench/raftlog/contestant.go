@@ -79,7 +79,7 @@ type countingState struct{ n, size atomic.Uint64 }
 // captureState returns the current state.
 func (c *countingState) captureState() capturedState { return capturedState{c.n.Load(), c.size.Load()} }
 
-// capturedState is a state of counted at one moment.
+// capturedState is a countingState at one moment.
 type capturedState struct{ n, size uint64 }
 
 // WriteTo implements io.WriterTo.

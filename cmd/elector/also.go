@@ -205,8 +205,8 @@ func (a *migrationFlags) openRun(s *settings) (backend, error) {
 	return a.combineBackends(s, first, second), nil
 }
 
-// combineBackends returns a backend whose candidates must lead on both backends. It lists and observes the candidates of
-// the first.
+// combineBackends returns a backend whose candidates must lead on both backends. It lists and observes the
+// candidates of the first.
 func (a *migrationFlags) combineBackends(s *settings, first, second backend) backend {
 	b := first
 	b.close = func() {

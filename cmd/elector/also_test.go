@@ -252,8 +252,9 @@ func TestAlso_UnreadableFile(t *testing.T) {
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_WarnsOfVariablesThatOverrideFile checks that there is a warning about each variable that would
-// replace a key of the file in the next version, and no warning about other variables or with values.
+// TestAlso_WarnsOfVariablesThatOverrideFile checks that there is a warning about each variable that
+// would replace a key of the file in the next version, and that no warning is about other variables or
+// contains values.
 func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")

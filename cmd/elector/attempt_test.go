@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// TestRun_TryAndTimeoutEndRun checks that --try and --timeout end a run in time, and not the run of a leader.
+// TestRun_TryAndTimeoutEndRun checks that --try and --timeout end a run in time, but not the run of a leader.
 func TestRun_TryAndTimeoutEndRun(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -37,7 +37,7 @@ func TestRun_TryAndTimeoutEndRun(t *testing.T) {
 	disconnected.requireExit(cmdline.NoLeader, "has elapsed: no session on zookeeper")
 }
 
-// TestAttempt_FailsOnlyOnce checks that an attempt does not fail twice, and not after it has succeeded.
+// TestAttempt_FailsOnlyOnce checks that an attempt fails at most once, and not after it has succeeded.
 func TestAttempt_FailsOnlyOnce(t *testing.T) {
 	cancelled := 0
 	r := &runCommand{}

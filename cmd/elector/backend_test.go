@@ -160,7 +160,7 @@ func TestAdvise_Credentials(t *testing.T) {
 	require.Equal(t, quota, s.advise(quota))
 }
 
-// TestAdvise_TLSError checks that the error of a server without TLS names no sslmode that was not implied.
+// TestAdvise_TLSError checks that the error of a server without TLS names sslmode only if its value was implied.
 func TestAdvise_TLSError(t *testing.T) {
 	refused := errors.New("tls error: server refused TLS connection")
 	for _, args := range []string{"--store postgres://me@x/db?sslmode=require", "--store postgres://me@x/db --tls", "--store redis://x"} {

@@ -37,7 +37,8 @@ func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	end.requireExit(cmdline.Failed, "/jobs/none: there is no such election on changefeed")
 }
 
-// TestChangefeed_LeaderStopped checks that the program of a stopped leader does not run until the next leader begins.
+// TestChangefeed_LeaderStopped checks that the program of a stopped leader has stopped when the next
+// leader begins.
 func TestChangefeed_LeaderStopped(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/stopped")

@@ -62,8 +62,8 @@ func TestDoctor_ChecksServer(t *testing.T) {
 	require.Equal(t, cmdline.NotFound, exitCode(err))
 }
 
-// TestDoctor_LostReply checks that doctor does not leave a container whose creation was not confirmed, and
-// does not report that containers are not supported because it could not delete another znode.
+// TestDoctor_LostReply checks that doctor does not leave a container whose creation was not confirmed, and does
+// not report that containers are not supported when it could not delete another znode.
 func TestDoctor_LostReply(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	tree := h.srv.Tree()

@@ -86,8 +86,8 @@ func TestPage_ShowsQueue(t *testing.T) {
 	})
 }
 
-// TestPage_EscapesTexts checks that a text of another program cannot become a part of the page, and that a browser
-// could not load or execute anything else than the page.
+// TestPage_EscapesTexts checks that a text of another program cannot become a part of the page, and that a
+// browser could not load or execute anything other than the page.
 func TestPage_EscapesTexts(t *testing.T) {
 	const hostile = "</title></script></style><script>alert('1')</script><img src=//evil.example onerror=alert(1)>\" ' & \u202e\x1b[31m"
 	c := candidateInfo{Name: hostile, Value: hostile, ID: hostile, Token: 7}

@@ -20,8 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// These are the programs of TestProcess_EventsHaveDocumentedEffects. Like its end command, they append their actions to FILE. They
-// do not use standard error, on which a shell reports that a signal has terminated its child.
+// These are the programs of TestProcess_EventsHaveDocumentedEffects. Like its end command, they append
+// their actions to FILE. They do not use standard error, on which a shell reports that a signal has
+// terminated its child.
 const (
 	obedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"; exit 0' TERM; trap 'echo HUP >> "$FILE"' HUP; trap 'echo USR1 >> "$FILE"' USR1
 		echo started; while :; do sleep 0.01; done`
@@ -211,7 +212,8 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	}
 }
 
-// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands without --listen.
+// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands even
+// without --listen.
 func TestRun_ReservesDescriptors(t *testing.T) {
 	p := newZooKeeperHarness(t).run("a", graceful)
 	p.waitForOutput("started")

@@ -158,8 +158,8 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	r.requireNoOverlap()
 }
 
-// TestRaftlog_LeaderStopped checks that the program of a stopped leader, which ignores TERM, does not run
-// until the next leader begins.
+// TestRaftlog_LeaderStopped checks that the program of a stopped leader, which ignores TERM, has stopped when
+// the next leader begins.
 func TestRaftlog_LeaderStopped(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -174,8 +174,8 @@ func TestRaftlog_LeaderStopped(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.workOrder())
 }
 
-// TestRaftlog_WrongCredentials checks that a peer does not end because processes refuse it that have not
-// proven to be peers, that it logs the reason, and that it ends when all other peers refuse it.
+// TestRaftlog_WrongCredentials checks that a peer does not end when processes refuse it that have not proven to
+// be peers, that it logs the reason, and that it ends when all other peers refuse it.
 func TestRaftlog_WrongCredentials(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -192,7 +192,7 @@ func TestRaftlog_WrongCredentials(t *testing.T) {
 	require.Contains(t, swapped.log.Text(), "this is the secret of clients")
 }
 
-// TestRaftlog_StrangerAtAddress checks that a peer does not end because another program uses the addresses of
+// TestRaftlog_StrangerAtAddress checks that a peer does not end when another program uses the addresses of
 // the other peers: a server of another protocol, or a server that refuses the peer without proving that it is
 // a peer.
 func TestRaftlog_StrangerAtAddress(t *testing.T) {
@@ -239,9 +239,8 @@ func TestRaftlog_StrangerAtAddress(t *testing.T) {
 	}
 }
 
-// TestRaftlog_InvalidDataDirectory checks that a peer does not start with the directory of another peer, with
-// a directory or a port that is in use, or with damaged data, and that a peer without a majority is not
-// ready.
+// TestRaftlog_InvalidDataDirectory checks that a peer does not start with the directory of another peer, with a
+// directory or a port that is in use, or with damaged data, and that a peer without a majority is not ready.
 func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)

@@ -69,8 +69,8 @@ func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
 	h.requireOrder("a", "b", "a")
 }
 
-// TestRun_NetworkPartition checks that the program does not run after its lease has expired, although no
-// other candidate can lead.
+// TestRun_NetworkPartition checks that the program does not run after its lease has expired, even when no other
+// candidate can lead.
 func TestRun_NetworkPartition(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)

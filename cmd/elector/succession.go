@@ -27,6 +27,6 @@ func (s *succession) observe(leader *candidateInfo, now time.Time) {
 	}
 }
 
-// recordInterruption records that observations are missing, so it is unknown when the next leader becomes the
-// leader.
+// recordInterruption records that observations are missing, so it is unknown when the next leader becomes
+// the leader.
 func (s *succession) recordInterruption() { s.observed = false }

@@ -21,9 +21,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWarnWhileWaiting_PausesDouble checks that a command is not silent for more than two seconds while
-// servers do not answer, that the pause between its warnings doubles, and that each warning names the
-// servers.
+// TestWarnWhileWaiting_PausesDouble checks that a command is not silent for more than two seconds while servers
+// do not answer, that the pause between its warnings doubles, and that each warning names the servers.
 func TestWarnWhileWaiting_PausesDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 10)

@@ -120,7 +120,8 @@ func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	var seen leaderPage // the page of another instance
 	_, text = pb.get("/leader")
 	require.NoError(t, json.Unmarshal([]byte(text), &seen))
-	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} { // do not compare LeadsSince, which depends on the observation
+	// Do not compare LeadsSince, which depends on the observation.
+	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} {
 		leader.Joined, leader.LeadsSince, leader.Session = time.Time{}, time.Time{}, ""
 	}
 	require.Equal(t, seen.Leader, l.Leader)

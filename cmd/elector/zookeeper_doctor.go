@@ -357,8 +357,8 @@ func assessWrite(parent string, electionExists bool, err error) finding {
 // maxClockDifference is the difference of the clocks that doctor reports.
 const maxClockDifference = time.Second
 
-// assessClock compares the clock of the servers with that of this machine, which has sent a request at one
-// time and received the answer at another server.
+// assessClock compares the clock of the servers with that of this machine, which has sent a request at one time
+// and received the answer at another time.
 func assessClock(before, server, after time.Time) finding {
 	difference := time.Duration(0)
 	switch {

@@ -47,7 +47,8 @@ func main() {
 		// under the same identity.
 		LockConfig: resourcelock.ResourceLockConfig{Identity: *id + "_" + rand.Text()},
 	}
-	store, err := kubernetes.NewStore(config, *namespace, "report-election") // a name that differs from that of the old Lease
+	// The name differs from that of the old Lease.
+	store, err := kubernetes.NewStore(config, *namespace, "report-election")
 	if err != nil {
 		log.Fatal(err)
 	}

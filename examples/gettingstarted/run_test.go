@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun_Succession checks that the leader writes, and that the second replica continues after the first has
-// stopped.
+// TestRun_Succession checks that the leader writes, and that the second replica continues after the first
+// has stopped.
 func TestRun_Succession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -17,9 +17,8 @@ import (
 //go:embed base
 var baseCommit string
 
-// checkBase builds the modules of the base commit, in the versions that a program has required since
-// then, with the core module of the working tree. A program that raises only the core module gets this
-// combination.
+// checkBase builds the modules of the base commit, in the versions that a program has required since then, with
+// the core module of the working tree. A program that raises only the core module gets this combination.
 func (p *proxy) checkBase(ctx context.Context) error {
 	commit := strings.TrimSpace(baseCommit)
 	base, err := extractCommit(ctx, p.repository, commit, filepath.Join(p.dir, "base"))

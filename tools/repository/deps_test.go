@@ -94,9 +94,9 @@ func neverReleased(module string) bool {
 	return module == "integrationtest" || module == "bench" || strings.HasPrefix(module, "bench/") || module == "tools"
 }
 
-// TestDependencies_AreFew checks that a program that imports one of the packages in the table links only the
-// standard library, this module and the ZooKeeper client. The other requirements of the module are those of
-// tests.
+// TestDependencies_AreFew checks that a program that imports one of the packages in the table links only
+// the standard library, this module and the ZooKeeper client. The other requirements of the module are
+// those of tests.
 func TestDependencies_AreFew(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		packages := linked(t, name)

@@ -133,8 +133,8 @@ func TestFeed_WithoutReads(t *testing.T) {
 }
 
 // TestStore_SilentConnection checks that the store does not continue to use a connection that has failed
-// silently, for example when a load balancer has forgotten it. With HTTP/2 the client would notice after 45
-// seconds.
+// silently, for example when a load balancer has forgotten it. With HTTP/2 the client would notice after
+// 45 seconds.
 func TestStore_SilentConnection(t *testing.T) {
 	server := &standIn{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
 	secure := httptest.NewUnstartedServer(server)

@@ -75,7 +75,7 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 	}
 }
 
-// TestWithoutCreate_CreatesNoCollection checks that the store does not create the collection.
+// TestWithoutCreate_CreatesNoCollection checks that a store with the option does not create the collection.
 func TestWithoutCreate_CreatesNoCollection(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())

@@ -81,8 +81,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// TestHeartbeat_ManualCommit checks that a heartbeat that is not committed is not acknowledged, because the
-// connections do not commit automatically.
+// TestHeartbeat_ManualCommit checks that a heartbeat that is not committed, because the connections do not
+// commit automatically, is not acknowledged.
 func TestHeartbeat_ManualCommit(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	other, r := createRecord(t, connect(t, server.Addr(), nil), table)

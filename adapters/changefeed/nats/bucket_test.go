@@ -46,7 +46,7 @@ func TestCheckReplicas_RequiresOptionOrRisk(t *testing.T) {
 }
 
 // TestStore_ReplicatedBucket checks that a store rejects servers that can acknowledge two writes to one
-// revision, and accepts newer servers only with the risk.
+// revision, and accepts newer servers only if their risk was accepted.
 func TestStore_ReplicatedBucket(t *testing.T) {
 	t.Parallel()
 	all := startCluster(t)

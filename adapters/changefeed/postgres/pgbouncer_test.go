@@ -72,8 +72,8 @@ func TestPgBouncer_Rejected(t *testing.T) {
 	}
 }
 
-// TestPgBouncer_Settings checks that a polled store does not change the settings of sessions that others use
-// afterwards.
+// TestPgBouncer_Settings checks that a polled store does not change the settings of sessions that others
+// use afterwards.
 func TestPgBouncer_Settings(t *testing.T) {
 	pooler := startPgBouncer(t, shared.Get(t))
 	pool := newPool(t, pooler.Addr(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec })

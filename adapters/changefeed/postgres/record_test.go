@@ -68,9 +68,8 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_SynchronousCommit checks that the commit of a heartbeat waits for the disks of the server and
-// of its synchronous standbys, for any setting of the session. A deferred trigger reads the setting at the
-// commit.
+// TestHeartbeat_SynchronousCommit checks that the commit of a heartbeat waits for the disks of the server and of
+// its synchronous standbys, for any setting of the session. A deferred trigger reads the setting at the commit.
 func TestHeartbeat_SynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for value, want := range map[string]string{
@@ -119,8 +118,8 @@ func TestRead_NotRecord(t *testing.T) {
 }
 
 // TestHeartbeat_SerializationFailure checks that a heartbeat that the server aborts because of a concurrent
-// transaction returns ErrConflict, and only when the record has changed. TestStore_IgnoresPoolOptions tests other
-// isolation levels.
+// transaction returns ErrConflict if the record has changed, and succeeds otherwise.
+// TestStore_IgnoresPoolOptions tests other isolation levels.
 func TestHeartbeat_SerializationFailure(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)

@@ -54,7 +54,7 @@ func TestUnsafeStandbys(t *testing.T) {
 		{"FIRST 1 (a, b)", 2, 1, 0, false},
 		{"ANY 1 (a, b)", 2, 0, 0, false},
 		{"FIRST 2 (a, b)", 2, 0, 0, true},
-		{"FIRST 2 (a, b)", 2, 0, 1, false}, // The hidden standby may be a standby other than a and b, while a or b is not connected.
+		{"FIRST 2 (a, b)", 2, 0, 1, false}, // The hidden standby may be a third server, while a or b is not connected.
 		{"ANY 2 (a, b)", 2, 0, 0, true},
 		{"ANY 2 (a, b)", 3, 0, 0, false},
 		{"2 (a, a)", 2, 0, 0, true},

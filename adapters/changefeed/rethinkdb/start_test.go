@@ -19,8 +19,8 @@ func TestStart_PrimaryKey(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, session, table).Start(fixture.Context(t)), "primary key")
 }
 
-// TestStart_Permissions checks that a missing permission is reported, and that the documented permissions are
-// sufficient.
+// TestStart_Permissions checks that a missing permission is reported, and that the documented permissions
+// are sufficient.
 func TestStart_Permissions(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

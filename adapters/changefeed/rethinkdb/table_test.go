@@ -13,9 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestCreate_Concurrently checks that no duplicate tables remain, and that Create succeeds, when clients
-// create the table at the same time: RethinkDB then creates several tables with one name, which cannot be
-// used.
+// TestCreate_Concurrently checks that no duplicate tables remain, and that Create succeeds, when clients create
+// the table at the same time: RethinkDB then creates several tables with one name, which cannot be used.
 func TestCreate_Concurrently(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

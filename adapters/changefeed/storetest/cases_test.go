@@ -237,9 +237,9 @@ func TestCases_FindFlaws(t *testing.T) {
 	}
 }
 
-// TestCases_RequireNoLongerIDs checks that a case does not require that a store keeps longer IDs than
+// TestCases_DoNotRequireLongerIDs checks that a case does not require that a store keeps longer IDs than
 // candidates can have.
-func TestCases_RequireNoLongerIDs(t *testing.T) {
+func TestCases_DoNotRequireLongerIDs(t *testing.T) {
 	for _, c := range storetest.Cases() {
 		if c.Name == "AllFields" {
 			require.Empty(t, runFlawedCase(t, c, "RejectsLongIDs"))

@@ -38,8 +38,8 @@ func tagOf(directory string) string {
 	return "no_" + directory
 }
 
-// expectedListings returns the texts that each file contains about a store, by the path of the file in the
-// repository.
+// expectedListings returns the texts that each file contains about a store, by the path of the file in
+// the repository.
 func expectedListings(directory, name, driver string) map[string][]string {
 	tag := tagOf(directory)
 	path := "adapters/changefeed/" + directory

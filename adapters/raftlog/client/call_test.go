@@ -33,7 +33,8 @@ func TestPropose_FindsLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_WithoutLeader checks that a call does not fail, and retries with pauses, while there is no leader.
+// TestPropose_WithoutLeader checks that a call retries with pauses while there is no leader, until its context
+// is done.
 func TestPropose_WithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Lead(api.Peer{})
@@ -80,8 +81,8 @@ func TestPropose_RedirectLoop(t *testing.T) {
 	})
 }
 
-// TestPropose_LostReply checks that an update that was applied, but whose reply was lost, is not applied
-// again and does not fail.
+// TestPropose_LostReply checks that an update that was applied, but whose reply was lost, succeeds and is not
+// applied again.
 func TestPropose_LostReply(t *testing.T) {
 	for name, lose := range map[string]func(network *rpctest.Network) error{
 		"connection": func(network *rpctest.Network) error { network.Cut("a"); return io.EOF },

@@ -150,8 +150,8 @@ func TestSubscribe_EndsAtGap(t *testing.T) {
 	}
 }
 
-// TestSubscribe_EarlierSnapshot checks that a subscription does not accept a snapshot of entries that it has
-// delivered.
+// TestSubscribe_EarlierSnapshot checks that a subscription does not accept a snapshot of entries that it
+// has delivered.
 func TestSubscribe_EarlierSnapshot(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(5, 1)

@@ -133,8 +133,8 @@ func TestProcess_ExitCode(t *testing.T) {
 	require.Equal(t, Exit{Code: 137}, p.Wait())
 }
 
-// TestStart_ProgramCannotBeStarted checks that a missing program and a program that cannot be executed are
-// distinguished.
+// TestStart_ProgramCannotBeStarted checks that a missing program and a program that cannot be executed
+// are distinguished.
 func TestStart_ProgramCannotBeStarted(t *testing.T) {
 	_, err := Start(Command{Args: []string{"no-such-program-anywhere"}})
 	require.ErrorIs(t, err, ErrNotFound)

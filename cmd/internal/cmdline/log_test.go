@@ -29,9 +29,8 @@ func (w *pausedWriter) Write(line []byte) (int, error) {
 	return w.text.Write(line)
 }
 
-// TestLog_DropsLinesIfPipeIsFull checks that a logger does not wait for a destination that accepts nothing,
-// that the log keeps a limited number of lines in their order, and that the number of dropped lines is
-// reported.
+// TestLog_DropsLinesIfPipeIsFull checks that a logger does not wait for a destination that accepts nothing, that
+// the log keeps a limited number of lines in their order, and that the number of dropped lines is reported.
 func TestLog_DropsLinesIfPipeIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pausedWriter{resume: make(chan struct{})}

@@ -44,8 +44,7 @@ func TestObserve_WaitsForTTLOfRecord(t *testing.T) {
 
 // TestObserve_EditedTTL checks that a TTL that was edited by hand does not make a follower wait for less than
 // the lease of the leader, or for longer than a known lease, and that a follower uses a TTL that the leader
-// uses. Each test is a series of records of one term and the TTL for which a follower waits after each of
-// them.
+// uses. Each test is a series of records of one term and the TTL for which a follower waits after each of them.
 func TestObserve_EditedTTL(t *testing.T) {
 	const short, lease, long = 10 * time.Second, time.Minute, time.Hour
 	for name, test := range map[string]struct{ written, waits []time.Duration }{

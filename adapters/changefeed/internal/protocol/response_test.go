@@ -26,8 +26,7 @@ func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 }
 
 // TestClaim_AcknowledgedTooLate checks that an acknowledged claim does not make the candidate the leader when no
-// time is left before the safety margin, when the candidate has resigned, or when it has no feed and needs
-// one.
+// time is left before the safety margin, when the candidate has resigned, or when it has no feed and needs one.
 func TestClaim_AcknowledgedTooLate(t *testing.T) {
 	guarded, keeps := defaultConfig, defaultConfig
 	guarded.Guard, keeps.KeepLeading = 500*time.Millisecond, true
@@ -131,8 +130,8 @@ func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
 }
 
 // TestRestoredState_LongLease checks that a candidate waits for the lease of the lost leader, which may be
-// longer than its own and than a TTL that was edited by hand, and that its next term is greater than the lost
-// terms.
+// longer than its own and than a TTL that was edited by hand, and that its next term is greater than the
+// lost terms.
 func TestRestoredState_LongLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	lost := heldRecord(5)
@@ -230,8 +229,8 @@ func TestHeartbeat_UnacknowledgedIsRepeatedWithPause(t *testing.T) {
 	}
 }
 
-// TestRead_NoRecordPausesRequests checks that a candidate pauses between requests when its reads find no
-// record, but its creation fails because the record exists.
+// TestRead_NoRecordPausesRequests checks that a candidate pauses between requests when its reads find no record,
+// but Create fails because the record exists.
 func TestRead_NoRecordPausesRequests(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)

@@ -158,7 +158,7 @@ func TestLeader_SafetyMargin(t *testing.T) {
 }
 
 // TestLeader_ReplacesEditedTTL checks that a leader does not keep a TTL that another program has written into
-// the record, because others would wait for it.
+// the record, because followers would wait for that time.
 func TestLeader_ReplacesEditedTTL(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current

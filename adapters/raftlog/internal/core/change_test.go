@@ -117,8 +117,8 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 }
 
 // TestChange_OtherAddressAddsNoSecondMember checks that a new voter that is admitted with another address
-// than the request contains does not become two members, a voter and a learner: no peer could start with that
-// configuration.
+// than the request contains does not become two members, a voter and a learner: no peer could start with
+// that configuration.
 func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	h, l := startCluster(t)
 	wrong := api.Peer{ID: peerInfo(3).ID, Addr: "elsewhere:1"}
@@ -147,9 +147,8 @@ func TestChange_UnknownOutcome(t *testing.T) {
 	h.waitFor("the change is in effect", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
 
-// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that
-// nothing was changed, when that is certain, and that the change is not made later, when the new voter
-// starts.
+// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that nothing
+// was changed, when that is certain, and that the change is not made later, when the new voter starts.
 func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	change := changeTo(api.RequestIDFrom(l.Wall(), 3, 3), 0, 1, 2, 3)
@@ -181,8 +180,8 @@ func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
 	require.Len(t, l.core.Membership().Voters, 4)
 }
 
-// TestAbandonChange_NewLeader checks that a change that waits for the first entry of the leader's term can be
-// abandoned.
+// TestAbandonChange_NewLeader checks that a change that waits for the first entry of the leader's term can
+// be abandoned.
 func TestAbandonChange_NewLeader(t *testing.T) {
 	h := newHarness(t, 3)
 	var l *peer

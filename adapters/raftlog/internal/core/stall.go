@@ -6,10 +6,9 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// stallDetector detects a peer that has not applied known committed entries for several election timeouts:
-// its disk is stalled while those of a majority are not, or it does not receive entries. Its
-// heartbeats may be normal, so other peers do not detect this. It must not prevent others from
-// leading:
+// stallDetector detects a peer that has not applied known committed entries for several election timeouts: its
+// disk is stalled while those of a majority are not, or it does not receive entries. Its heartbeats may be
+// normal, so other peers do not detect this. It must not prevent others from leading:
 //
 //   - It requests no lease, which it could not use. So its candidates expire, and others lead.
 //   - If it is the leader of the log, it sends no messages, as if it was partitioned, because it

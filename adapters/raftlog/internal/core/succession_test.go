@@ -27,8 +27,8 @@ func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 	}
 }
 
-// electSuccessor stops the leader and the voters whose turns are first, down peers in all. It returns the time until another
-// peer leads.
+// electSuccessor stops the leader and the voters whose turns are first, down peers in all. It returns the time
+// until another peer leads.
 func electSuccessor(t *testing.T, voters, down int) time.Duration {
 	h := newHarness(t, voters)
 	l := h.waitForLeader()

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckSecret_RejectsShortSecrets contains every combination of a credential, a role, and the secrets of
-// the process that decides.
-func TestCheckSecret_RejectsShortSecrets(t *testing.T) {
+// TestCheckSecret_EachCombination checks the decision for every combination of a credential, a role, and the
+// secrets of the process that decides.
+func TestCheckSecret_EachCombination(t *testing.T) {
 	none, onlyPeers, both := access{}, access{hasSecrets: true}, access{hasSecrets: true, hasClientSecret: true}
 	for _, c := range []struct {
 		state access

@@ -37,7 +37,7 @@ func (c Claim) encodedFields() []string {
 	return []string{c.Founding, c.Instance, start, c.Process, c.Founders}
 }
 
-// decodeClaim is the inverse of fields.
+// decodeClaim is the inverse of encodedFields.
 func decodeClaim(fields [claimFields]string) (Claim, error) {
 	c := Claim{Founding: fields[0], Instance: fields[1], Process: fields[3], Founders: fields[4]}
 	if fields[2] == "" {

@@ -1,5 +1,5 @@
-// The data of the log's entries is a header, which contains the kind of the entry, the ID of the request
-// and its time, and the data of the request. The Raft engine does not interpret it.
+// The data of an entry of the log is a header, which contains the kind of the entry, the ID of the request and
+// its time, and the data of the request. The Raft engine does not interpret it.
 
 package replica
 
@@ -120,8 +120,8 @@ type Decoded struct {
 	Change *raftpb.ConfChangeV2
 }
 
-// DecodeEntry decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of a
-// leader.
+// DecodeEntry decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of
+// a leader.
 func DecodeEntry(e *raftpb.Entry) (Decoded, error) {
 	d := Decoded{Index: e.GetIndex(), Term: e.GetTerm()}
 	raw := e.GetData()

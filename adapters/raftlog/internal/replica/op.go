@@ -43,8 +43,7 @@ const (
 	// Forget, a request to End an election is rejected if its Through is less than that of Forget,
 	// because it could concern an election that was removed and restarted.
 	Forget
-	// Expire removes the candidates of Peer that have joined through index Through from all
-	// queues.
+	// Expire removes the candidates of Peer that have joined through index Through from all queues.
 	Expire
 	// Transfer announces that the leader of this term will transfer the leadership of the log
 	// before its lease has expired.
@@ -112,8 +111,7 @@ type Config struct {
 	Peers []Peer `json:"peers,omitempty"`
 }
 
-// Phase is a step of a change of the membership. The values are stored in the log: new ones are
-// appended.
+// Phase is a step of a change of the membership. The values are stored in the log: new ones are appended.
 type Phase byte
 
 // The phases of a change of the membership.

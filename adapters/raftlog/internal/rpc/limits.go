@@ -130,7 +130,7 @@ func (c *client) addLoad(more load) error {
 	return nil
 }
 
-// release removes what occupy has added.
+// release removes what addLoad has added.
 func (c *client) release(less load) {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()

@@ -233,9 +233,8 @@ func TestServer_LimitsReplies(t *testing.T) {
 	})
 }
 
-// TestServer_StopsReadingForUnreadStream checks that the server does not continue to read the log for a
-// stream that is not read, and that the stream continues when it is read after a time that exceeds all
-// timeouts.
+// TestServer_StopsReadingForUnreadStream checks that the server does not continue to read the log for a stream
+// that is not read, and that the stream continues when it is read after a time that exceeds all timeouts.
 func TestServer_StopsReadingForUnreadStream(t *testing.T) {
 	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // the first case exceeds the limit of the count, and the second that of the bytes
 		runInBubble(t, func(t *testing.T, h *harness) {

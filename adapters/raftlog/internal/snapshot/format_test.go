@@ -71,8 +71,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// TestScanner_RejectsInvalidFrames checks that a file whose CRCs are correct and whose frames are invalid is
-// rejected.
+// TestScanner_RejectsInvalidFrames checks that a file whose CRCs are correct and whose frames are invalid
+// is rejected.
 func TestScanner_RejectsInvalidFrames(t *testing.T) {
 	meta, err := metaOf(3).encode()
 	require.NoError(t, err)

@@ -75,9 +75,9 @@ func (f countingFile) Sync() error {
 	return errors.Join(f.disk.failure, f.File.Sync())
 }
 
-// TestWriter_SyncsWhileItWrites checks that the system cannot collect a whole snapshot in memory, for which
-// syncs of the log would wait, while it is written or received, and that the error of such a sync is not
-// ignored.
+// TestWriter_SyncsWhileItWrites checks that the system cannot collect a whole snapshot in memory, for
+// which syncs of the log would wait, while it is written or received, and that the error of such a sync is
+// not ignored.
 func TestWriter_SyncsWhileItWrites(t *testing.T) {
 	const most = syncInterval + 4*maxChunk
 	d := &countingDisk{FS: newDisk(t, 0)}

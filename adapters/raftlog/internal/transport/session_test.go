@@ -62,8 +62,8 @@ func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	})
 }
 
-// TestSession_UnknownPeer checks that a peer that is not in SetPeers can connect, and receives replies on its
-// connection.
+// TestSession_UnknownPeer checks that a peer that is not in SetPeers can connect, and receives replies on
+// its connection.
 func TestSession_UnknownPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)

@@ -339,7 +339,7 @@ func (t *Transport) Close() {
 	}
 	t.closing = true
 	t.cancel()
-	open := slices.Collect(maps.Keys(t.tracked)) // tracked is complete, because track adds nothing any more
+	open := slices.Collect(maps.Keys(t.tracked)) // tracked is complete, because trackCloser adds nothing any more
 	t.mu.Unlock()
 	for _, c := range open {
 		c.Close()
