@@ -158,8 +158,7 @@ func (d *driver) send(q *contender.Request, last bool) {
 		d.replies = make(chan *result, 4)
 	}
 	d.waiting++
-	res.requests, res.replies = d.requests, d.replies
-	go res.run()
+	go d.requests.send(res, d.replies)
 }
 
 // receive records the result of a request, and returns it as an input.
@@ -191,7 +190,7 @@ func (d *driver) receive(r *result) *frame {
 	}
 	f := input(contender.Replied)
 	f.in.Request, f.in.Reply = r.request, r.reply
-	*r = result{run: r.run}
+	*r = result{}
 	results.Put(r)
 	return f
 }

@@ -70,20 +70,15 @@ type result struct {
 	watch   *watch.Watch    // the watch that the request has set, or nil
 	ctx     context.Context // ends the retries of a Replace; nil for other requests
 
-	// run, which is set once, executes the request by requests in a new goroutine, and sends the result to replies.
-	requests *requests
-	replies  chan<- *result
-	run      func()
 }
 
-var results = sync.Pool{New: func() any {
-	res := new(result)
-	res.run = func() {
-		res.requests.perform(res)
-		res.replies <- res
-	}
-	return res
-}}
+var results = sync.Pool{New: func() any { return new(result) }}
+
+// send performs the request of res and sends res to replies.
+func (r *requests) send(res *result, replies chan<- *result) {
+	r.perform(res)
+	replies <- res
+}
 
 // perform executes the request of res and stores the reply in it. With Config.Rejoins, it repeats the removal of the
 // contender's znode while the servers reject it for a reason that can pass: the contender would join again behind
