@@ -69,7 +69,6 @@ type result struct {
 	sent    time.Time       // when the request was sent
 	watch   *watch.Watch    // the watch that the request has set, or nil
 	ctx     context.Context // ends the retries of a Replace; nil for other requests
-
 }
 
 var results = sync.Pool{New: func() any { return new(result) }}
