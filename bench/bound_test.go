@@ -1,0 +1,66 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
+	"github.com/go-leaderelection/leaderelection/zktest"
+)
+
+// TestBounds_DoNotFollowAPredecessorThatGaveUp checks that a bound whose predecessor leaves the queue before its turn
+// continues to wait for the holder of the lock.
+func TestBounds_DoNotFollowAPredecessorThatGaveUp(t *testing.T) {
+	for _, name := range []string{verifiedName, tokenName} {
+		srv := zktest.Start(t)
+		l := newBound(name, srv.Addr(), sessionTimeout)
+		require.NoError(t, connectSessions(l, 3))
+		_, err := l.conn(0).Create("/lock", nil, 0, zk.WorldACL(zk.PermAll))
+		require.NoError(t, err)
+		acquired := make(chan error, 3)
+		var entries []entry
+		for i := range 3 { // they join one after another: the first acquires the lock, and the others wait
+			e, err := l.implementation.newEntry(mutex, l.conn(i), "/lock")
+			require.NoError(t, err)
+			entries = append(entries, e)
+			joined := make(chan struct{})
+			go func() { acquired <- e.acquire(func() { close(joined) }) }()
+			<-joined
+		}
+		require.NoError(t, <-acquired)
+		holder := entries[0].(*boundEntry).znode
+		require.Eventually(t, func() bool { return len(srv.Watches()) == 2 }, time.Minute, time.Millisecond)
+
+		go func() { acquired <- entries[1].release() }() // its znode is deleted while it waits
+		require.Eventually(t, func() bool {
+			watches := srv.Watches(holder)
+			return len(watches) > 0 && watches[len(watches)-1].Session == l.conn(2).SessionID()
+		}, time.Minute, time.Millisecond, "the third entry waits for the holder")
+		require.NoError(t, entries[0].release())
+		for range 3 {
+			require.NoError(t, <-acquired)
+		}
+		require.NoError(t, entries[2].release())
+		require.NoError(t, l.close())
+	}
+}
+
+// TestBounds_Contend checks that several sessions acquire the lock, and that the program notices that it is exclusive.
+func TestBounds_Contend(t *testing.T) {
+	for _, name := range []string{verifiedName, tokenName} {
+		srv := zktest.Start(t)
+		l := newBound(name, srv.Addr(), sessionTimeout)
+		require.NoError(t, connectSessions(l, 4))
+		for _, path := range []string{"/locks", childPath("/locks", 0)} {
+			_, err := l.conn(0).Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			require.NoError(t, err)
+		}
+		result, err := l.contend(lockingPattern{sessions: 4, locks: 1, period: benchmark.Period{Length: 100 * time.Millisecond}}, "/locks")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, result.locks, 4)
+		require.NoError(t, l.close())
+	}
+}
