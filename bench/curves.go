@@ -161,7 +161,7 @@ func (b *bench) measureCandidatesPoint(ctx context.Context, c contestant, n int)
 	if err := connectSessions(c, sharedSessions); err != nil {
 		return curvePoint{}, err
 	}
-	p, err := b.costOf(ctx, n, func() (time.Duration, error) { return b.joinCandidates(ctx, c, dir, n, true) })
+	p, err := b.costOf(ctx, n, func() (time.Duration, error) { return b.joinCandidates(ctx, c, dir, election, n, true) })
 	if err != nil {
 		return p, err
 	}

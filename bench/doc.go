@@ -50,7 +50,7 @@
 // First join: the time until a candidate leads an election without other candidates.
 //
 // Join of many candidates at the same time: the time until all of them know their position. Curator
-// and zk.Lock do not report that; there the server's number of watches is used.
+// and zk.Lock do not report that, nor do contenders for a mutex; there the server's number of watches is used.
 //
 // Leading many elections on one connection: the time until one session leads all of them. Each has one
 // candidate, and at most 100 candidates join at the same time.

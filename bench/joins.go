@@ -73,14 +73,15 @@ func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duratio
 	return time.Duration(last - at), nil
 }
 
-// measureMassJoins measures the time in which n candidates that join at the same time learn their
-// positions. The time includes their construction if construct is set.
-func (b *bench) measureMassJoins(ctx context.Context, r *row, n, rounds int, construct bool) error {
+// measureMassJoins measures the time in which n candidates that join an election at the same time, or contenders for a
+// mutex, learn their positions. The time includes the construction of candidates if construct is set, and always
+// that of contenders.
+func (b *bench) measureMassJoins(ctx context.Context, r *row, kind recipe, n, rounds int, construct bool) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn
 	for _, c := range b.eligibleContestants([]*row{r}, b.contestants, n) {
 		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
-			took, err := b.joinAll(ctx, c, n, construct)
+			took, err := b.joinAll(ctx, c, kind, n, construct)
 			return took, errors.Join(err, c.reset())
 		}))
 	}
@@ -90,7 +91,7 @@ func (b *bench) measureMassJoins(ctx context.Context, r *row, n, rounds int, con
 // joinPatience is the maximum duration of the joins of many candidates at the same time.
 const joinPatience = 30 * time.Minute
 
-func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool) (time.Duration, error) {
+func (b *bench) joinAll(ctx context.Context, c contestant, kind recipe, n int, construct bool) (time.Duration, error) {
 	dir, err := b.server.newDir()
 	if err != nil {
 		return 0, err
@@ -98,17 +99,17 @@ func (b *bench) joinAll(ctx context.Context, c contestant, n int, construct bool
 	if err := connectSessions(c, sharedSessions); err != nil {
 		return 0, err
 	}
-	return b.joinCandidates(ctx, c, dir, n, construct)
+	return b.joinCandidates(ctx, c, dir, kind, n, construct)
 }
 
-// joinCandidates lets n candidates join the election at dir at the same time. The sessions are connected. It returns
-// the time until all candidates know their positions.
-func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, n int, construct bool) (time.Duration, error) {
+// joinCandidates lets n candidates join the election at dir at the same time, or contenders the mutex. The sessions are
+// connected. It returns the time until all of them know their positions.
+func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, kind recipe, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if !construct {
+	if !construct && kind == election {
 		for candidate := range n {
 			if err := c.prepare(candidate, candidate%sharedSessions, dir); err != nil {
 				return 0, err
@@ -117,9 +118,9 @@ func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, n 
 	}
 	at := now()
 	for candidate := range n {
-		c.join(election, candidate, candidate%sharedSessions, dir)
+		c.join(kind, candidate, candidate%sharedSessions, dir)
 	}
-	if _, err := c.queued(); errors.Is(err, errors.ErrUnsupported) {
+	if _, err := c.queued(); kind == mutex || errors.Is(err, errors.ErrUnsupported) {
 		// The server's watches are the only sign that candidates know their positions.
 		err := b.server.waitWatches(ctx, before+n-1)
 		return time.Duration(now() - at), err

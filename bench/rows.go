@@ -40,10 +40,10 @@ func (b *bench) joinMeasurements() []measurement {
 		r := newRow(name, unitMillis, g)
 		return measurement{[]*row{r}, func(ctx context.Context) error { return b.measureJoins(ctx, r, construct) }}
 	}
-	mass := func(name string, g goal, construct bool) measurement {
+	mass := func(name string, kind recipe, g goal, construct bool) measurement {
 		r := newRow(name, unitMillis, g)
 		return measurement{[]*row{r}, func(ctx context.Context) error {
-			return b.measureMassJoins(ctx, r, b.candidates, max(2, b.rounds/16), construct)
+			return b.measureMassJoins(ctx, r, kind, b.candidates, max(2, b.rounds/16), construct)
 		}}
 	}
 	massName := fmt.Sprintf("join of %d candidates at the same time", b.candidates)
@@ -51,8 +51,9 @@ func (b *bench) joinMeasurements() []measurement {
 	return []measurement{
 		single("first join", limitGoal(1.10), false),
 		single("first join, with construction", limitGoal(1.15), true),
-		mass(massName, limitGoal(1.15), false),
-		mass(massName+", with construction", goal{}, true),
+		mass(massName, election, limitGoal(1.15), false),
+		mass(massName+", with construction", election, goal{}, true),
+		mass(fmt.Sprintf("join of %d contenders for a mutex at the same time", b.candidates), mutex, limitGoal(1.2), true),
 		{[]*row{elections}, func(ctx context.Context) error {
 			return b.measureElections(ctx, elections, b.elections, max(2, b.rounds/16))
 		}},
