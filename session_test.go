@@ -2,8 +2,6 @@ package leaderelection_test
 
 import (
 	"context"
-	"encoding/binary"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-leaderelection/leaderelection"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/recipes/barrier"
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
@@ -128,21 +127,6 @@ func TestSessionExpiry_NewSessionOnReconnect(t *testing.T) {
 	}
 }
 
-// closeWatcher is a network connection that calls closing before it writes the packet with which the
-// client library ends the session.
-type closeWatcher struct {
-	net.Conn
-	closing func()
-}
-
-func (c *closeWatcher) Write(b []byte) (int, error) {
-	const closeSession = -11
-	if len(b) == 12 && int32(binary.BigEndian.Uint32(b[8:])) == closeSession {
-		c.closing()
-	}
-	return c.Conn.Write(b)
-}
-
 // grantOfSession is a leadership, a hold of a lock, an item of a queue and so on.
 type grantOfSession interface {
 	Err() error
@@ -228,10 +212,9 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 				var g grantOfSession
 				var atClose []error
 				conn, _, err := zkdial.Connect([]string{srv.Name()}, timeout,
-					zkdial.WithDialer(func(network, address string, timeout time.Duration) (net.Conn, error) {
-						conn, err := srv.Dialer()(network, address, timeout)
-						return &closeWatcher{conn, func() { atClose = append(atClose, context.Cause(g.Context()), g.Err()) }}, err
-					}))
+					zkdial.WithDialer(bubble.WatchClose(srv.Dialer(), func() {
+						atClose = append(atClose, context.Cause(g.Context()), g.Err())
+					})))
 				require.NoError(t, err)
 				g, err = f(t.Context(), conn)
 				require.NoError(t, err)

@@ -2,11 +2,9 @@ package migration_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 	"github.com/go-leaderelection/leaderelection/candidacy"
 	"github.com/go-leaderelection/leaderelection/event"
+	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 	"github.com/go-leaderelection/leaderelection/migration"
 	"github.com/go-leaderelection/leaderelection/zkdial"
 	"github.com/go-leaderelection/leaderelection/zktest"
@@ -417,21 +416,6 @@ func TestCandidate_StaleStatus(t *testing.T) {
 	}
 }
 
-// requestWriter is a network connection that calls onClose just before the client sends the request to
-// close its session.
-type requestWriter struct {
-	net.Conn
-	onClose func()
-}
-
-func (w *requestWriter) Write(request []byte) (int, error) {
-	const opcodeAt, closeSession = 8, -11 // after the length and the xid
-	if len(request) >= opcodeAt+4 && int32(binary.BigEndian.Uint32(request[opcodeAt:])) == closeSession {
-		w.onClose()
-	}
-	return w.Conn.Write(request)
-}
-
 // TestCandidate_ConnectionIsClosed checks that the leadership has ended before the owner of the connection of either
 // election ends the session: afterwards, another candidate may lead.
 func TestCandidate_ConnectionIsClosed(t *testing.T) {
@@ -443,10 +427,7 @@ func TestCandidate_ConnectionIsClosed(t *testing.T) {
 				var create []migration.NewCandidateFunc
 				var led *leaderelection.Leadership
 				var ends []error // of the leadership, when a session is closed
-				dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
-					conn, err := srv.Dialer()(network, address, timeout)
-					return &requestWriter{conn, func() { ends = append(ends, led.Err()) }}, err
-				}
+				dial := bubble.WatchClose(srv.Dialer(), func() { ends = append(ends, led.Err()) })
 				for _, node := range []string{"/old", "/new"} {
 					conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(dial))
 					require.NoError(t, err)

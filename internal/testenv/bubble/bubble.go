@@ -4,7 +4,9 @@
 package bubble
 
 import (
+	"encoding/binary"
 	"errors"
+	"net"
 	"reflect"
 	"runtime"
 	"slices"
@@ -261,6 +263,31 @@ func Watches(conn *zk.Conn) (n int) {
 		n += channels.Len()
 	}
 	return n
+}
+
+// WatchClose returns a dialer like dial, whose connections call closing before they write the packet with which the
+// client library ends the session.
+func WatchClose(dial zk.Dialer, closing func()) zk.Dialer {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		return &closeWatcher{conn, closing}, nil
+	}
+}
+
+type closeWatcher struct {
+	net.Conn
+	closing func()
+}
+
+func (c *closeWatcher) Write(b []byte) (int, error) {
+	const closeSession = -11
+	if len(b) == 12 && int32(binary.BigEndian.Uint32(b[8:])) == closeSession {
+		c.closing()
+	}
+	return c.Conn.Write(b)
 }
 
 // Repeated calls f until the servers have answered. f releases, acknowledges or closes something. Each call
