@@ -208,7 +208,7 @@ func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
 }
 
 // TestRequestResign_Invalid checks that a request is not written when the ID is invalid, the election does
-// not exist, or the election node has a value of another application.
+// not exist, or another application has written the value of the election node.
 func TestRequestResign_Invalid(t *testing.T) {
 	client := startServers(t, 1).Client()
 	require.ErrorIs(t, requestResign(nil, node+"/1"), leaderelection.ErrInvalid)

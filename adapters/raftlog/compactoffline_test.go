@@ -158,7 +158,7 @@ func TestCompactOffline_Rejects(t *testing.T) {
 }
 
 // TestCompactFile_WithoutDataIsRejected checks that a peer with a state machine does not install a snapshot
-// without data. CompactOffline cannot know that the peer has a state machine if the peer has no snapshot
+// without data. CompactOffline cannot know of the peer's state machine if the peer has no snapshot
 // with data.
 func TestCompactFile_WithoutDataIsRejected(t *testing.T) {
 	dir := t.TempDir()

@@ -59,7 +59,7 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 	})
 }
 
-// TestTokens_Increase checks that a later leadership has a greater token, after any kind of change.
+// TestTokens_Increase checks that tokens increase from one leadership to the next, after any kind of change.
 func TestTokens_Increase(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := int64(0)

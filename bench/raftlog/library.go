@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// raftlogLibrary is adapters/raftlog. Every update has a different request ID, by which the log detects
+// raftlogLibrary is adapters/raftlog. All updates have different request IDs, by which the log detects
 // duplicates; the other libraries do not do this. Without secret, connections are not encrypted, as
 // in the other libraries. With secret they use TLS 1.3 and a secret, as in production.
 type raftlogLibrary struct {

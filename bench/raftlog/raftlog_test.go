@@ -120,7 +120,7 @@ func (f *failingCluster) propose(context.Context, int, []byte) error {
 	return nil
 }
 
-// TestCounted_RestoresWhatItCaptured checks that a snapshot has the requested size, and that the number of
+// TestCounted_RestoresWhatItCaptured checks that a snapshot is as large as requested, and that the number of
 // updates does not change.
 func TestCounted_RestoresWhatItCaptured(t *testing.T) {
 	var c, restored countingState

@@ -100,7 +100,7 @@ func TestDoctor_ReportsMissingServers(t *testing.T) {
 	require.Contains(t, out, "error    session         ")
 }
 
-// TestDoctor_FindingsHaveSeverity checks that each finding has the right severity.
+// TestDoctor_FindingsHaveSeverity checks the severity of each finding.
 func TestDoctor_FindingsHaveSeverity(t *testing.T) {
 	now := time.UnixMilli(1700000000000)
 	answer := func(text string) serverAnswer {

@@ -201,7 +201,7 @@ func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, s))
 }
 
-// TestErrors_HaveDocumentedMeaning checks that each error of the API server has the documented meaning.
+// TestErrors_HaveDocumentedMeaning checks that the store translates each error of the API server as documented.
 func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 	_, s, r := createRecord(t, newName())
 	for name, c := range map[string]struct {

@@ -170,8 +170,8 @@ func TestCreate_Concurrently(t *testing.T) {
 	}
 }
 
-// TestCreate_SubjectsOfOtherStream checks that Create does not wait indefinitely when another stream has the
-// subjects of the bucket.
+// TestCreate_SubjectsOfOtherStream checks that Create does not wait indefinitely when another stream uses
+// the subjects of the bucket.
 func TestCreate_SubjectsOfOtherStream(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()

@@ -68,7 +68,7 @@ func TestRunner_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestRunner_WritesHaveNewVersions checks that each write has its own version, and that a record that columns
+// TestRunner_WritesHaveNewVersions checks that the versions of all writes differ, and that a record that columns
 // would change is not written.
 func TestRunner_WritesHaveNewVersions(t *testing.T) {
 	r := newRunner(t, false)

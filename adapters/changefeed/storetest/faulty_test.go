@@ -60,7 +60,7 @@ func readSeq(t *testing.T, s changefeed.Store) uint64 {
 	return r.Seq
 }
 
-// TestFaulty_FaultsHaveDocumentedEffects checks that each kind of fault of a request has the documented effect.
+// TestFaulty_FaultsHaveDocumentedEffects checks what each kind of fault does to a request, as documented.
 func TestFaulty_FaultsHaveDocumentedEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
@@ -117,7 +117,7 @@ func TestFaulty_CutNetworkStopsRequests(t *testing.T) {
 	})
 }
 
-// TestFaulty_FeedsHaveDocumentedFaults checks that each fault of feeds has the documented effect.
+// TestFaulty_FeedsHaveDocumentedFaults checks what each kind of fault does to a feed, as documented.
 func TestFaulty_FeedsHaveDocumentedFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults

@@ -57,8 +57,8 @@ func newLog(t testing.TB) (string, *filelog.Log) {
 	return dir, l
 }
 
-// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that each
-// has the right commit status.
+// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that the
+// commit status of each is right.
 func TestEntries_AllAreReturned(t *testing.T) {
 	dir, _ := newLog(t)
 	next := uint64(1)

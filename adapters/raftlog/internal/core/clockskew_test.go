@@ -26,7 +26,7 @@ func TestClockSkew_SuccessorHasRightClock(t *testing.T) {
 	h.waitForLeader()
 	h.advance(3 * election)
 	l := h.leader()
-	// The first peer that replies has the longest log for a moment, so it would be the successor.
+	// For a moment, no log is longer than that of the first peer that replies, so it would be the successor.
 	next := h.otherPeers(l)[0]
 	l.skew, next.skew = time.Hour, time.Hour
 	handOvers, last := 0, l

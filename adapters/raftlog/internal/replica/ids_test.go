@@ -37,7 +37,8 @@ func (m model) oldest() (uint64, bool) {
 	return oldest, len(m) > 0
 }
 
-// requireEqual requires that the table has the content of the model, and satisfies its invariants.
+// requireEqual requires that the contents of the table and of the model are equal, and that the table satisfies its
+// invariants.
 func (m model) requireEqual(t *testing.T, table *IDs) {
 	t.Helper()
 	require.Equal(t, len(m), table.Len())

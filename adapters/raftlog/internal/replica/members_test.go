@@ -9,7 +9,7 @@ import (
 )
 
 // TestMembers_RejectSecondChange checks that a second change is rejected while another is in progress, and that
-// the same change, written twice, has the outcome of the first entry.
+// the same change, written twice, returns the outcome of the first entry.
 func TestMembers_RejectSecondChange(t *testing.T) {
 	a, b, c := Peer{ID: "a", Raft: 1}, Peer{ID: "b", Raft: 2}, Peer{ID: "c", Raft: 3}
 	s := newState(a, b, c)

@@ -130,7 +130,7 @@ func TestSnapshot_ReturnsErrors(t *testing.T) {
 	}
 }
 
-// A slow receiver has a minute to store a snapshot, and a second for each 4 MiB. The sender must wait for the
+// The time limit for storing a snapshot is a minute, and a second for each 4 MiB. The sender must wait for the
 // receiver, but not forever after the network was interrupted.
 func TestSnapshot_WaitsForSlowReceiver(t *testing.T) {
 	const size = 40 << 20
