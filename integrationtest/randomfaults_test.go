@@ -349,9 +349,7 @@ func (s *faultSchedule) runRound() time.Duration {
 	require.NoError(t, s.waitRegained())
 	took := time.Since(repaired)
 	s.history.addRecord("a candidate leads after %v", took.Round(time.Millisecond))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	require.NoError(t, s.ens.Ready(ctx))
+	ensemble.WaitReady(t, s.ens)
 	s.pause(s.randomDuration(faultsTimeout / 2))
 	return took
 }

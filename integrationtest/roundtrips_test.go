@@ -27,8 +27,8 @@ func formatRecords(log []zkproxy.Record) string {
 // TestRoundTrips_OfIdleCandidates checks that a connection with many idle candidates has no more requests,
 // watches or goroutines than expected.
 func TestRoundTrips_OfIdleCandidates(t *testing.T) {
-	server := ensemble.StartServers(t, ensemble.Config{TickTime: 200 * time.Millisecond})
-	admin, conn := connectTo(t, shortTimeout, server.Addr(0)), connectTo(t, shortTimeout, server.Addr(0))
+	server := ensemble.StartServers(t, ensemble.Config{TickTime: sessionTimeout / 20})
+	admin, conn := connectTo(t, sessionTimeout, server.Addr(0)), connectTo(t, sessionTimeout, server.Addr(0))
 	const (
 		queued  = 100 // the number of candidates of one election
 		leaders = 50  // the number of elections with one candidate
@@ -59,8 +59,7 @@ func TestRoundTrips_OfIdleCandidates(t *testing.T) {
 	t.Logf("%d goroutines", idle)
 	require.LessOrEqual(t, idle, len(all)+1, "more goroutines than one for each candidate and one for the connection")
 
-	const periods = 10
-	period := shortTimeout / 8
+	const periods, period = 4, sessionTimeout / 8
 	p := conn.Network[0]
 	p.ResetLog()
 	<-time.After(periods * period) // the requests of this time are counted

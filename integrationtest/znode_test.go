@@ -1,6 +1,7 @@
 package integrationtest
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -10,12 +11,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// createElectionNode creates an election node.
+// createElectionNode creates an election node. The connection may break in the meantime.
 func createElectionNode(t testing.TB, conn *client) string {
 	t.Helper()
-	node, err := conn.Create(testenv.NewPath(t), nil, 0, zk.WorldACL(zk.PermAll))
-	require.NoError(t, err)
-	return node
+	node, limit := testenv.NewPath(t), time.Now().Add(testenv.WaitLimit)
+	for {
+		_, err := conn.Create(node, nil, 0, zk.WorldACL(zk.PermAll))
+		if err == nil || errors.Is(err, zk.ErrNodeExists) {
+			return node
+		}
+		if !errors.Is(err, zk.ErrConnectionClosed) || time.Now().After(limit) {
+			require.NoError(t, err)
+		}
+		conn.WaitConnected(t)
+	}
 }
 
 func znodeExists(t testing.TB, conn *client, node string) bool {

@@ -11,7 +11,7 @@ import (
 )
 
 // WaitLimit is how long a test waits for an event that must occur.
-const WaitLimit = time.Minute
+const WaitLimit = 2 * time.Minute
 
 // Eventually waits until the condition is true. If that takes too long, it fails the test with the
 // message.
