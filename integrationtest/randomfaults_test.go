@@ -32,10 +32,10 @@ const (
 	faultsTick      = 500 * time.Millisecond
 	faultsSyncLimit = 6
 	faultsTimeout   = 2 * time.Second
-	// regainLimit is the time in which a candidate must become leader after a fault has ended: a session
+	// regainLimit is the time in which a candidate must become leader after a fault has ended. A session
 	// timeout, an election among the servers, and the reconnect of the client library, which pauses for a
-	// second after each round.
-	regainLimit = 15 * time.Second
+	// second after each round, take a third of it if the machine is not busy.
+	regainLimit = 45 * time.Second
 )
 
 // contestant repeatedly joins the election, with its own connection through its own proxy of each server.
