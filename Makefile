@@ -128,9 +128,9 @@ tested: prepare
 	@$(MAKE) --no-print-directory compiled
 	@$(MAKE) --no-print-directory --jobs=4 --keep-going bubbles served lint checks sequential undetected
 
-# Two go commands that run at the same time compile each package that the cache lacks twice. So bubbles and served begin
-# when everything is compiled for both of them, and the groups without the race detector follow go vet.
-compiled:
+# Go commands that run at the same time compile each package that the cache lacks several times, also those that build
+# a command for a test. So the tests begin when everything is compiled, with the race detector and, for go vet, without.
+compiled: vetted
 	$(if $(BUBBLES)$(SERVED),$(GO) list $(RACE) -export -test -f '{{.Export}}' $(BUBBLES) $(SERVED) >/dev/null)
 
 vetted:
@@ -143,7 +143,7 @@ served:
 	$(if $(SERVED),ZKTEST_REAL=required $(GO) test $(RACE) $(PARALLEL) $(WAITING) -timeout 30m $(TESTFLAGS) $(call slowfirst,$(SERVED)))
 
 # undetected runs without the race detector what needs other packages or tags than the rest.
-undetected: vetted
+undetected:
 	$(if $(filter $(CONTROLLERS),$(ALL)),ZKTEST_REAL=required $(GO) test -timeout 30m $(TESTFLAGS) $(filter $(CONTROLLERS),$(ALL)))
 	$(if $(filter $(STORES),$(SERVED)),$(GO) test -tags rethinkdb $(TESTFLAGS) $(STORES))
 
