@@ -22,7 +22,13 @@ const (
 // newBound returns the bound with this name.
 func newBound(name, addr string, timeout time.Duration) *localContestant {
 	l := newLocal(name, addr, timeout, implementation{
-		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
+		newEntry: func(r recipe, conn *zk.Conn, dir string) (entry, error) {
+			if r == election {
+				// The constructor reports an election that does not exist.
+				if found, _, err := conn.Exists(dir); err != nil || !found {
+					return nil, fmt.Errorf("read %s: found: %t: %w", dir, found, err)
+				}
+			}
 			return &boundEntry{baselineEntry{conn: conn, dir: dir}, name == tokenName}, nil
 		},
 	})
