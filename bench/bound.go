@@ -49,8 +49,8 @@ func (e *boundEntry) acquire(queued func()) error {
 	if err != nil {
 		return err
 	}
-	queued()
 	if alone {
+		queued()
 		return nil
 	}
 	var number int
@@ -58,9 +58,10 @@ func (e *boundEntry) acquire(queued func()) error {
 		return err
 	}
 	for predecessor := fmt.Sprintf("%s%010d", baselinePrefix, number-1); predecessor != ""; {
-		if err := e.await(predecessor); err != nil {
+		if err := e.await(predecessor, queued); err != nil {
 			return err
 		}
+		queued = func() {}
 		names, _, err := e.conn.Children(e.dir)
 		if err != nil {
 			return err
