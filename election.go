@@ -43,6 +43,10 @@ type Election struct {
 
 var _ Candidate = (*Election)(nil)
 
+// nearHead is the number of earlier candidates from which a new candidate waits for some time before it prepares for
+// its turn. In a long queue, most candidates wait for long, or leave before.
+const nearHead = 10
+
 // NewElection creates a candidate for the election at node, an existing znode whose
 // children are the candidates. It reads the node, after a sync if the server does not show it, and
 // blocks until ZooKeeper answers. It creates the node only if [WithCreateNode] is given. The caller
@@ -68,7 +72,7 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	e := &Election{
 		conn: conn, node: node, createNode: o.createNode, rejoin: o.rejoin,
 		queue: queue.Config{
-			Config:  contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: true},
+			Config:  contender.Config{Dir: node, Tombstone: tombstone, Naming: o.naming, Lookahead: nearHead},
 			Options: o.Options,
 			Data:    record.Encode(o.clientName, o.value), Rejoins: o.rejoin,
 		},

@@ -50,12 +50,12 @@ func (e *baselineEntry) acquire(queued func()) error {
 	if err != nil {
 		return err
 	}
-	queued()
 	predecessor := lastBefore(names, path.Base(e.znode))
 	if predecessor == "" {
+		queued()
 		return nil
 	}
-	return e.await(predecessor)
+	return e.await(predecessor, queued)
 }
 
 // lastBefore returns the last of the names before name, or an empty name. The order of the names is that of the
@@ -70,9 +70,10 @@ func lastBefore(names []string, name string) string {
 	return predecessor
 }
 
-// await returns when the predecessor has left the queue.
-func (e *baselineEntry) await(predecessor string) error {
+// await returns when the predecessor has left the queue. It calls queued when it watches the predecessor.
+func (e *baselineEntry) await(predecessor string, queued func()) error {
 	_, _, watch, err := e.conn.GetW(e.dir + "/" + predecessor)
+	queued()
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	}

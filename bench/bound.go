@@ -22,7 +22,13 @@ const (
 // newBound returns the bound with this name.
 func newBound(name, addr string, timeout time.Duration) *localContestant {
 	l := newLocal(name, addr, timeout, implementation{
-		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
+		newEntry: func(r recipe, conn *zk.Conn, dir string) (entry, error) {
+			if r == election {
+				// The constructor reports an election that does not exist.
+				if found, _, err := conn.Exists(dir); err != nil || !found {
+					return nil, fmt.Errorf("read %s: found: %t: %w", dir, found, err)
+				}
+			}
 			return &boundEntry{baselineEntry{conn: conn, dir: dir}, name == tokenName}, nil
 		},
 	})
@@ -43,8 +49,8 @@ func (e *boundEntry) acquire(queued func()) error {
 	if err != nil {
 		return err
 	}
-	queued()
 	if alone {
+		queued()
 		return nil
 	}
 	var number int
@@ -52,9 +58,10 @@ func (e *boundEntry) acquire(queued func()) error {
 		return err
 	}
 	for predecessor := fmt.Sprintf("%s%010d", baselinePrefix, number-1); predecessor != ""; {
-		if err := e.await(predecessor); err != nil {
+		if err := e.await(predecessor, queued); err != nil {
 			return err
 		}
+		queued = func() {}
 		names, _, err := e.conn.Children(e.dir)
 		if err != nil {
 			return err

@@ -35,6 +35,53 @@ func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error 
 	return b.interleaveTurns(ctx, []*row{r}, 0, b.rounds, b.pause, turns)
 }
 
+// measureSecondJoins measures a candidate that joins an election with a leader, until it is in line: it knows its
+// position and watches its predecessor. Contestants that do not report that are absent.
+func (b *bench) measureSecondJoins(ctx context.Context, r *row) error {
+	defer reset(b.contestants)
+	var turns []contestantTurn
+	for _, c := range b.contestants {
+		if _, err := c.queued(); err != nil {
+			r.Missing[c.name()] = "does not report when it is in line"
+			continue
+		}
+		q, err := newQueue(b.server, c, election, 2, 0)
+		if err != nil {
+			return err
+		}
+		if err := q.fillQueue(ctx, 1, 1); err != nil {
+			return err
+		}
+		turns = append(turns, newTurn(c, func(ctx context.Context) (time.Duration, error) {
+			took, err := q.timeSecondJoin(ctx)
+			if err == nil {
+				_, err = q.replaceHeads(ctx, 1, false)
+			}
+			return took, err
+		}))
+	}
+	return b.interleaveTurns(ctx, []*row{r}, b.warmJoins, b.rounds, b.pause, turns)
+}
+
+// timeSecondJoin lets a candidate join behind the leader, and returns the time until it is in line.
+func (q *queue) timeSecondJoin(ctx context.Context) (time.Duration, error) {
+	before, err := q.contestant.queued()
+	if err != nil {
+		return 0, err
+	}
+	session := q.candidates % q.shared
+	if err := q.contestant.prepare(q.candidates, session, q.dir); err != nil {
+		return 0, err
+	}
+	at := now()
+	q.join(session)
+	err = poll(ctx, "waiting for the second candidate", time.Minute, 100*time.Microsecond, func() (bool, error) {
+		count, err := q.contestant.queued()
+		return count > before, err
+	})
+	return time.Duration(now() - at), err
+}
+
 // measureElections measures the time until candidates of one session lead n elections that have no other
 // candidates.
 func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) error {
@@ -74,7 +121,7 @@ func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duratio
 }
 
 // measureMassJoins measures the time in which n candidates that join an election at the same time, or contenders for a
-// mutex, learn their positions. The time includes the construction of candidates if construct is set, and always
+// mutex, are in line: they know their positions and watch their predecessors. The time includes the construction of candidates if construct is set, and always
 // that of contenders.
 func (b *bench) measureMassJoins(ctx context.Context, r *row, kind recipe, n, rounds int, construct bool) error {
 	defer reset(b.contestants)
@@ -103,7 +150,7 @@ func (b *bench) joinAll(ctx context.Context, c contestant, kind recipe, n int, c
 }
 
 // joinCandidates lets n candidates join the election at dir at the same time, or contenders the mutex. The sessions are
-// connected. It returns the time until all of them know their positions.
+// connected. It returns the time until all of them are in line.
 func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, kind recipe, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
@@ -121,7 +168,7 @@ func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, ki
 		c.join(kind, candidate, candidate%sharedSessions, dir)
 	}
 	if _, err := c.queued(); kind == mutex || errors.Is(err, errors.ErrUnsupported) {
-		// The server's watches are the only sign that candidates know their positions.
+		// The server's watches are the only sign that candidates are in line.
 		err := b.server.waitWatches(ctx, before+n-1)
 		return time.Duration(now() - at), err
 	}

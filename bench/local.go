@@ -24,7 +24,7 @@ type localContestant struct {
 	// background contains the goroutines of the implementation, which must stop soon after the
 	// sessions were closed. It is nil if the implementation does not guarantee that.
 	background *sync.WaitGroup
-	// countsQueued is set if entries report that they know their position.
+	// countsQueued is set if entries report that they are in line.
 	countsQueued bool
 
 	generation *generation
@@ -48,7 +48,8 @@ type implementation struct {
 // entry is a participant of an election or a lock.
 type entry interface {
 	// acquire joins the queue and returns when the participant leads or holds the lock. It calls
-	// queued when the position is known, if the implementation can determine that.
+	// queued when the participant knows its position and watches its predecessor, if the implementation can
+	// determine that.
 	acquire(queued func()) error
 	// release leaves the queue. A participant of a lock may call acquire again.
 	release() error

@@ -47,10 +47,12 @@ func (b *bench) joinMeasurements() []measurement {
 		}}
 	}
 	massName := fmt.Sprintf("join of %d candidates at the same time", b.candidates)
+	second := newRow("second join", unitMillis, limitGoal(1.15))
 	elections := newRow(fmt.Sprintf("leading %d elections on one connection", b.elections), unitMillis, beatPeers)
 	return []measurement{
 		single("first join", limitGoal(1.10), false),
 		single("first join, with construction", limitGoal(1.15), true),
+		{[]*row{second}, func(ctx context.Context) error { return b.measureSecondJoins(ctx, second) }},
 		mass(massName, election, limitGoal(1.15), false),
 		mass(massName+", with construction", election, goal{}, true),
 		mass(fmt.Sprintf("join of %d contenders for a mutex at the same time", b.candidates), mutex, limitGoal(1.2), true),

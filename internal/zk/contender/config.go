@@ -22,10 +22,10 @@ type Config struct {
 	// it may have lagged behind. A contender that has joined another queue then leaves with zk.ErrNoNode, so
 	// that the caller reads the znode again.
 	QueueUnconfirmed bool
-	// Lookahead makes the contender watch its znode, and the contender before its predecessor, from the
-	// beginning. Otherwise it does so after PreparePerContender for each earlier contender, and during its turn
-	// it watches its znode after OwnDelay.
-	Lookahead bool
+	// Lookahead makes the contender prepare for its turn at once if it waits for fewer earlier contenders: it
+	// watches its znode, and the contender before its predecessor. With more of them, it does so after
+	// PreparePerContender for each.
+	Lookahead int32
 	// QueueCzxid identifies the znode of the queue, unless it is 0. Another znode at the same path is another
 	// queue.
 	QueueCzxid int64
@@ -92,9 +92,10 @@ type Admission struct {
 }
 
 const (
-	// PreparePerContender is how long a contender without Lookahead waits, for each earlier contender, until it
-	// prepares for its turn. If turns are shorter, the preparation would be late, and would delay others.
-	PreparePerContender = 5 * time.Millisecond / 2
+	// PreparePerContender is how long a contender waits, for each earlier contender, until it prepares for its
+	// turn, unless Lookahead makes it do so at once. If turns are shorter, the preparation would be late, and
+	// would delay others.
+	PreparePerContender = 5 * time.Millisecond
 	// OwnDelay is how long a turn lasts before the contender watches its znode, unless it watched it while it
 	// was queued. In this time the deletion of the znode is noticed late.
 	OwnDelay = 2 * time.Millisecond

@@ -139,7 +139,7 @@ func hold(t *testing.T, cfg Config) *script {
 }
 
 // electionConfig is the configuration of an election.
-var electionConfig = Config{Dir: "/e", Naming: CuratorLatch, Tombstone: tombstone, QueueCzxid: 70, QueueSession: 1, Lookahead: true}
+var electionConfig = Config{Dir: "/e", Naming: CuratorLatch, Tombstone: tombstone, QueueCzxid: 70, QueueSession: 1, Lookahead: 10}
 
 // lockConfig is the configuration of a contender for a mutex.
 var lockConfig = Config{Dir: "/l", Naming: CuratorLatch, CanMakeQueue: true}

@@ -30,8 +30,13 @@ func (c *Contender) hold() {
 		c.queue.notify = false
 		c.send(Notify, c.znode.name)
 	}
-	if c.watches.own == notWatched {
-		// The timer is set only once: if the watch is lost, the checks of the lease notice the deletion.
+	// The watch is set only once: if it is lost, the checks of the lease notice the deletion.
+	switch {
+	case c.watches.own != notWatched || c.timers.set.has(OwnTimer):
+	case c.cfg.Lookahead > 0:
+		c.timers.set.add(OwnTimer)
+		c.readOwn()
+	default:
 		c.setTimer(OwnTimer, OwnDelay)
 	}
 }

@@ -97,7 +97,7 @@ func (c *Contender) position(r *Request, reply *Reply, n *neighbors) {
 	if n.predecessor != "" && !c.queue.predecessor.verified && c.mustInspect(n.predecessor) {
 		c.queue.unverified = c.unverified(n.predecessor, reply.Names)
 	}
-	if !c.looksAhead() || !Recognized(n.before) {
+	if c.cfg.Lookahead == 0 && !c.looksAhead() || !Recognized(n.before) {
 		n.before = ""
 	}
 	if n.before != c.queue.before.name {
@@ -295,10 +295,10 @@ func (c *Contender) stopPatience() {
 	}
 }
 
-// looksAhead reports whether the contender prepares for its turn: always with Config.Lookahead, otherwise
-// when it has waited for some time.
+// looksAhead reports whether the contender prepares for its turn: if few contenders are ahead of it
+// (Config.Lookahead), or when it has waited for some time.
 func (c *Contender) looksAhead() bool {
-	return c.cfg.Lookahead || c.timers.expired.has(PrepareTimer)
+	return c.queue.place != unlisted && c.queue.blocking < c.cfg.Lookahead || c.timers.expired.has(PrepareTimer)
 }
 
 // receiveTimer processes the expiration of a timer.
@@ -321,7 +321,7 @@ func (c *Contender) receiveTimer(t Timer) {
 			c.output(Report).State.Err = connection.ErrDeleted
 		}
 	case PrepareTimer:
-		if c.phase == queued {
+		if c.phase == queued && c.queue.before.name == "" {
 			c.listAgain()
 		}
 	case OwnTimer:

@@ -68,7 +68,7 @@ func (s *scenario) initial(tracing bool) *model {
 		if s.shared {
 			m.conn = 0
 		}
-		cfg := &Config{Dir: "/queue", Tombstone: tombstone, QueueCzxid: 1, QueueSession: w.conns[m.conn].session, Lookahead: true}
+		cfg := &Config{Dir: "/queue", Tombstone: tombstone, QueueCzxid: 1, QueueSession: w.conns[m.conn].session, Lookahead: 2}
 		if s.config != nil {
 			s.config(cfg)
 		}

@@ -308,7 +308,7 @@ func TestExplore_Locks(t *testing.T) {
 	lock := func(s scenario) scenario {
 		s = stamped(s)
 		s.config = func(c *Config) {
-			c.Tombstone, c.QueueCzxid, c.QueueSession, c.Lookahead, c.CanMakeQueue = "", 0, 0, false, true
+			c.Tombstone, c.QueueCzxid, c.QueueSession, c.Lookahead, c.CanMakeQueue = "", 0, 0, 0, true
 		}
 		return s
 	}
@@ -341,7 +341,7 @@ func TestExplore_SemaphoreContenders(t *testing.T) {
 	permits := func(n int, s scenario) scenario {
 		s.permits = n
 		s.config = func(c *Config) {
-			c.Tombstone, c.QueueCzxid, c.QueueSession, c.Lookahead, c.CanMakeQueue = "", 0, 0, false, true
+			c.Tombstone, c.QueueCzxid, c.QueueSession, c.Lookahead, c.CanMakeQueue = "", 0, 0, 0, true
 		}
 		return s
 	}

@@ -135,11 +135,11 @@ func TestJoin_AloneIsFirst(t *testing.T) {
 	alone.QueueCzxid = 71
 	s = newScript(t, electionConfig)
 	s.start("send create")
-	s.reply(Create, alone, "send read own own-latch-5", "send list")
+	s.reply(Create, alone, "send list")
 	alone.QueueCzxid = 70
 	s = newScript(t, electionConfig)
 	s.start("send create")
-	s.reply(Create, alone, "send read own own-latch-5", "prove own-latch-5", first, "set own 2ms")
+	s.reply(Create, alone, "prove own-latch-5", first, "send read own own-latch-5")
 
 	// Only the znode shows in which session it was created.
 	alone.Session = 0
@@ -157,7 +157,7 @@ func TestJoin_Predicted(t *testing.T) {
 	join := func(t *testing.T) *script {
 		s := newScript(t, lockConfig)
 		s.start("send create")
-		s.reply(Create, predicted, "send read predecessor b-latch-2", "set prepare 5ms")
+		s.reply(Create, predicted, "send read predecessor b-latch-2", "set prepare 10ms")
 		return s
 	}
 	s := join(t)
@@ -484,10 +484,23 @@ func TestWait_PrepareTimer(t *testing.T) {
 	s.start("send create")
 	s.reply(Create, created, "send read own own-latch-5", "send list")
 	s.reply(ReadOwn, Reply{Owner: 1, Token: 77})
-	s.reply(List, names(a, b, own), "send read predecessor b-latch-2", "set prepare 5ms")
+	s.reply(List, names(a, b, own), "send read predecessor b-latch-2", "set prepare 10ms")
 	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind b-latch-2")
 	s.expired(PrepareTimer, "send list")
 	s.reply(List, names(a, b, own), "send read before a-latch-1")
+}
+
+// Behind more contenders than Lookahead, a contender prepares for its turn when it has waited for some time. It
+// then reads the znodes that the last listing has shown.
+func TestWait_PreparesLaterBehindMany(t *testing.T) {
+	cfg := electionConfig
+	cfg.Lookahead = 3
+	s := newScript(t, cfg)
+	s.start("send create")
+	s.reply(Create, Reply{Name: own, Session: 1, Token: 77}, "send list")
+	s.reply(List, names(a, b, "c-latch-0000000003", own), "send read predecessor c-latch-3", "set prepare 15ms")
+	s.reply(ReadPredecessor, Reply{Owner: 2}, "report own-latch-5 behind c-latch-3")
+	s.expired(PrepareTimer, "send read own own-latch-5", "send read before b-latch-2")
 }
 
 // The state of the lease counts only after the contender has requested it.
@@ -519,7 +532,7 @@ func TestHold_LostIfNameIsUsedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := hold(t, cfg)
 			s.connect(func(c *connection.State) { c.Up = false })
-			s.connect(func(c *connection.State) { c.Up, c.Epoch = true, c.Epoch+1 }, "send read own own-latch-5 reset", "set own 2ms")
+			s.connect(func(c *connection.State) { c.Up, c.Epoch = true, c.Epoch+1 }, "send read own own-latch-5 reset")
 			s.reply(ReadOwn, c.reply, c.want...)
 		})
 	}

@@ -23,7 +23,7 @@ func (c *Contender) wait() {
 		c.resetWatches()
 	}
 	c.removeOrphan()
-	if c.looksAhead() || c.znode.token == 0 || c.queue.place == next || c.watches.reset {
+	if c.looksAhead() && c.queue.place != First || c.znode.token == 0 || c.queue.place == next || c.watches.reset {
 		c.readOwn()
 	}
 	if c.queue.list != noList {
@@ -62,7 +62,7 @@ func (c *Contender) waitForPredecessor() {
 	case c.queue.predecessor.gone():
 		// It may be the contender's turn. A listing that was sent before the deletion may still show that it
 		// is, together with it.
-		c.prove(c.cfg.Admit == nil && (c.queue.before.name == "" || c.queue.before.gone()))
+		c.prove(c.cfg.Admit == nil && (c.queue.before.znode == unread || c.queue.before.gone()))
 		c.sendList(c.queue.list)
 		return
 	case c.queue.predecessor.znode == watched:
