@@ -33,9 +33,9 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 	})
 }
 
-// TestClose_PendingCalls checks that a concurrent or repeated Close ends calls, candidates, subscriptions and
-// snapshots in progress, and that they return the documented errors.
-func TestClose_PendingCalls(t *testing.T) {
+// TestClose_EndsPendingCalls checks that a concurrent or repeated Close ends calls, candidates, subscriptions
+// and snapshots in progress, and that they return the documented errors.
+func TestClose_EndsPendingCalls(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		n := h.nodeOf(leader)
@@ -82,8 +82,8 @@ func TestClose_PendingCalls(t *testing.T) {
 	})
 }
 
-// TestClose_AfterOpen checks that a peer can be closed before it has contacted other peers.
-func TestClose_AfterOpen(t *testing.T) {
+// TestClose_SucceedsImmediatelyAfterOpen checks that a peer can be closed before it has contacted other peers.
+func TestClose_SucceedsImmediatelyAfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		for range 5 {
@@ -122,9 +122,9 @@ func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	})
 }
 
-// TestClose_KeepsOtherLeaderships checks that the log is not handed over to a peer whose candidate leads an
-// election, which would suspend it, when there is a third peer.
-func TestClose_KeepsOtherLeaderships(t *testing.T) {
+// TestClose_DoesNotSuspendLeadershipOfOtherPeer checks that the log is not handed over to a peer whose
+// candidate leads an election, which would suspend it, when there is a third peer.
+func TestClose_DoesNotSuspendLeadershipOfOtherPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 6 {
 			p := h.waitForLeader(t)

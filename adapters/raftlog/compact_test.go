@@ -142,9 +142,9 @@ func TestCompact_KeepsEntriesWithinWindow(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_WriteFails checks that an error of writing a snapshot is returned, and that the previous
-// snapshot is kept.
-func TestCompact_WriteFails(t *testing.T) {
+// TestCompact_ReturnsWriteErrorAndKeepsSnapshot checks that an error of writing a snapshot is returned, and
+// that the previous snapshot is kept.
+func TestCompact_ReturnsWriteErrorAndKeepsSnapshot(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		h.proposeAll(t, p, numberedUpdates("a", 10)...)
@@ -162,9 +162,9 @@ func TestCompact_WriteFails(t *testing.T) {
 	})
 }
 
-// TestCompact_DoesNotBlock checks that updates and readers of the previous snapshot do not wait while a
-// snapshot is written.
-func TestCompact_DoesNotBlock(t *testing.T) {
+// TestCompact_DoesNotBlockUpdatesOrReaders checks that updates and readers of the previous snapshot do not wait
+// while a snapshot is written.
+func TestCompact_DoesNotBlockUpdatesOrReaders(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		h.proposeAll(t, p, numberedUpdates("a", 10)...)

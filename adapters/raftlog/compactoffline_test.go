@@ -103,10 +103,10 @@ func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, time.Minute, 20*time.Millisecond)
 }
 
-// TestCompactOffline_Rejects checks that an index that is contained, or not committed, a state machine that
-// is ahead or missing, an existing target and a damaged snapshot are rejected, and that the files of the peer
-// do not change.
-func TestCompactOffline_Rejects(t *testing.T) {
+// TestCompactOffline_RejectsInvalidRequests checks that an index that is contained, or not committed, a state
+// machine that is ahead or missing, an existing target and a damaged snapshot are rejected, and that the files
+// of the peer do not change.
+func TestCompactOffline_RejectsInvalidRequests(t *testing.T) {
 	dir := t.TempDir()
 	n := openOnFiles(t, dir, &recorder{})
 	ctx := contextWithin(t, 5*time.Minute)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestOpen_InvalidConfig checks that an invalid configuration is rejected.
-func TestOpen_InvalidConfig(t *testing.T) {
+// TestOpen_RejectsInvalidConfig checks that an invalid configuration is rejected.
+func TestOpen_RejectsInvalidConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		for name, change := range map[string]func(*raftlog.Config){

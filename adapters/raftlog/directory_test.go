@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestOpen_EarlierFormat checks that a node does not open a directory of an earlier format, whose records it
-// cannot decode, and that the error names the cause.
-func TestOpen_EarlierFormat(t *testing.T) {
+// TestOpen_RejectsDirectoryOfEarlierFormat checks that a node does not open a directory of an earlier format,
+// whose records it cannot decode, and that the error names the cause.
+func TestOpen_RejectsDirectoryOfEarlierFormat(t *testing.T) {
 	for _, format := range []string{"1", "2", "4"} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			p := h.peers[0]

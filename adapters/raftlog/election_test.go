@@ -59,8 +59,9 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 	})
 }
 
-// TestTokens_Increase checks that tokens increase from one leadership to the next, after any kind of change.
-func TestTokens_Increase(t *testing.T) {
+// TestTokens_IncreaseWithEachLeadership checks that tokens increase from one leadership to the next, after any
+// kind of change.
+func TestTokens_IncreaseWithEachLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := int64(0)
 		add := func(token int64) {
@@ -120,8 +121,9 @@ func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErr checks that the successor of a leader learns whether the leader has resigned.
-func TestElection_FormerErr(t *testing.T) {
+// TestElection_TellsSuccessorHowLeaderLeft checks that the successor of a leader learns whether the leader has
+// resigned.
+func TestElection_TellsSuccessorHowLeaderLeft(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		all := []*candidate{startLeader(t, h.nodeOf(h.peers[0]), "e")}
 		require.NoError(t, all[0].Current().FormerErr)
@@ -180,9 +182,9 @@ func TestDeleteElection_EndsForAllCandidates(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_CanBeJoinedAgainAfterWindow checks that a new candidate can lead an ended election after
-// the window, even at a restarted peer, and that the second call of DeleteElection writes no entry.
-func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
+// TestDeleteElection_AllowsNewCandidatesAfterWindow checks that a new candidate can lead an ended election
+// after the window, even at a restarted peer, and that the second call of DeleteElection writes no entry.
+func TestDeleteElection_AllowsNewCandidatesAfterWindow(t *testing.T) {
 	const window = 2 * time.Minute
 	briefly := func(c *raftlog.Config) { c.Window = window }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -211,9 +213,9 @@ func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	}, slowElections, briefly)
 }
 
-// TestDeleteElection_StaleRequestHasUnknownOutcome checks that the caller is told that the outcome is unknown
-// when its request is rejected as too old: an earlier attempt may have been applied.
-func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
+// TestDeleteElection_ReturnsErrUnconfirmedIfRequestIsStale checks that the caller is told that the outcome is
+// unknown when its request is rejected as too old: an earlier attempt may have been applied.
+func TestDeleteElection_ReturnsErrUnconfirmedIfRequestIsStale(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		err := raftlog.ChangeError(t.Context(), h.nodeOf(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
@@ -221,9 +223,9 @@ func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_AfterUnknownRestart checks that an election that was restarted is ended by a call at a
-// peer that does not know the restart yet.
-func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
+// TestDeleteElection_AtOutdatedPeerEndsRestartedElection checks that an election that was restarted is ended by
+// a call at a peer that does not know the restart yet.
+func TestDeleteElection_AtOutdatedPeerEndsRestartedElection(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
@@ -238,9 +240,9 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_BlockedStateMachine checks that an election can be ended at a peer whose state machine
-// is blocked, and that this is not confirmed before the state machine continues.
-func TestDeleteElection_BlockedStateMachine(t *testing.T) {
+// TestDeleteElection_EndsElectionDespiteBlockedStateMachine checks that an election can be ended at a peer
+// whose state machine is blocked, and that this is not confirmed before the state machine continues.
+func TestDeleteElection_EndsElectionDespiteBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		c := startLeader(t, h.nodeOf(h.otherPeers(p)[0]), "e")
@@ -266,9 +268,9 @@ func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_RestartedBeforeNoticed checks that the candidacy ends when the election was ended and
-// restarted before the candidate's peer has noticed.
-func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
+// TestDeleteElection_EndsCandidacyDespiteFastRestart checks that the candidacy ends when the election was ended
+// and restarted before the candidate's peer has noticed.
+func TestDeleteElection_EndsCandidacyDespiteFastRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
@@ -315,9 +317,9 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	})
 }
 
-// TestFailover_IsFast checks that a fail-over is not slower than the documented limit, in fake time with
-// election timeouts of 200 ms.
-func TestFailover_IsFast(t *testing.T) {
+// TestFailover_CompletesWithinDocumentedLimit checks that a fail-over is not slower than the documented limit,
+// in fake time with election timeouts of 200 ms.
+func TestFailover_CompletesWithinDocumentedLimit(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		for range 4 {
 			for _, ofTheLog := range []bool{false, true} {
@@ -347,8 +349,9 @@ func TestFailover_IsFast(t *testing.T) {
 	})
 }
 
-// TestResign_BeforeJoining checks that a candidate that has not requested to join does not wait for its removal.
-func TestResign_BeforeJoining(t *testing.T) {
+// TestResign_ReturnsImmediatelyBeforeJoining checks that a candidate that has not requested to join does not
+// wait for its removal.
+func TestResign_ReturnsImmediatelyBeforeJoining(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -389,9 +392,10 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	}, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 4*time.Second, 400*time.Millisecond })
 }
 
-// TestResign_WithoutMajority checks that Resign returns ErrUnconfirmed in time while there is no majority and
-// other candidates change the queue: the request to join may still be applied. A later Resign must confirm it.
-func TestResign_WithoutMajority(t *testing.T) {
+// TestResign_ReturnsErrUnconfirmedWithoutMajority checks that Resign returns ErrUnconfirmed in time while there
+// is no majority and other candidates change the queue: the request to join may still be applied. A later
+// Resign must confirm it.
+func TestResign_ReturnsErrUnconfirmedWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		heal := h.isolate(p)
@@ -447,9 +451,9 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestNewElection_InvalidArguments checks that an argument that cannot be used or stored is rejected, and
-// that no entry is written for it.
-func TestNewElection_InvalidArguments(t *testing.T) {
+// TestNewElection_RejectsInvalidArguments checks that an argument that cannot be used or stored is rejected,
+// and that no entry is written for it.
+func TestNewElection_RejectsInvalidArguments(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.waitForLeader(t))
 		before := n.Info().LastIndex

@@ -17,8 +17,9 @@ func withInitialVoters(peers ...api.Peer) func(*raftlog.Config) {
 	return func(c *raftlog.Config) { c.Peers = peers }
 }
 
-// TestFounding_UnreachablePeers checks that a founding peer does not wait long for peers that cannot be reached.
-func TestFounding_UnreachablePeers(t *testing.T) {
+// TestFounding_DoesNotWaitForUnreachablePeers checks that a founding peer does not wait long for peers that
+// cannot be reached.
+func TestFounding_DoesNotWaitForUnreachablePeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		defer h.isolate(h.peers[0])()

@@ -75,9 +75,9 @@ func TestFullDisks_DoNotStopPeers(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfLeader checks that a full disk of the leader does not stop the leader, and that updates
-// are rejected.
-func TestFullDisk_OfLeader(t *testing.T) {
+// TestFullDisk_DoesNotStopLeader checks that a full disk of the leader does not stop the leader, and that
+// updates are rejected.
+func TestFullDisk_DoesNotStopLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.disks[leader.ID].SetSpace(0)
@@ -90,9 +90,9 @@ func TestFullDisk_OfLeader(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfFollower checks that a follower whose disk is full does not stop, does not delay the others,
-// and votes, and that it receives the missing entries when there is space.
-func TestFullDisk_OfFollower(t *testing.T) {
+// TestFullDisk_DoesNotStopFollower checks that a follower whose disk is full does not stop, does not delay the
+// others, and votes, and that it receives the missing entries when there is space.
+func TestFullDisk_DoesNotStopFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p := h.otherPeers(leader)[0]

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// TestAcceptHandshake_FullDisk checks that a peer is not accepted whose instance cannot be written because
-// the disk is full, and that the instances of other peers are stored when there is space again.
-func TestAcceptHandshake_FullDisk(t *testing.T) {
+// TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull checks that a peer is not accepted whose instance cannot be
+// written because the disk is full, and that the instances of other peers are stored when there is space again.
+func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	n.standing.Store(&memberStatus{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
@@ -45,10 +45,10 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 	require.NoError(t, connects("c", 1), "nothing has changed")
 }
 
-// TestAcceptHandshake_OnlyMembers checks that a process that is not a member, or whose connection does not
-// carry the Raft protocol, does not change what this peer knows about an ID, also after the log has made the
-// ID a member: another process may use the ID by then. A member must be recorded.
-func TestAcceptHandshake_OnlyMembers(t *testing.T) {
+// TestAcceptHandshake_RecordsOnlyMembers checks that a process that is not a member, or whose connection does
+// not carry the Raft protocol, does not change what this peer knows about an ID, also after the log has made
+// the ID a member: another process may use the ID by then. A member must be recorded.
+func TestAcceptHandshake_RecordsOnlyMembers(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	members := func(ids ...string) {

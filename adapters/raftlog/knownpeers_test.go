@@ -78,9 +78,10 @@ func copyDisk(t testing.TB, d *testenv.Disk) *testenv.Disk {
 	return to
 }
 
-// TestIdentity_LostDirectory checks that a peer that has lost its directory, its log or its snapshot does not
-// participate after all peers were restarted, although no peer remembers what it has acknowledged.
-func TestIdentity_LostDirectory(t *testing.T) {
+// TestIdentity_RejectsPeerThatLostItsDirectory checks that a peer that has lost its directory, its log or its
+// snapshot does not participate after all peers were restarted, although no peer remembers what it has
+// acknowledged.
+func TestIdentity_RejectsPeerThatLostItsDirectory(t *testing.T) {
 	for what, says := range map[string]string{
 		"all": "does not have the data", "log": "the log was lost", "segments": "files of the log", "snapshot": "snapshot in directory", "peer.json": "not the whole directory",
 	} {
@@ -122,9 +123,9 @@ func TestIdentity_LostDirectory(t *testing.T) {
 	}
 }
 
-// TestIdentity_LearnedFromThirdPeer checks that a peer recognizes the lost directory of a peer that it knows
-// only from a third peer.
-func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
+// TestIdentity_RecognizesLostDirectoryThroughThirdPeer checks that a peer recognizes the lost directory of a
+// peer that it knows only from a third peer.
+func TestIdentity_RecognizesLostDirectoryThroughThirdPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		d := peerInfo(3)
@@ -140,9 +141,9 @@ func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
 	})
 }
 
-// TestIdentity_LostVoterJoins checks that a voter that has lost its directory does not join a cluster whose
-// peers do not remember the directory.
-func TestIdentity_LostVoterJoins(t *testing.T) {
+// TestIdentity_RejectsJoinOfVoterThatLostDirectory checks that a voter that has lost its directory does not
+// join a cluster whose peers do not remember the directory.
+func TestIdentity_RejectsJoinOfVoterThatLostDirectory(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		a, d := h.peers[0], peerInfo(3)
 		h.startPeer(d)
@@ -175,9 +176,9 @@ func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 	})
 }
 
-// TestIdentity_EarlierDirectory checks that a directory that was restored to an earlier state is recognized
-// by peers that do not remember its acknowledgements.
-func TestIdentity_EarlierDirectory(t *testing.T) {
+// TestIdentity_RejectsDirectoryRestoredToEarlierState checks that a directory that was restored to an earlier
+// state is recognized by peers that do not remember its acknowledgements.
+func TestIdentity_RejectsDirectoryRestoredToEarlierState(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.waitForLeader(t)
@@ -202,9 +203,9 @@ func TestIdentity_EarlierDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_CopiedDirectory checks that a process with a copy of the directory of a running peer does not
-// participate, and that the running peer continues.
-func TestIdentity_CopiedDirectory(t *testing.T) {
+// TestIdentity_StopsProcessWithCopiedDirectory checks that a process with a copy of the directory of a running
+// peer does not participate, and that the running peer continues.
+func TestIdentity_StopsProcessWithCopiedDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		b := h.peers[1]
 		h.proposeAll(t, b, "a")
@@ -231,9 +232,9 @@ func TestIdentity_CopiedDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_RestartIsNotACopy checks that a peer that was killed, or whose machine has lost power, is
-// accepted when it returns.
-func TestIdentity_RestartIsNotACopy(t *testing.T) {
+// TestIdentity_AcceptsPeerAfterKillOrPowerFailure checks that a peer that was killed, or whose machine has lost
+// power, is accepted when it returns.
+func TestIdentity_AcceptsPeerAfterKillOrPowerFailure(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 5 {
 			for _, p := range h.peers {
@@ -293,9 +294,9 @@ func (h *harness) damagePeers(t testing.TB, p api.Peer, ids ...string) {
 	require.NoError(t, identity.WritePeers(h.disks[p.ID], known))
 }
 
-// TestKnownPeers_WrongRecordsOfOnePeer checks that the wrong records of one peer do not stop other peers, and
-// do not prevent them from committing entries.
-func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
+// TestKnownPeers_WrongRecordsDoNotStopOtherPeers checks that the wrong records of one peer do not stop other
+// peers, and do not prevent them from committing entries.
+func TestKnownPeers_WrongRecordsDoNotStopOtherPeers(t *testing.T) {
 	for name, wrong := range map[string][]string{"one": {"p1"}, "all": {"p0", "p1"}} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {

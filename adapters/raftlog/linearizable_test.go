@@ -43,9 +43,9 @@ var updateListModel = porcupine.Model{
 	},
 }
 
-// TestHistories_Linearizable checks that updates that clients retry across leaders are applied exactly once
+// TestHistories_AreLinearizable checks that updates that clients retry across leaders are applied exactly once
 // in an order that all reads agree with.
-func TestHistories_Linearizable(t *testing.T) {
+func TestHistories_AreLinearizable(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runHistory(t, seed) })

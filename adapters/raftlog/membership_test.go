@@ -64,8 +64,9 @@ func TestJoin_PeerBecomesLearner(t *testing.T) {
 	})
 }
 
-// TestJoin_WithoutPeers checks that Open of a joining peer returns after JoinTimeout, and does not log each attempt.
-func TestJoin_WithoutPeers(t *testing.T) {
+// TestJoin_FailsAfterTimeoutWithoutPeers checks that Open of a joining peer returns after JoinTimeout, and does
+// not log each attempt.
+func TestJoin_FailsAfterTimeoutWithoutPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		start := time.Now()
@@ -96,8 +97,9 @@ func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	})
 }
 
-// TestJoin_UnresponsivePeer checks that a peer joins even when the first of Peers does not answer.
-func TestJoin_UnresponsivePeer(t *testing.T) {
+// TestJoin_SucceedsDespiteUnresponsivePeer checks that a peer joins even when the first of Peers does not
+// answer.
+func TestJoin_SucceedsDespiteUnresponsivePeer(t *testing.T) {
 	for name, dial := range map[string]func(context.Context, api.Peer) (net.Conn, error){
 		"before it accepts": func(ctx context.Context, _ api.Peer) (net.Conn, error) {
 			<-ctx.Done()
@@ -141,9 +143,9 @@ func TestJoin_UnresponsivePeer(t *testing.T) {
 	}
 }
 
-// TestChangePeers_UnreachablePeer checks that a caller whose context is done before the deadline of the
-// leader learns that nothing was changed, and that the change is not made later.
-func TestChangePeers_UnreachablePeer(t *testing.T) {
+// TestChangePeers_ChangesNothingIfNewPeerIsUnreachable checks that a caller whose context is done before the
+// deadline of the leader learns that nothing was changed, and that the change is not made later.
+func TestChangePeers_ChangesNothingIfNewPeerIsUnreachable(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		voters := append(h.otherPeers(), peerInfo(3))
@@ -167,8 +169,8 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceOne checks that a leader and a follower can be replaced.
-func TestChangePeers_ReplaceOne(t *testing.T) {
+// TestChangePeers_ReplacesLeaderAndFollower checks that a leader and a follower can be replaced.
+func TestChangePeers_ReplacesLeaderAndFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "before")
 		for _, removed := range []api.Peer{h.waitForLeader(t), h.otherPeers(h.waitForLeader(t))[0]} {
@@ -191,9 +193,9 @@ func TestChangePeers_ReplaceOne(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceAll checks that clients find the new voters after all voters were replaced, and that
-// removed peers do not disturb the new voters.
-func TestChangePeers_ReplaceAll(t *testing.T) {
+// TestChangePeers_ReplacesAllVoters checks that clients find the new voters after all voters were replaced, and
+// that removed peers do not disturb the new voters.
+func TestChangePeers_ReplacesAllVoters(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		old := h.otherPeers()
 		h.proposeAll(t, old[0], numberedUpdates("a", 5)...)
@@ -250,8 +252,8 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Invalid checks that an invalid change is rejected.
-func TestChangePeers_Invalid(t *testing.T) {
+// TestChangePeers_RejectsInvalidChanges checks that an invalid change is rejected.
+func TestChangePeers_RejectsInvalidChanges(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.startPeer(peerInfo(3))
@@ -285,8 +287,8 @@ func TestChangePeers_Invalid(t *testing.T) {
 	})
 }
 
-// TestJoin_RemovedPeer checks that a removed peer does not join again under its ID.
-func TestJoin_RemovedPeer(t *testing.T) {
+// TestJoin_RejectsRemovedPeer checks that a removed peer does not join again under its ID.
+func TestJoin_RejectsRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.startPeer(peerInfo(3))
 		h.changeVoters(t, h.peers[0], h.peers[0], h.peers[1], peerInfo(3))
@@ -299,8 +301,9 @@ func TestJoin_RemovedPeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Concurrent checks that a change is rejected while another change is in progress.
-func TestChangePeers_Concurrent(t *testing.T) {
+// TestChangePeers_RejectsSecondConcurrentChange checks that a change is rejected while another change is in
+// progress.
+func TestChangePeers_RejectsSecondConcurrentChange(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		first := make(chan error, 1)
@@ -317,9 +320,10 @@ func TestChangePeers_Concurrent(t *testing.T) {
 	})
 }
 
-// TestChangePeers_LeaderCrashes checks that a change whose leader crashes at any moment is either completed by
-// the next leader or without effect, and that the caller learns the outcome. This covers defect Z10 of ØMQ Raft.
-func TestChangePeers_LeaderCrashes(t *testing.T) {
+// TestChangePeers_SucceedsDespiteLeaderCrash checks that a change whose leader crashes at any moment is either
+// completed by the next leader or without effect, and that the caller learns the outcome. This covers defect
+// Z10 of ØMQ Raft.
+func TestChangePeers_SucceedsDespiteLeaderCrash(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			old := h.otherPeers()
@@ -361,9 +365,9 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 	}
 }
 
-// TestIdentity_WipedVoter checks that a voter that has lost its disk, and so its votes and acknowledgements,
-// does not participate with its previous ID.
-func TestIdentity_WipedVoter(t *testing.T) {
+// TestIdentity_RejectsVoterThatLostItsDisk checks that a voter that has lost its disk, and so its votes and
+// acknowledgements, does not participate with its previous ID.
+func TestIdentity_RejectsVoterThatLostItsDisk(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		wiped := h.otherPeers(leader)[0]
@@ -423,9 +427,9 @@ func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 // movedTo returns the peer with another address.
 func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
 
-// TestMove_AllPeersAtOnce checks that peers that have all moved at the same time become a cluster again, and
-// know their new addresses after that.
-func TestMove_AllPeersAtOnce(t *testing.T) {
+// TestMove_AllPeersFormClusterAtNewAddresses checks that peers that have all moved at the same time become a
+// cluster again, and know their new addresses after that.
+func TestMove_AllPeersFormClusterAtNewAddresses(t *testing.T) {
 	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -456,9 +460,9 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoin_TakenAddress checks that a peer with the address of a member is not admitted, that it reports the
-// reason, and that the leader does not report it again and again.
-func TestJoin_TakenAddress(t *testing.T) {
+// TestJoin_RejectsAddressOfMember checks that a peer with the address of a member is not admitted, that it
+// reports the reason, and that the leader does not report it again and again.
+func TestJoin_RejectsAddressOfMember(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		d := peerInfo(3)

@@ -109,8 +109,8 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 	require.False(t, c.isLeader())
 }
 
-// TestStateMachine_Fails checks that a peer stops when its state machine returns an error.
-func TestStateMachine_Fails(t *testing.T) {
+// TestStateMachine_ErrorStopsPeer checks that a peer stops when its state machine returns an error.
+func TestStateMachine_ErrorStopsPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
@@ -125,9 +125,9 @@ func TestStateMachine_Fails(t *testing.T) {
 	})
 }
 
-// TestEngine_Panics checks that a panic of the engine does not end the process. The test sends a message that
-// the engine never sends, and that makes it panic.
-func TestEngine_Panics(t *testing.T) {
+// TestEngine_PanicStopsOnlyTheNode checks that a panic of the engine does not end the process. The test sends a
+// message that the engine never sends, and that makes it panic.
+func TestEngine_PanicStopsOnlyTheNode(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		sender := h.otherPeers(p)[0]
@@ -150,8 +150,8 @@ func TestEngine_Panics(t *testing.T) {
 	})
 }
 
-// TestStateMachine_Panics checks that a panic of a state machine ends the process.
-func TestStateMachine_Panics(t *testing.T) {
+// TestStateMachine_PanicEndsProcess checks that a panic of a state machine ends the process.
+func TestStateMachine_PanicEndsProcess(t *testing.T) {
 	if os.Getenv("RAFTLOG_PANIC") != "" {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			h.restart(t, h.peers[0], func(c *raftlog.Config) { c.StateMachine = panickingMachine{} })
@@ -159,7 +159,7 @@ func TestStateMachine_Panics(t *testing.T) {
 		})
 		return
 	}
-	cmd := exec.CommandContext(contextWithin(t, time.Minute), os.Args[0], "-test.run", "^TestStateMachine_Panics$")
+	cmd := exec.CommandContext(contextWithin(t, time.Minute), os.Args[0], "-test.run", "^TestStateMachine_PanicEndsProcess$")
 	cmd.Env = append(os.Environ(), "RAFTLOG_PANIC=1")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
@@ -170,8 +170,8 @@ type panickingMachine struct{ failingRestore }
 
 func (panickingMachine) Apply([]api.Entry, uint64) error { panic("the state machine failed") }
 
-// TestOpen_StateMachineFails checks that a peer whose snapshot cannot be restored is not opened.
-func TestOpen_StateMachineFails(t *testing.T) {
+// TestOpen_FailsIfSnapshotCannotBeRestored checks that a peer whose snapshot cannot be restored is not opened.
+func TestOpen_FailsIfSnapshotCannotBeRestored(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		h.proposeAll(t, p, "a")

@@ -93,8 +93,9 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 	})
 }
 
-// TestObserve_NodeCloses checks that an observer that has read nothing receives the reason why its node has stopped.
-func TestObserve_NodeCloses(t *testing.T) {
+// TestObserve_DeliversReasonWhenNodeCloses checks that an observer that has read nothing receives the reason
+// why its node has stopped.
+func TestObserve_DeliversReasonWhenNodeCloses(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		n := h.nodeOf(p)
@@ -110,8 +111,8 @@ func TestObserve_NodeCloses(t *testing.T) {
 	})
 }
 
-// TestObserve_RemovedPeer checks that an observer at a removed peer receives the reason.
-func TestObserve_RemovedPeer(t *testing.T) {
+// TestObserve_DeliversReasonAtRemovedPeer checks that an observer at a removed peer receives the reason.
+func TestObserve_DeliversReasonAtRemovedPeer(t *testing.T) {
 	runCluster(t, 4, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		in, err := raftlog.Observe(t.Context(), h.nodeOf(p), "e")

@@ -37,9 +37,9 @@ func (e *manualContext) Err() error {
 	return nil
 }
 
-// TestPropose_AppliedWhileContextEnds checks that an update that was applied is not reported as not applied
-// when the context ends just before.
-func TestPropose_AppliedWhileContextEnds(t *testing.T) {
+// TestPropose_ReturnsIndexIfAppliedWhileContextEnds checks that an update that was applied is not reported as
+// not applied when the context ends just before.
+func TestPropose_ReturnsIndexIfAppliedWhileContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, answer := newRequestNode(t)
 		ctx := &manualContext{Context: context.Background()}
@@ -55,9 +55,9 @@ func TestPropose_AppliedWhileContextEnds(t *testing.T) {
 	})
 }
 
-// TestChangePeers_UnknownOutcome checks that a change that a former leader may have written is not reported
-// as not made when the next attempt is impossible or rejected.
-func TestChangePeers_UnknownOutcome(t *testing.T) {
+// TestChangePeers_KeepsUnknownOutcomeOfEarlierAttempt checks that a change that a former leader may have
+// written is not reported as not made when the next attempt is impossible or rejected.
+func TestChangePeers_KeepsUnknownOutcomeOfEarlierAttempt(t *testing.T) {
 	for name, cause := range map[string]struct {
 		by func(n *Node, cancel context.CancelFunc, answer func(uint64, error))
 		is error
@@ -89,9 +89,9 @@ func TestChangePeers_UnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestPropose_NotReceivedByLoop checks that the outcome of a request that the loop did not receive before it
-// stopped is known.
-func TestPropose_NotReceivedByLoop(t *testing.T) {
+// TestPropose_OutcomeIsKnownIfLoopReceivedNothing checks that the outcome of a request that the loop did not
+// receive before it stopped is known.
+func TestPropose_OutcomeIsKnownIfLoopReceivedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := newRequestNode(t)
 		go func() {

@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 )
 
-// TestPropose_AtAnyPeer checks that an update can be proposed at each peer, and that Propose returns after
-// that peer has applied it.
-func TestPropose_AtAnyPeer(t *testing.T) {
+// TestPropose_SucceedsAtAnyPeer checks that an update can be proposed at each peer, and that Propose returns
+// after that peer has applied it.
+func TestPropose_SucceedsAtAnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := uint64(0)
 		for _, p := range h.peers {
@@ -33,8 +33,9 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 	})
 }
 
-// TestPropose_Concurrent checks that concurrent updates are not lost, and are applied in one order.
-func TestPropose_Concurrent(t *testing.T) {
+// TestPropose_AppliesConcurrentUpdatesInOneOrder checks that concurrent updates are not lost, and are applied
+// in one order.
+func TestPropose_AppliesConcurrentUpdatesInOneOrder(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		const n = 300
 		var all sync.WaitGroup
@@ -84,9 +85,9 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// TestPropose_RetriedAtNewPeer checks that a peer that has joined by a snapshot knows earlier request IDs when
-// it leads.
-func TestPropose_RetriedAtNewPeer(t *testing.T) {
+// TestPropose_RetryAtNewPeerIsAppliedOnce checks that a peer that has joined by a snapshot knows earlier
+// request IDs when it leads.
+func TestPropose_RetryAtNewPeerIsAppliedOnce(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
 		index := h.propose(t, h.peers[0], id, "once")
@@ -101,9 +102,9 @@ func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	})
 }
 
-// TestPropose_Rejects checks that an invalid, stale or future ID, and too much data, are rejected and not
-// written to the log, and that valid updates are accepted.
-func TestPropose_Rejects(t *testing.T) {
+// TestPropose_RejectsInvalidIDAndTooMuchData checks that an invalid, stale or future ID, and too much data, are
+// rejected and not written to the log, and that valid updates are accepted.
+func TestPropose_RejectsInvalidIDAndTooMuchData(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		for _, p := range []api.Peer{leader, h.otherPeers(leader)[0]} {
@@ -177,9 +178,9 @@ func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	}, slowElections, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
 }
 
-// TestPropose_UnknownOutcome checks that the outcome of an update in flight is not reported as known when the
-// leader is lost, and is known after a retry.
-func TestPropose_UnknownOutcome(t *testing.T) {
+// TestPropose_ReturnsErrUnknownOutcomeIfLeaderIsLost checks that the outcome of an update in flight is not
+// reported as known when the leader is lost, and is known after a retry.
+func TestPropose_ReturnsErrUnknownOutcomeIfLeaderIsLost(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		other := h.otherPeers(leader)[0]
@@ -205,8 +206,9 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestPropose_WithoutLeader checks that Propose waits for a leader until its context is done.
-func TestPropose_WithoutLeader(t *testing.T) {
+// TestPropose_WaitsForLeaderUntilContextIsDone checks that Propose waits for a leader until its context is
+// done.
+func TestPropose_WaitsForLeaderUntilContextIsDone(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		for _, p := range h.peers[1:] {
@@ -230,8 +232,9 @@ func TestPropose_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_PowerFailures checks that a confirmed update is not lost in power failures of leaders or of all peers.
-func TestPropose_PowerFailures(t *testing.T) {
+// TestPropose_LosesNoConfirmedUpdateInPowerFailures checks that a confirmed update is not lost in power
+// failures of leaders or of all peers.
+func TestPropose_LosesNoConfirmedUpdateInPowerFailures(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var want []string
 		for round := range 6 {
@@ -262,9 +265,9 @@ func TestPropose_PowerFailures(t *testing.T) {
 	})
 }
 
-// TestPropose_AfterClose checks that calls return when their node is closed, and do not report an unknown
-// outcome when they were made after the close.
-func TestPropose_AfterClose(t *testing.T) {
+// TestPropose_ReturnsErrClosedAfterClose checks that calls return when their node is closed, and do not report
+// an unknown outcome when they were made after the close.
+func TestPropose_ReturnsErrClosedAfterClose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.waitForLeader(t))
 		synced, proposed := make(chan error, 1), make(chan error, 1)
@@ -342,9 +345,9 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_OnlyDuringLeadership checks that an update that a leadership guards is not applied
+// TestElectionPropose_AppliesOnlyDuringLeadership checks that an update that a leadership guards is not applied
 // after another candidate has become the head, and that it is recognized when a later leader retries it.
-func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
+func TestElectionPropose_AppliesOnlyDuringLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
@@ -367,9 +370,9 @@ func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_LaterLeadership checks that an update of a former leadership is not applied when the
-// same candidate leads again.
-func TestElectionPropose_LaterLeadership(t *testing.T) {
+// TestElectionPropose_RejectsUpdateOfFormerLeadership checks that an update of a former leadership is not
+// applied when the same candidate leads again.
+func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		c := startLeader(t, h.nodeOf(p), "e")

@@ -76,9 +76,9 @@ func TestRecoverOffline_KeepsEntries(t *testing.T) {
 	})
 }
 
-// TestRecoverOffline_AnyPeer checks that a learner, and a peer in the middle of a change, can be recovered,
-// also repeatedly.
-func TestRecoverOffline_AnyPeer(t *testing.T) {
+// TestRecoverOffline_RecoversLearnerDuringChange checks that a learner, and a peer in the middle of a change,
+// can be recovered, also repeatedly.
+func TestRecoverOffline_RecoversLearnerDuringChange(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		d := peerInfo(3)
 		h.startPeer(d)

@@ -34,9 +34,10 @@ func (c *candidate) waitForQueue(t *testing.T) *candidate {
 	return c
 }
 
-// TestClient_Elections checks that a client reads the candidates of an election, and that its request to
-// resign is delivered to the candidate and to no other candidate, and is withdrawn when its context is done.
-func TestClient_Elections(t *testing.T) {
+// TestClient_ReadsElectionAndRequestsResignation checks that a client reads the candidates of an election, and
+// that its request to resign is delivered to the candidate and to no other candidate, and is withdrawn when its
+// context is done.
+func TestClient_ReadsElectionAndRequestsResignation(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startCandidate(t, h.nodeOf(h.peers[0]), "report", raftlog.WithName("zero"), raftlog.WithValue("10.0.0.1:80")).waitForQueue(t)
 		second := startCandidate(t, h.nodeOf(h.peers[1]), "report", raftlog.WithName("one")).waitForQueue(t)
@@ -88,8 +89,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestClient_ElectionWithoutMajority checks that a client does not read an election at a peer that has no majority.
-func TestClient_ElectionWithoutMajority(t *testing.T) {
+// TestClient_DoesNotReadElectionWithoutMajority checks that a client does not read an election at a peer that
+// has no majority.
+func TestClient_DoesNotReadElectionWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		c := h.newClient(t, h.peers[0])
 		_, err := c.Election(contextWithin(t, time.Minute), "report")
@@ -103,8 +105,9 @@ func TestClient_ElectionWithoutMajority(t *testing.T) {
 	})
 }
 
-// TestRequestResign_LostClient checks that the request of a client that was partitioned is withdrawn.
-func TestRequestResign_LostClient(t *testing.T) {
+// TestRequestResign_IsWithdrawnIfClientIsLost checks that the request of a client that was partitioned is
+// withdrawn.
+func TestRequestResign_IsWithdrawnIfClientIsLost(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		e := startCandidate(t, h.nodeOf(h.peers[0]), "report").waitForQueue(t)
 		c := h.newClient(t, h.peers[0])

@@ -41,8 +41,9 @@ func (h *harness) listFiles(t testing.TB, p api.Peer, dir, prefix string) []stri
 
 func shortWindow(c *raftlog.Config) { c.Window = time.Minute }
 
-// TestRestart_DurableStateMachine checks that a state machine that stores its state does not receive an update twice.
-func TestRestart_DurableStateMachine(t *testing.T) {
+// TestRestart_DurableMachineReceivesEachUpdateOnce checks that a state machine that stores its state does not
+// receive an update twice.
+func TestRestart_DurableMachineReceivesEachUpdateOnce(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		require.NoError(t, h.stopPeer(p))
@@ -67,9 +68,10 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 	})
 }
 
-// TestRestart_StateMachineAhead checks that a peer starts when its state machine includes entries that its
-// log lacks: other peers have stored them, and they were not on this peer's disk when the power failed.
-func TestRestart_StateMachineAhead(t *testing.T) {
+// TestRestart_SucceedsIfStateMachineIsAheadOfLog checks that a peer starts when its state machine includes
+// entries that its log lacks: other peers have stored them, and they were not on this peer's disk when the
+// power failed.
+func TestRestart_SucceedsIfStateMachineIsAheadOfLog(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		sm := &durableMachine{}
@@ -118,9 +120,9 @@ func (d *durableMachine) Restore(index uint64, r io.Reader) error {
 	return d.recorder.Restore(index, r)
 }
 
-// TestSnapshot_ForDisconnectedPeer checks that a peer that needs entries before the start of the log receives
+// TestSnapshot_IsSentToPeerBehindLog checks that a peer that needs entries before the start of the log receives
 // a snapshot, and that its subscribers continue.
-func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
+func TestSnapshot_IsSentToPeerBehindLog(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		isolated := h.otherPeers(leader)[0]
@@ -149,10 +151,10 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSnapshot_BrokenWhileRunning checks that a peer with a broken snapshot file does not make others stop
-// and reports the file, and that a peer that needs the snapshot receives the next snapshot. A broken snapshot
-// is replaced by the next one, unless it is that of another cluster.
-func TestSnapshot_BrokenWhileRunning(t *testing.T) {
+// TestSnapshot_BrokenFileDoesNotStopPeers checks that a peer with a broken snapshot file does not make others
+// stop and reports the file, and that a peer that needs the snapshot receives the next snapshot. A broken
+// snapshot is replaced by the next one, unless it is that of another cluster.
+func TestSnapshot_BrokenFileDoesNotStopPeers(t *testing.T) {
 	for name, c := range map[string]struct {
 		breakFile func(d *testenv.Disk) error
 		// removed says that the test must remove the file: Compact does not replace it, and returns an
@@ -204,9 +206,9 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 	}
 }
 
-// TestSnapshot_ReceiverCrashes checks that a crash at any moment of receiving a snapshot does not prevent the
-// peer from receiving it later.
-func TestSnapshot_ReceiverCrashes(t *testing.T) {
+// TestSnapshot_IsReceivedAgainAfterCrash checks that a crash at any moment of receiving a snapshot does not
+// prevent the peer from receiving it later.
+func TestSnapshot_IsReceivedAgainAfterCrash(t *testing.T) {
 	for seed := range 5 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			leader := h.waitForLeader(t)

@@ -118,9 +118,9 @@ func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Compacted checks that a subscription, or a peer that joins, continues after a snapshot when
-// its entries were compacted. This covers defect Z1 of ØMQ Raft.
-func TestSubscribe_Compacted(t *testing.T) {
+// TestSubscribe_DeliversSnapshotOfCompactedEntries checks that a subscription, or a peer that joins, continues
+// after a snapshot when its entries were compacted. This covers defect Z1 of ØMQ Raft.
+func TestSubscribe_DeliversSnapshotOfCompactedEntries(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.peers[0])
 		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
@@ -160,8 +160,9 @@ func TestSubscribe_Compacted(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSubscribe_SlowReader checks that a slow reader does not delay the peer, and misses no entries.
-func TestSubscribe_SlowReader(t *testing.T) {
+// TestSubscribe_SlowReaderDoesNotDelayPeer checks that a slow reader does not delay the peer, and misses no
+// entries.
+func TestSubscribe_SlowReaderDoesNotDelayPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		s := h.nodeOf(h.peers[0]).Subscribe(t.Context(), 1)
 		defer s.Close()
@@ -243,9 +244,9 @@ func TestSubscribe_ReportsProgress(t *testing.T) {
 	})
 }
 
-// TestSubscription_Ends checks that a subscription ends with its context, its Close or its node, and reports
-// this reason.
-func TestSubscription_Ends(t *testing.T) {
+// TestSubscription_EndsWithContextCloseOrNode checks that a subscription ends with its context, its Close or
+// its node, and reports this reason.
+func TestSubscription_EndsWithContextCloseOrNode(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
 		n := h.nodeOf(h.peers[0])
@@ -272,9 +273,9 @@ func TestSubscription_Ends(t *testing.T) {
 	})
 }
 
-// TestSubscription_EndsBeforeClose checks that Close of the node does not return while a subscription reads
-// files, and that a subscription of a closed node is closed immediately.
-func TestSubscription_EndsBeforeClose(t *testing.T) {
+// TestSubscription_EndsBeforeCloseOfNodeReturns checks that Close of the node does not return while a
+// subscription reads files, and that a subscription of a closed node is closed immediately.
+func TestSubscription_EndsBeforeCloseOfNodeReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
 		p := h.peers[0]
@@ -306,8 +307,8 @@ func TestSubscription_EndsBeforeClose(t *testing.T) {
 	})
 }
 
-// TestSubscription_ErrAfterEvents checks that Err does not return nil after Events was closed.
-func TestSubscription_ErrAfterEvents(t *testing.T) {
+// TestSubscription_ErrIsSetWhenEventsIsClosed checks that Err does not return nil after Events was closed.
+func TestSubscription_ErrIsSetWhenEventsIsClosed(t *testing.T) {
 	h := newHarness(t, 1)
 	n := h.startPeer(h.peers[0])
 	for range 2000 {
@@ -349,9 +350,9 @@ func (f countedFile) Close() error {
 	return f.File.Close()
 }
 
-// TestSubscription_ClosesSnapshot checks that a snapshot that is not delivered, because the subscription
-// ends, is closed.
-func TestSubscription_ClosesSnapshot(t *testing.T) {
+// TestSubscription_ClosesUndeliveredSnapshot checks that a snapshot that is not delivered, because the
+// subscription ends, is closed.
+func TestSubscription_ClosesUndeliveredSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
 		p := h.peers[0]

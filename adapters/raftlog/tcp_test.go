@@ -133,9 +133,9 @@ func TestCertificates_RequiredForAccess(t *testing.T) {
 	require.ErrorIs(t, err, api.ErrRefused)
 }
 
-// TestCertificates_HostName checks that clients and joining peers accept a certificate that contains the host
-// name of a peer, and not its IP address, and that a client cannot join as a peer.
-func TestCertificates_HostName(t *testing.T) {
+// TestCertificates_AreVerifiedWithHostName checks that clients and joining peers accept a certificate that
+// contains the host name of a peer, and not its IP address, and that a client cannot join as a peer.
+func TestCertificates_AreVerifiedWithHostName(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) { // resolves all names to the loopback address

@@ -19,9 +19,9 @@ import (
 // stagedName is the name of the received snapshot that the writer installs.
 const stagedName = "snap.received-1"
 
-// TestWriter_DeferredCommitBeforeSnapshot checks that a commit index that was deferred before a snapshot is
+// TestWriter_DropsDeferredCommitAtSnapshot checks that a commit index that was deferred before a snapshot is
 // installed is not written after it: then it would have an older term than the log, which rejects it.
-func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
+func TestWriter_DropsDeferredCommitAtSnapshot(t *testing.T) {
 	n, done := newWriter(t, 1)
 	st := replica.New([]replica.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
 	st.Index, st.Term = 20, 6

@@ -16,15 +16,15 @@ import (
 )
 
 // Z1: streams, and peers that joined, could not continue after a compaction. See
-// TestSubscribe_Compacted.
+// TestSubscribe_DeliversSnapshotOfCompactedEntries.
 
-// Z2: a stream did not report whether it was closed by its reader. See TestSubscription_Ends.
+// Z2: a stream did not report whether it was closed by its reader. See TestSubscription_EndsWithContextCloseOrNode.
 
 // Z3: the tool that changes the peers repeated its request without end after it had succeeded. See the
 // tests of command raftlog.
 
-// TestZ4_ProposeReturnsAfterFailedWrite checks that callers do not wait forever after a write has failed.
-func TestZ4_ProposeReturnsAfterFailedWrite(t *testing.T) {
+// TestPropose_ReturnsAfterFailedWrite checks that callers do not wait forever after a write has failed.
+func TestPropose_ReturnsAfterFailedWrite(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, broken := h.peers[0], errors.New("broken")
 		h.proposeAll(t, p, "a")
@@ -36,10 +36,11 @@ func TestZ4_ProposeReturnsAfterFailedWrite(t *testing.T) {
 	})
 }
 
-// Z5: a request that was rejected was applied. See TestPropose_Rejects and TestChangePeers_Invalid.
+// Z5: a request that was rejected was applied. See TestPropose_RejectsInvalidIDAndTooMuchData and
+// TestChangePeers_RejectsInvalidChanges.
 
-// TestZ6_LeaderWithoutMajorityStepsDown checks that a leader without a majority does not remain the leader.
-func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
+// TestLeader_StepsDownWithoutMajority checks that a leader without a majority does not remain the leader.
+func TestLeader_StepsDownWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		c := startLeader(t, h.nodeOf(leader), "e")
@@ -52,11 +53,11 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	})
 }
 
-// TestZ7_PartitionedPeerDoesNotRead checks that a partitioned peer does not complete a linearizable read, and
+// TestSync_FailsAtPartitionedPeer checks that a partitioned peer does not complete a linearizable read, and
 // does not cause an election when it returns. TestClose_LeaderHandsOverLog and
 // TestSubscribe_DeliversEveryEntry cover the other parts of Z7: there was no hand-over, and followers served
 // no entries.
-func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
+func TestSync_FailsAtPartitionedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		heal := h.isolate(p)
@@ -76,9 +77,9 @@ func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 // Z8: one of two callers that proposed the same update received no reply. See TestPropose_SameIDHasOneOutcome
 // of internal/core.
 
-// TestZ9_DifferentLogsConverge checks that the first different entry of two logs is found without a
+// TestLogs_ConvergeWithoutFullComparison checks that the first different entry of two logs is found without a
 // comparison of all entries.
-func TestZ9_DifferentLogsConverge(t *testing.T) {
+func TestLogs_ConvergeWithoutFullComparison(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
 		leader := h.waitForLeader(t)
@@ -109,16 +110,16 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 }
 
 // Z10: a new leader completed a change of the peers only with the next update.
-// TestChangePeers_LeaderCrashes covers this: it proposes no update.
+// TestChangePeers_SucceedsDespiteLeaderCrash covers this: it proposes no update.
 
 // Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs_RejectsFurtherUpdates.
 
 // Z12: the secret was sent unencrypted as a label. See TestSecret_RequiredForAccess,
 // TestCertificates_RequiredForAccess, and the tests of internal/link.
 
-// TestZ13_ContradictionStopsOnlyTheNode checks that a peer whose log lacks entries that it has acknowledged
+// TestLostEntries_StopOnlyTheirPeer checks that a peer whose log lacks entries that it has acknowledged
 // neither ends its process nor stops other peers.
-func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
+func TestLostEntries_StopOnlyTheirPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p := h.otherPeers(leader)[0]

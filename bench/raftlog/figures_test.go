@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// TestFigure_CountsUpdatesOfTheWindow checks that an update that completed during the warm-up or after the
+// TestFigure_IgnoresUpdatesOutsideWindow checks that an update that completed during the warm-up or after the
 // window does not count, and that the rate is relative to the length of the window.
-func TestFigure_CountsUpdatesOfTheWindow(t *testing.T) {
+func TestFigure_IgnoresUpdatesOutsideWindow(t *testing.T) {
 	p := benchmark.Period{Warmup: time.Second, Length: 2 * time.Second}
 	w := newWindow(p)
 	complete := func(to time.Time) { w.add(to.Add(-5*time.Millisecond), to) }
@@ -104,8 +104,8 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 	require.NotContains(t, text.String(), "| other |")
 }
 
-// TestParseClients checks that an invalid number of clients is rejected.
-func TestParseClients(t *testing.T) {
+// TestParseClients_RejectsInvalidNumbers checks that an invalid number of clients is rejected.
+func TestParseClients_RejectsInvalidNumbers(t *testing.T) {
 	got, err := parseClients("1, 16,256")
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 16, 256}, got)

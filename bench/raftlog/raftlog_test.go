@@ -86,9 +86,9 @@ func TestRunBenchmark_MeasuresOperations(t *testing.T) {
 	require.Empty(t, left, "directories must be removed")
 }
 
-// TestPercentile_SelectsOverlapping checks that the latencies of updates that ended before, or began after a
-// time do not count for it, and that each update that overlaps with it counts.
-func TestPercentile_SelectsOverlapping(t *testing.T) {
+// TestPercentile_IncludesOverlappingUpdates checks that the latencies of updates that ended before, or began
+// after a time do not count for it, and that each update that overlaps with it counts.
+func TestPercentile_IncludesOverlappingUpdates(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	spans := []proposalSpan{{at(0), at(90)}, {at(90), at(110)}, {at(195), at(235)}, {at(200), at(500)}}
 	require.InDelta(t, 39.8, percentile(spans, at(100), at(200)), 1e-9, "updates of 20 and 40 ms overlap")
@@ -120,9 +120,9 @@ func (f *failingCluster) propose(context.Context, int, []byte) error {
 	return nil
 }
 
-// TestCounted_RestoresWhatItCaptured checks that a snapshot is as large as requested, and that the number of
-// updates does not change.
-func TestCounted_RestoresWhatItCaptured(t *testing.T) {
+// TestCountingState_RestoresCapturedState checks that a snapshot is as large as requested, and that the number
+// of updates does not change.
+func TestCountingState_RestoresCapturedState(t *testing.T) {
 	var c, restored countingState
 	c.n.Store(7)
 	c.size.Store(3<<20 + 5)

@@ -22,10 +22,10 @@ const (
 	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"
 )
 
-// TestSecrets_Precedence checks that the flags, the environment and the configuration file override each
-// other in this order, that a client neither requires nor uses the secret of peers, and that errors name the
-// setting that is missing.
-func TestSecrets_Precedence(t *testing.T) {
+// TestSecrets_FlagOverridesEnvironmentAndFile checks that the flags, the environment and the configuration file
+// override each other in this order, that a client neither requires nor uses the secret of peers, and that
+// errors name the setting that is missing.
+func TestSecrets_FlagOverridesEnvironmentAndFile(t *testing.T) {
 	inFile := writeFile(t, "of the secret file\r\n")
 	file := "-c " + writeFile(t, "secret: given in the config\n")
 	other := "-c " + writeFile(t, "secret-file: "+inFile+"\n")

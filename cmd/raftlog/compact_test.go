@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestCompact_TargetExists checks that compact rejects a target that exists before it queries a peer. No peer
-// is running.
-func TestCompact_TargetExists(t *testing.T) {
+// TestCompact_RejectsExistingTarget checks that compact rejects a target that exists before it queries a peer.
+// No peer is running.
+func TestCompact_RejectsExistingTarget(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
 	createPeer(t, dir)
@@ -29,9 +29,9 @@ func TestCompact_TargetExists(t *testing.T) {
 	require.Contains(t, log.String(), "peer.json exists")
 }
 
-// TestCompact_EndToEnd checks that a running peer installs the snapshot of compact, that a new peer receives
-// it, and that the commands for files work with and without running peers.
-func TestCompact_EndToEnd(t *testing.T) {
+// TestCompact_PeerInstallsSnapshot checks that a running peer installs the snapshot of compact, that a new peer
+// receives it, and that the commands for files work with and without running peers.
+func TestCompact_PeerInstallsSnapshot(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
 	last := ""

@@ -44,9 +44,9 @@ func TestPlanVoters_RejectsImpossibleChange(t *testing.T) {
 	require.False(t, isInEffect(now, nil, []string{"x", "b"}))
 }
 
-// TestConfig_EndToEnd checks that peers can be added and removed, that a repeated change is made once, and
-// that an invalid change is rejected.
-func TestConfig_EndToEnd(t *testing.T) {
+// TestConfig_AddsAndRemovesPeers checks that peers can be added and removed, that a repeated change is made
+// once, and that an invalid change is rejected.
+func TestConfig_AddsAndRemovesPeers(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
 	index, id := h.proposeUpdate("first")

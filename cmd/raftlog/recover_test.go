@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRecover_EndToEnd checks that a peer can be recovered after the loss of a majority, that a lost peer
-// does not participate again, and that new peers can join.
-func TestRecover_EndToEnd(t *testing.T) {
+// TestRecover_RestoresClusterAfterLostMajority checks that a peer can be recovered after the loss of a
+// majority, that a lost peer does not participate again, and that new peers can join.
+func TestRecover_RestoresClusterAfterLostMajority(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
 	last, _ := h.proposeUpdate("one")

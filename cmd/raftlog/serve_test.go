@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestServe_KilledPeers checks that no acknowledged update is lost when peers are killed, that a repeated
-// update is applied once, and that a client with another secret is rejected.
-func TestServe_KilledPeers(t *testing.T) {
+// TestServe_LosesNoUpdateWhenPeersAreKilled checks that no acknowledged update is lost when peers are killed,
+// that a repeated update is applied once, and that a client with another secret is rejected.
+func TestServe_LosesNoUpdateWhenPeersAreKilled(t *testing.T) {
 	t.Parallel()
 	all := []string{"a", "b", "c"}
 	h := startPeers(t, all...)
@@ -120,9 +120,9 @@ func newCertificateHarness(t *testing.T, founders ...string) *harness {
 	return h
 }
 
-// TestServe_Certificates checks that a peer or a command with a certificate of the authority is accepted, and
-// a peer or command without such a certificate is rejected.
-func TestServe_Certificates(t *testing.T) {
+// TestServe_RequiresCertificateOfAuthority checks that a peer or a command with a certificate of the authority
+// is accepted, and a peer or command without such a certificate is rejected.
+func TestServe_RequiresCertificateOfAuthority(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	ours, others := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	h.startPeer("a", certificateFlags(ours, "127.0.0.1")...)
@@ -135,9 +135,9 @@ func TestServe_Certificates(t *testing.T) {
 	h.requireFailure(cmdline.Usage, "belong together", append([]string{"propose", "no"}, mine[:4]...)...)
 }
 
-// TestServe_ReplacedCertificates checks that peers log that their certificates have expired, and need no
-// restart to use the certificates that replace them.
-func TestServe_ReplacedCertificates(t *testing.T) {
+// TestServe_UsesReplacedCertificatesWithoutRestart checks that peers log that their certificates have expired,
+// and need no restart to use the certificates that replace them.
+func TestServe_UsesReplacedCertificatesWithoutRestart(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	authority := testenv.NewAuthority(t)
 	client := certificateFlags(authority, "127.0.0.1")
@@ -156,8 +156,9 @@ func TestServe_ReplacedCertificates(t *testing.T) {
 	h.requireOutput(append([]string{"propose", "after the replacement"}, client...)...)
 }
 
-// TestServe_AllowedNames checks that a certificate of the authority is rejected when its name is not allowed.
-func TestServe_AllowedNames(t *testing.T) {
+// TestServe_RejectsCertificateWithOtherName checks that a certificate of the authority is rejected when its
+// name is not allowed.
+func TestServe_RejectsCertificateWithOtherName(t *testing.T) {
 	h := newCertificateHarness(t, "a")
 	authority := testenv.NewAuthority(t)
 	flags := func(name string) []string { return certificateFlags(authority, name) }
@@ -227,9 +228,9 @@ func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 	require.Contains(t, r.log, "the secret differs")
 }
 
-// TestServe_ExitCodes checks that a second process in the directory of a peer, and a peer that aborts, do not
-// exit with the code of wrong usage, after which supervisors would not start it again.
-func TestServe_ExitCodes(t *testing.T) {
+// TestServe_ExitCodeAllowsRestart checks that a second process in the directory of a peer, and a peer that
+// aborts, do not exit with the code of wrong usage, after which supervisors would not start it again.
+func TestServe_ExitCodeAllowsRestart(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")
 	second := h.runCommand("serve", "--peer-id", "a")

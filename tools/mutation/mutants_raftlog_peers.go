@@ -63,7 +63,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"n.joined && state", "false && state"},
 		},
-		tests: "./adapters/raftlog -run TestIdentity_LostVoterJoins",
+		tests: "./adapters/raftlog -run TestIdentity_RejectsJoinOfVoterThatLostDirectory",
 	},
 	{
 		name: "raftlog/version-range", breaks: "sides without a common version connect",

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestNew_InvalidConfig checks that an invalid configuration is rejected.
-func TestNew_InvalidConfig(t *testing.T) {
+// TestNew_RejectsInvalidConfig checks that an invalid configuration is rejected.
+func TestNew_RejectsInvalidConfig(t *testing.T) {
 	valid := Config{Cluster: "x", Peers: all, Insecure: true}
 	client, err := New(valid)
 	require.NoError(t, err)
@@ -54,9 +54,9 @@ func TestClient_IdleQueriesOnlyMembership(t *testing.T) {
 	})
 }
 
-// TestClient_RejectedByAllPeers checks that calls and subscriptions are not retried after all peers have
-// rejected the client.
-func TestClient_RejectedByAllPeers(t *testing.T) {
+// TestClient_DoesNotRetryIfAllPeersRejectIt checks that calls and subscriptions are not retried after all peers
+// have rejected the client.
+func TestClient_DoesNotRetryIfAllPeersRejectIt(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {
 			network.Down(p.ID, api.ErrRefused)
@@ -99,10 +99,10 @@ func TestClose_EndsCallsWithErrClosed(t *testing.T) {
 	})
 }
 
-// TestClose_BeforeSubscriptionIsCanceled checks that a subscription returns ErrClosed when the client's
+// TestClose_EndsSubscriptionWithErrClosed checks that a subscription returns ErrClosed when the client's
 // context is done, but the subscription's context is not done yet. Which context is done first depends on the
 // order of goroutines, so the test does not start the subscription's goroutine.
-func TestClose_BeforeSubscriptionIsCanceled(t *testing.T) {
+func TestClose_EndsSubscriptionWithErrClosed(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		s := newSubscription(t.Context(), client, 1, nil)
 		defer s.cancel(nil)

@@ -99,8 +99,9 @@ func TestConnect_RequiresSecret(t *testing.T) {
 	require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 }
 
-// TestConnect_ConcurrentCalls checks that concurrent calls dial an unreachable peer no more often than one call does.
-func TestConnect_ConcurrentCalls(t *testing.T) {
+// TestConnect_SharesDialsOfConcurrentCalls checks that concurrent calls dial an unreachable peer no more often
+// than one call does.
+func TestConnect_SharesDialsOfConcurrentCalls(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {
 			network.Down(p.ID, errors.New("no route"))

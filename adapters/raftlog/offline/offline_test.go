@@ -57,9 +57,9 @@ func newLog(t testing.TB) (string, *filelog.Log) {
 	return dir, l
 }
 
-// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that the
+// TestEntries_ReturnsEveryEntry checks that no entry is missing, repeated or decoded incorrectly, and that the
 // commit status of each is right.
-func TestEntries_AllAreReturned(t *testing.T) {
+func TestEntries_ReturnsEveryEntry(t *testing.T) {
 	dir, _ := newLog(t)
 	next := uint64(1)
 	require.NoError(t, offline.Entries(dir, func(e offline.Entry) error {
@@ -159,10 +159,10 @@ func TestReadLog_ReportsDamage(t *testing.T) {
 	require.ErrorIs(t, err, offline.ErrSnapshot)
 }
 
-// TestDirectory_DamagedContent checks that a file with another content does not cause a panic, and that the
-// sizes that are reported do not exceed it. The parsers themselves have fuzz targets: filelog.FuzzOpen,
+// TestDirectory_DamagedFilesDoNotPanic checks that a file with another content does not cause a panic, and that
+// the sizes that are reported do not exceed it. The parsers themselves have fuzz targets: filelog.FuzzOpen,
 // snapshot.FuzzOpen and identity.FuzzFiles.
-func TestDirectory_DamagedContent(t *testing.T) {
+func TestDirectory_DamagedFilesDoNotPanic(t *testing.T) {
 	dir, _ := newLog(t)
 	segments, err := filepath.Glob(filepath.Join(dir, offline.LogDir, "*"))
 	require.NoError(t, err)
