@@ -1,7 +1,7 @@
 package raftlog_test
 
-// A closed node leaves no goroutine. TestMain checks that after all tests (goleak), and
-// testing/synctest checks it when a bubble ends.
+// A closed node must leave no goroutine: TestMain runs goleak after all tests, and
+// testing/synctest fails if goroutines remain when a bubble ends.
 
 import (
 	"errors"
@@ -33,8 +33,8 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 	})
 }
 
-// TestClose_EndsPendingCalls checks that a concurrent or repeated Close ends calls, candidates, subscriptions
-// and snapshots in progress, and that they return the documented errors.
+// TestClose_EndsPendingCalls checks that Close, called twice at the same time, ends proposals, candidacies,
+// subscriptions and snapshots in progress, and that each of them returns its documented error.
 func TestClose_EndsPendingCalls(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -82,7 +82,8 @@ func TestClose_EndsPendingCalls(t *testing.T) {
 	})
 }
 
-// TestClose_SucceedsImmediatelyAfterOpen checks that a peer can be closed before it has contacted other peers.
+// TestClose_SucceedsImmediatelyAfterOpen checks that a peer can be closed right after Open, before it has
+// contacted other peers, and can be opened again.
 func TestClose_SucceedsImmediatelyAfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -97,8 +98,8 @@ func TestClose_SucceedsImmediatelyAfterOpen(t *testing.T) {
 	})
 }
 
-// TestClose_TwoPeersHandOverOnce checks that two peers that are closed at the same time hand over to each
-// other only once.
+// TestClose_TwoPeersHandOverOnce checks that two peers that are closed at the same time hand over the
+// leadership of the log to each other only once.
 func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -122,8 +123,8 @@ func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	})
 }
 
-// TestClose_DoesNotSuspendLeadershipOfOtherPeer checks that the log is not handed over to a peer whose
-// candidate leads an election, which would suspend it, when there is a third peer.
+// TestClose_DoesNotSuspendLeadershipOfOtherPeer checks that Close does not hand over the log to a peer whose
+// candidate leads an election if there is a third peer, because the hand-over would suspend that candidate.
 func TestClose_DoesNotSuspendLeadershipOfOtherPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 6 {

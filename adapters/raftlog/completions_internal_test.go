@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// TestCompletions_WakeOnlyWaitingLoop checks that the loop is woken exactly by the results that it waits for,
-// including results that were added before the loop began to wait.
+// TestCompletions_WakeOnlyWaitingLoop checks that a result wakes the loop if and only if the loop waits for
+// results of its kind, also if the result was added before the loop began to wait.
 func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	woken := func(c *completions) bool {
 		select {
@@ -45,8 +45,8 @@ func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	require.True(t, woken(c), "urgent")
 }
 
-// TestApplier_RepliesToAllCallersWhenItStops checks that a caller whose entry was committed, and that the state
-// machine may not have applied when the node stops, receives a reply, and is not told that nothing was applied.
+// TestApplier_RepliesToAllCallersWhenItStops checks that a caller whose committed entry the state machine may
+// not have applied when the node stops receives ErrUnknownOutcome.
 func TestApplier_RepliesToAllCallersWhenItStops(t *testing.T) {
 	n := &Node{apply: newMailbox[applyTask](), completed: newCompletions()}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())

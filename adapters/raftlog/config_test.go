@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestOpen_RejectsInvalidConfig checks that an invalid configuration is rejected.
+// TestOpen_RejectsInvalidConfig checks that Open rejects a Config whose fields are missing, out of range or
+// contradictory, and that repeated calls report the same field.
 func TestOpen_RejectsInvalidConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)

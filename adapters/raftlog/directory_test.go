@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestOpen_RejectsDirectoryOfEarlierFormat checks that a node does not open a directory of an earlier format,
-// whose records it cannot decode, and that the error names the cause.
-func TestOpen_RejectsDirectoryOfEarlierFormat(t *testing.T) {
+// TestOpen_RejectsDirectoryOfOtherFormat checks that Open rejects a directory of an earlier or later format,
+// whose records it cannot decode, and that the error names the format.
+func TestOpen_RejectsDirectoryOfOtherFormat(t *testing.T) {
 	for _, format := range []string{"1", "2", "4"} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			p := h.peers[0]
@@ -38,9 +38,9 @@ func TestOpen_RejectsDirectoryOfEarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_BrokenFileStopsOnlyItsPeer checks that a broken file of one peer does not make others stop, and
-// that this peer does what it must: start, or return an error with the file and the remedy after it may have
-// lost what it has acknowledged.
+// TestOpen_BrokenFileStopsOnlyItsPeer checks that a broken file of one peer does not stop other peers, and that
+// Open of this peer either succeeds or, if the peer may have lost what it has acknowledged, returns an error
+// that names the file and the remedy.
 func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	const segment = "SEGMENT" // a placeholder for the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
@@ -90,7 +90,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		change func(t *testing.T, h *harness, d *testenv.Disk)
-		denied string // the file that must not be opened
+		denied string // the file that the process has no permission to open
 		file   string // the name of the file that the error must contain
 		remedy string // the remedy that the error must contain; empty if the peer starts
 		err    error
@@ -185,7 +185,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	}
 }
 
-// deniedFile is a disk on which one file must not be opened.
+// deniedFile is a disk on which opening the file with the given name fails with fs.ErrPermission.
 type deniedFile struct {
 	disk.FS
 	name string
@@ -205,7 +205,7 @@ func (d deniedFile) OpenRead(name string) (disk.File, error) {
 	return d.FS.OpenRead(name)
 }
 
-// firstSegment returns the name of the first segment of a peer's log.
+// firstSegment returns the name of the first segment file of a peer's log.
 func firstSegment(t *testing.T, d *testenv.Disk) string {
 	t.Helper()
 	names, err := d.List("log")
@@ -215,7 +215,7 @@ func firstSegment(t *testing.T, d *testenv.Disk) string {
 	return names[i]
 }
 
-// newerSnapshot returns the content of a snapshot of a later version.
+// newerSnapshot returns the content of a snapshot file in a later version of the format.
 func newerSnapshot([]byte) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte("raftsnap"), 99)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))

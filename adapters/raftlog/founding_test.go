@@ -12,13 +12,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// withInitialVoters returns the option for a configuration with these initial voters.
+// withInitialVoters returns an option that sets the initial voters, Config.Peers.
 func withInitialVoters(peers ...api.Peer) func(*raftlog.Config) {
 	return func(c *raftlog.Config) { c.Peers = peers }
 }
 
-// TestFounding_DoesNotWaitForUnreachablePeers checks that a founding peer does not wait long for peers that
-// cannot be reached.
+// TestFounding_DoesNotWaitForUnreachablePeers checks that Open of an initial voter that cannot reach the other
+// initial voters returns within five seconds.
 func TestFounding_DoesNotWaitForUnreachablePeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -29,8 +29,8 @@ func TestFounding_DoesNotWaitForUnreachablePeers(t *testing.T) {
 	})
 }
 
-// TestFounding_WrongPeersCanBeCorrected checks that a peer that was started with a wrong list of peers does
-// not stop others, reports both lists, and can be started with the right list.
+// TestFounding_WrongPeersCanBeCorrected checks that a peer that was started with a wrong list of initial voters
+// does not stop other peers, logs both lists, and can be started again with the right list.
 func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -87,8 +87,8 @@ func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	})
 }
 
-// TestFounding_NotRepeatedWithLaterPeers checks that a founding peer that has received nothing does not found
-// the cluster again when its configuration lists later peers.
+// TestFounding_NotRepeatedWithLaterPeers checks that an initial voter that has received nothing from other
+// peers does not found the cluster again if its configuration now lists peers that joined later.
 func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -106,8 +106,8 @@ func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	})
 }
 
-// TestFounding_CompletesAfterKill checks that a founding peer that is killed at any time, while it founds the
-// cluster again, belongs to the cluster at the next start.
+// TestFounding_CompletesAfterKill checks that a peer that is killed at any operation while it founds the
+// cluster again is a member of the cluster after its next start.
 func TestFounding_CompletesAfterKill(t *testing.T) {
 	for op := 1; ; op++ {
 		complete := false

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull checks that a peer is not accepted whose instance cannot be
-// written because the disk is full, and that the instances of other peers are stored when there is space again.
+// TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull checks that acceptHandshake rejects a peer whose directory
+// instance is not on the disk and cannot be written, because the disk is full, and that the instances are
+// written when there is space again.
 func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
@@ -28,10 +29,10 @@ func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	d.SetSpace(0)
 	n.learnInstances([]map[string]string{{"c": "of c"}})
 	for range 2 {
-		require.Error(t, connects("c", 1), "it is learned, but not stored")
-		require.Error(t, connects("d", 1), "it is not known")
+		require.Error(t, connects("c", 1), "the instance of c is learned, but not stored")
+		require.Error(t, connects("d", 1), "the instance of d is unknown")
 	}
-	require.NoError(t, connects("b", 2), "only its start is not stored")
+	require.NoError(t, connects("b", 2), "only the start counter of b is not stored")
 
 	d.SetSpace(-1)
 	require.NoError(t, connects("b", 2))
@@ -45,9 +46,9 @@ func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	require.NoError(t, connects("c", 1), "nothing has changed")
 }
 
-// TestAcceptHandshake_RecordsOnlyMembers checks that a process that is not a member, or whose connection does
-// not carry the Raft protocol, does not change what this peer knows about an ID, also after the log has made
-// the ID a member: another process may use the ID by then. A member must be recorded.
+// TestAcceptHandshake_RecordsOnlyMembers checks that acceptHandshake records the claim of a process only if the
+// process is a member and its connection carries the Raft protocol. Claims that a process made before its ID
+// became a member must not be recorded later, because another process may use the ID by then.
 func TestAcceptHandshake_RecordsOnlyMembers(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}

@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// requireIdentityError requires that Open returns ErrIdentity, or that the peer stops with it later.
+// requireIdentityError requires that Open returns ErrIdentity, or that the peer stops with ErrIdentity later,
+// and that the error contains the text says.
 func (h *harness) requireIdentityError(t testing.TB, p api.Peer, says string, opts ...func(*raftlog.Config)) {
 	t.Helper()
 	n, err := h.openPeer(p, opts...)
@@ -27,7 +28,7 @@ func (h *harness) requireIdentityError(t testing.TB, p api.Peer, says string, op
 	require.ErrorIs(t, err, api.ErrIdentity)
 	require.ErrorIs(t, err, api.ErrFault)
 	require.ErrorContains(t, err, says)
-	require.NotContains(t, err.Error(), "\n", "it is one line")
+	require.NotContains(t, err.Error(), "\n", "the error must have one line")
 }
 
 // stopAll closes all peers that run.
@@ -51,7 +52,7 @@ func removeAll(t testing.TB, d *testenv.Disk, dir string) {
 	}
 }
 
-// copyDisk returns a disk with the same files.
+// copyDisk returns a disk with the same files, except for the lock of the directory.
 func copyDisk(t testing.TB, d *testenv.Disk) *testenv.Disk {
 	t.Helper()
 	to := testenv.NewDisk(9)
@@ -79,7 +80,7 @@ func copyDisk(t testing.TB, d *testenv.Disk) *testenv.Disk {
 }
 
 // TestIdentity_RejectsPeerThatLostItsDirectory checks that a peer that has lost its directory, its log or its
-// snapshot does not participate after all peers were restarted, although no peer remembers what it has
+// snapshot stops with ErrIdentity after all peers were restarted, although no peer remembers what it has
 // acknowledged.
 func TestIdentity_RejectsPeerThatLostItsDirectory(t *testing.T) {
 	for what, says := range map[string]string{
@@ -112,7 +113,7 @@ func TestIdentity_RejectsPeerThatLostItsDirectory(t *testing.T) {
 				h.startPeer(c)
 				h.requireIdentityError(t, b, says)
 				if what == "all" {
-					require.Empty(t, h.listFiles(t, b, ".", "snap"), "it has founded the cluster again")
+					require.Empty(t, h.listFiles(t, b, ".", "snap"), "the peer has founded the cluster again")
 				}
 				require.NotEqual(t, "leader", h.nodeOf(c).Info().Role)
 				h.startPeer(a)
@@ -123,8 +124,8 @@ func TestIdentity_RejectsPeerThatLostItsDirectory(t *testing.T) {
 	}
 }
 
-// TestIdentity_RecognizesLostDirectoryThroughThirdPeer checks that a peer recognizes the lost directory of a
-// peer that it knows only from a third peer.
+// TestIdentity_RecognizesLostDirectoryThroughThirdPeer checks that a peer recognizes that another peer has lost
+// its directory, although it has learned the identity of that directory only from a third peer.
 func TestIdentity_RecognizesLostDirectoryThroughThirdPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -141,8 +142,8 @@ func TestIdentity_RecognizesLostDirectoryThroughThirdPeer(t *testing.T) {
 	})
 }
 
-// TestIdentity_RejectsJoinOfVoterThatLostDirectory checks that a voter that has lost its directory does not
-// join a cluster whose peers do not remember the directory.
+// TestIdentity_RejectsJoinOfVoterThatLostDirectory checks that a voter that has lost its directory cannot join
+// the cluster again, even if the other peers have lost their records of that directory.
 func TestIdentity_RejectsJoinOfVoterThatLostDirectory(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		a, d := h.peers[0], peerInfo(3)
@@ -159,8 +160,8 @@ func TestIdentity_RejectsJoinOfVoterThatLostDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_RejectsPeerOfSecondFounding checks that a peer that founds a second configuration of the
-// cluster does not participate.
+// TestIdentity_RejectsPeerOfSecondFounding checks that a peer that has founded a cluster of the same name with
+// other initial voters stops with ErrIdentity.
 func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
@@ -176,8 +177,9 @@ func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 	})
 }
 
-// TestIdentity_RejectsDirectoryRestoredToEarlierState checks that a directory that was restored to an earlier
-// state is recognized by peers that do not remember its acknowledgements.
+// TestIdentity_RejectsDirectoryRestoredToEarlierState checks that a majority of the peers recognizes a
+// directory that was restored to an earlier state, although all peers were restarted and do not remember what
+// its peer has acknowledged.
 func TestIdentity_RejectsDirectoryRestoredToEarlierState(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -204,7 +206,7 @@ func TestIdentity_RejectsDirectoryRestoredToEarlierState(t *testing.T) {
 }
 
 // TestIdentity_StopsProcessWithCopiedDirectory checks that a process with a copy of the directory of a running
-// peer does not participate, and that the running peer continues.
+// peer stops with ErrIdentity, and that the running peer continues.
 func TestIdentity_StopsProcessWithCopiedDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		b := h.peers[1]
@@ -232,8 +234,8 @@ func TestIdentity_StopsProcessWithCopiedDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_AcceptsPeerAfterKillOrPowerFailure checks that a peer that was killed, or whose machine has lost
-// power, is accepted when it returns.
+// TestIdentity_AcceptsPeerAfterKillOrPowerFailure checks that the other peers accept a peer that was killed, or
+// whose machine has lost power, when it returns, and do not take it for a process with a copied directory.
 func TestIdentity_AcceptsPeerAfterKillOrPowerFailure(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 5 {
@@ -254,8 +256,8 @@ func TestIdentity_AcceptsPeerAfterKillOrPowerFailure(t *testing.T) {
 	})
 }
 
-// TestRefusal_ByMinorityDoesNotStopPeer checks that a peer with entries does not stop when no majority of the
-// voters refuses it.
+// TestRefusal_ByMinorityDoesNotStopPeer checks that a peer that has stored entries continues while only a
+// minority of the voters refuses it, and stops when a majority does.
 func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -280,7 +282,8 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	})
 }
 
-// damagePeers changes the instances that a peer knows of the others, with a correct checksum.
+// damagePeers replaces what peer p has recorded about the directories of other peers by wrong records with a
+// correct checksum.
 func (h *harness) damagePeers(t testing.TB, p api.Peer, ids ...string) {
 	t.Helper()
 	known, err := identity.ReadPeers(h.disks[p.ID])
@@ -294,8 +297,8 @@ func (h *harness) damagePeers(t testing.TB, p api.Peer, ids ...string) {
 	require.NoError(t, identity.WritePeers(h.disks[p.ID], known))
 }
 
-// TestKnownPeers_WrongRecordsDoNotStopOtherPeers checks that the wrong records of one peer do not stop other
-// peers, and do not prevent them from committing entries.
+// TestKnownPeers_WrongRecordsDoNotStopOtherPeers checks that the wrong records of one peer about the others do
+// not stop them, and do not prevent them from committing entries.
 func TestKnownPeers_WrongRecordsDoNotStopOtherPeers(t *testing.T) {
 	for name, wrong := range map[string][]string{"one": {"p1"}, "all": {"p0", "p1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -316,7 +319,7 @@ func TestKnownPeers_WrongRecordsDoNotStopOtherPeers(t *testing.T) {
 				}
 				h.requireUpdates(t, []api.Peer{a, b}, "a", "b", "b", "b")
 				require.Contains(t, h.logOf(b), "another peer refuses this one")
-				// This is the remedy that peer b has logged.
+				// Apply the remedy that peer b has logged.
 				require.NoError(t, h.stopPeer(c))
 				require.NoError(t, h.disks[c.ID].Remove(identity.PeersFile))
 				h.startPeer(c)

@@ -21,7 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// changeVoters replaces the voters by a request at one peer.
+// changeVoters replaces the voters of the cluster by a call of ChangePeers at peer by, and returns the index of
+// the change.
 func (h *harness) changeVoters(t testing.TB, by api.Peer, voters ...api.Peer) uint64 {
 	t.Helper()
 	index, err := h.nodeOf(by).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
@@ -36,8 +37,8 @@ func membershipOf(t testing.TB, n *raftlog.Node) api.Membership {
 	return m
 }
 
-// TestJoin_PeerBecomesLearner checks that a peer that is not a voter receives the log, is a learner, and does
-// not request votes.
+// TestJoin_PeerBecomesLearner checks that a peer that is not a voter receives the log, becomes a learner, and
+// starts no election when the voters stop.
 func TestJoin_PeerBecomesLearner(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
@@ -64,8 +65,8 @@ func TestJoin_PeerBecomesLearner(t *testing.T) {
 	})
 }
 
-// TestJoin_FailsAfterTimeoutWithoutPeers checks that Open of a joining peer returns after JoinTimeout, and does
-// not log each attempt.
+// TestJoin_FailsAfterTimeoutWithoutPeers checks that Open of a joining peer that reaches no other peer fails
+// after JoinTimeout, and logs one message for each peer.
 func TestJoin_FailsAfterTimeoutWithoutPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -82,8 +83,8 @@ func TestJoin_FailsAfterTimeoutWithoutPeers(t *testing.T) {
 	})
 }
 
-// TestJoin_LogsThatShorterWindowIsIgnored checks that only a peer whose window is shorter than that of the
-// cluster logs that it is ignored.
+// TestJoin_LogsThatShorterWindowIsIgnored checks that a peer with a shorter Config.Window than the cluster logs
+// that its window is ignored, and that no other peer logs this.
 func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
@@ -97,8 +98,8 @@ func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	})
 }
 
-// TestJoin_SucceedsDespiteUnresponsivePeer checks that a peer joins even when the first of Peers does not
-// answer.
+// TestJoin_SucceedsDespiteUnresponsivePeer checks that a peer joins the cluster even if the first peer in
+// Config.Peers does not answer.
 func TestJoin_SucceedsDespiteUnresponsivePeer(t *testing.T) {
 	for name, dial := range map[string]func(context.Context, api.Peer) (net.Conn, error){
 		"before it accepts": func(ctx context.Context, _ api.Peer) (net.Conn, error) {
@@ -143,14 +144,16 @@ func TestJoin_SucceedsDespiteUnresponsivePeer(t *testing.T) {
 	}
 }
 
-// TestChangePeers_ChangesNothingIfNewPeerIsUnreachable checks that a caller whose context is done before the
-// deadline of the leader learns that nothing was changed, and that the change is not made later.
+// TestChangePeers_ChangesNothingIfNewPeerIsUnreachable checks that ChangePeers returns ErrBusy, and changes
+// nothing later, if a new peer does not answer, even if the caller's context is done before the leader's
+// deadline for new peers.
 func TestChangePeers_ChangesNothingIfNewPeerIsUnreachable(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		voters := append(h.otherPeers(), peerInfo(3))
 		c := h.newClient(t, h.otherPeers(leader)...)
-		// The first deadline is before that of the leader. After the second one the client repeats the request.
+		// The first context is done before the leader's deadline. During the second context the client repeats
+		// the request.
 		for _, wait := range []time.Duration{3 * time.Second, 20 * time.Second} {
 			start := time.Now()
 			_, err := c.ChangePeers(contextWithin(t, wait), api.NewRequestID(), voters)
@@ -169,7 +172,8 @@ func TestChangePeers_ChangesNothingIfNewPeerIsUnreachable(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplacesLeaderAndFollower checks that a leader and a follower can be replaced.
+// TestChangePeers_ReplacesLeaderAndFollower checks that ChangePeers can replace the leader of the log, and then
+// a follower, by a new peer.
 func TestChangePeers_ReplacesLeaderAndFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "before")
@@ -252,7 +256,8 @@ func TestChangePeers_ReplacesAllVoters(t *testing.T) {
 	})
 }
 
-// TestChangePeers_RejectsInvalidChanges checks that an invalid change is rejected.
+// TestChangePeers_RejectsInvalidChanges checks that ChangePeers rejects voters with missing, duplicate, removed
+// or contradictory IDs and addresses, the present voters, and an invalid request ID.
 func TestChangePeers_RejectsInvalidChanges(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -287,7 +292,8 @@ func TestChangePeers_RejectsInvalidChanges(t *testing.T) {
 	})
 }
 
-// TestJoin_RejectsRemovedPeer checks that a removed peer does not join again under its ID.
+// TestJoin_RejectsRemovedPeer checks that a removed peer that starts with an empty directory cannot join the
+// cluster again under its former ID.
 func TestJoin_RejectsRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.startPeer(peerInfo(3))
@@ -301,8 +307,8 @@ func TestJoin_RejectsRemovedPeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_RejectsSecondConcurrentChange checks that a change is rejected while another change is in
-// progress.
+// TestChangePeers_RejectsSecondConcurrentChange checks that ChangePeers returns ErrChanging while another
+// change is in progress.
 func TestChangePeers_RejectsSecondConcurrentChange(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
@@ -320,9 +326,9 @@ func TestChangePeers_RejectsSecondConcurrentChange(t *testing.T) {
 	})
 }
 
-// TestChangePeers_SucceedsDespiteLeaderCrash checks that a change whose leader crashes at any moment is either
-// completed by the next leader or without effect, and that the caller learns the outcome. This covers defect
-// Z10 of ØMQ Raft.
+// TestChangePeers_SucceedsDespiteLeaderCrash checks that ChangePeers at another peer returns nil, and that all
+// voters complete the change, at whatever moment of the change the leader crashes. This covers defect Z10 of
+// ØMQ Raft.
 func TestChangePeers_SucceedsDespiteLeaderCrash(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -331,7 +337,7 @@ func TestChangePeers_SucceedsDespiteLeaderCrash(t *testing.T) {
 			h.startPeer(peerInfo(3))
 			h.peers = append(h.peers, peerInfo(3))
 			waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(leader)).Learners) == 1 })
-			for _, p := range h.peers { // the leader crashes at different moments of the change
+			for _, p := range h.peers { // with this delay, the leader crashes at different moments of the change
 				for _, q := range h.peers {
 					h.net.Delay(p.Addr, q.Addr, 2*time.Millisecond)
 				}
@@ -366,7 +372,7 @@ func TestChangePeers_SucceedsDespiteLeaderCrash(t *testing.T) {
 }
 
 // TestIdentity_RejectsVoterThatLostItsDisk checks that a voter that has lost its disk, and so its votes and
-// acknowledgements, does not participate with its previous ID.
+// acknowledgements, stops with ErrFault when it returns under its previous ID.
 func TestIdentity_RejectsVoterThatLostItsDisk(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -389,7 +395,8 @@ func TestIdentity_RejectsVoterThatLostItsDisk(t *testing.T) {
 	})
 }
 
-// TestMove_OtherPeersUseNewAddress checks that other peers learn the new address of a peer, and reach it there.
+// TestMove_OtherPeersUseNewAddress checks that the other peers learn the new address of a peer that has moved,
+// and connect to the new address.
 func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -424,11 +431,11 @@ func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	}, shortWindow)
 }
 
-// movedTo returns the peer with another address.
+// movedTo returns peer p with the address of host i.
 func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
 
-// TestMove_AllPeersFormClusterAtNewAddresses checks that peers that have all moved at the same time become a
-// cluster again, and know their new addresses after that.
+// TestMove_AllPeersFormClusterAtNewAddresses checks that peers whose addresses have all changed at the same
+// time form the cluster again, and that the log contains the new addresses after that.
 func TestMove_AllPeersFormClusterAtNewAddresses(t *testing.T) {
 	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -460,8 +467,8 @@ func TestMove_AllPeersFormClusterAtNewAddresses(t *testing.T) {
 	}
 }
 
-// TestJoin_RejectsAddressOfMember checks that a peer with the address of a member is not admitted, that it
-// reports the reason, and that the leader does not report it again and again.
+// TestJoin_RejectsAddressOfMember checks that a peer with the address of a member does not become a learner,
+// and that the peer and the leader each log the reason once.
 func TestJoin_RejectsAddressOfMember(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestDisk_WriteErrorStopsPeer checks that a peer stops when a write or sync fails, that its candidate has a final
-// status, and that no confirmed update is lost.
+// TestDisk_WriteErrorStopsPeer checks that a peer stops with ErrFault when a write or sync fails, that its
+// candidate publishes a final status, and that no confirmed update is lost.
 func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 	for _, atLeader := range []bool{true, false} {
 		for op := range 6 { // writes and syncs alternate
@@ -77,7 +77,8 @@ func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// requireStopped waits until a peer and its candidate have stopped because of a fault.
+// requireStopped waits until a peer has stopped, and requires that its node and its candidate c, which may be
+// nil, report a fault with this cause.
 func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candidate) {
 	t.Helper()
 	n := h.nodeOf(p)
@@ -109,7 +110,8 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 	require.False(t, c.isLeader())
 }
 
-// TestStateMachine_ErrorStopsPeer checks that a peer stops when its state machine returns an error.
+// TestStateMachine_ErrorStopsPeer checks that a peer stops with ErrFault when its state machine returns an
+// error, and that it can be started again.
 func TestStateMachine_ErrorStopsPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
@@ -125,8 +127,9 @@ func TestStateMachine_ErrorStopsPeer(t *testing.T) {
 	})
 }
 
-// TestEngine_PanicStopsOnlyTheNode checks that a panic of the engine does not end the process. The test sends a
-// message that the engine never sends, and that makes it panic.
+// TestEngine_PanicStopsOnlyTheNode checks that a panic of the Raft library, the engine, stops the node with
+// ErrFault and does not end the process. The test sends a message that peers never send, and that makes the
+// library panic.
 func TestEngine_PanicStopsOnlyTheNode(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
@@ -150,7 +153,8 @@ func TestEngine_PanicStopsOnlyTheNode(t *testing.T) {
 	})
 }
 
-// TestStateMachine_PanicEndsProcess checks that a panic of a state machine ends the process.
+// TestStateMachine_PanicEndsProcess checks that a panic of a state machine ends the process. The test runs
+// itself in another process.
 func TestStateMachine_PanicEndsProcess(t *testing.T) {
 	if os.Getenv("RAFTLOG_PANIC") != "" {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
@@ -170,7 +174,8 @@ type panickingMachine struct{ failingRestore }
 
 func (panickingMachine) Apply([]api.Entry, uint64) error { panic("the state machine failed") }
 
-// TestOpen_FailsIfSnapshotCannotBeRestored checks that a peer whose snapshot cannot be restored is not opened.
+// TestOpen_FailsIfSnapshotCannotBeRestored checks that Open returns the error of a state machine that cannot
+// restore the snapshot, and that another state machine can restore it.
 func TestOpen_FailsIfSnapshotCannotBeRestored(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestObserve_DeliversNewestLeader checks that an observer receives the newest leader, the absence of a
-// leader and that the election has ended, and no observation while the leader has not changed.
+// TestObserve_DeliversNewestLeader checks that Observe delivers the newest leader, the absence of a leader, and
+// the end of the election, and delivers nothing while the leader has not changed.
 func TestObserve_DeliversNewestLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
@@ -93,8 +93,8 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 	})
 }
 
-// TestObserve_DeliversReasonWhenNodeCloses checks that an observer that has read nothing receives the reason
-// why its node has stopped.
+// TestObserve_DeliversReasonWhenNodeCloses checks that an observer that has read nothing yet receives
+// ErrConnClosed when its node is closed.
 func TestObserve_DeliversReasonWhenNodeCloses(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
@@ -111,7 +111,8 @@ func TestObserve_DeliversReasonWhenNodeCloses(t *testing.T) {
 	})
 }
 
-// TestObserve_DeliversReasonAtRemovedPeer checks that an observer at a removed peer receives the reason.
+// TestObserve_DeliversReasonAtRemovedPeer checks that an observer at a peer that is removed from the cluster
+// receives ErrRefused.
 func TestObserve_DeliversReasonAtRemovedPeer(t *testing.T) {
 	runCluster(t, 4, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]

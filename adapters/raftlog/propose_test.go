@@ -19,7 +19,7 @@ import (
 )
 
 // TestPropose_SucceedsAtAnyPeer checks that an update can be proposed at each peer, and that Propose returns
-// after that peer has applied it.
+// after the peer that was called has applied the update.
 func TestPropose_SucceedsAtAnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := uint64(0)
@@ -85,8 +85,8 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// TestPropose_RetryAtNewPeerIsAppliedOnce checks that a peer that has joined by a snapshot knows earlier
-// request IDs when it leads.
+// TestPropose_RetryAtNewPeerIsAppliedOnce checks that a peer that has joined with a snapshot knows the request
+// IDs of earlier updates when it leads the log.
 func TestPropose_RetryAtNewPeerIsAppliedOnce(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
@@ -102,8 +102,8 @@ func TestPropose_RetryAtNewPeerIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// TestPropose_RejectsInvalidIDAndTooMuchData checks that an invalid, stale or future ID, and too much data, are
-// rejected and not written to the log, and that valid updates are accepted.
+// TestPropose_RejectsInvalidIDAndTooMuchData checks that Propose rejects an invalid, stale or future request
+// ID, and too much data, without writing an entry, and that it accepts valid updates.
 func TestPropose_RejectsInvalidIDAndTooMuchData(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -144,8 +144,9 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	}, small)
 }
 
-// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected when the maximum number of IDs is
-// within the window, and accepted when an ID has left it, although nothing is written in between.
+// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected while the maximum number of request
+// IDs is within the deduplication window, and accepted when an ID has left the window, although nothing was
+// written in between.
 func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, first := h.peers[0], api.NewRequestID()
@@ -178,8 +179,8 @@ func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	}, slowElections, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
 }
 
-// TestPropose_ReturnsErrUnknownOutcomeIfLeaderIsLost checks that the outcome of an update in flight is not
-// reported as known when the leader is lost, and is known after a retry.
+// TestPropose_ReturnsErrUnknownOutcomeIfLeaderIsLost checks that Propose returns ErrUnknownOutcome if the
+// leader is lost while an update is in flight, and that a retry with the same ID determines the outcome.
 func TestPropose_ReturnsErrUnknownOutcomeIfLeaderIsLost(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -232,8 +233,8 @@ func TestPropose_WaitsForLeaderUntilContextIsDone(t *testing.T) {
 	})
 }
 
-// TestPropose_LosesNoConfirmedUpdateInPowerFailures checks that a confirmed update is not lost in power
-// failures of leaders or of all peers.
+// TestPropose_LosesNoConfirmedUpdateInPowerFailures checks that no confirmed update is lost, and none is
+// applied twice, in power failures of leaders or of all peers.
 func TestPropose_LosesNoConfirmedUpdateInPowerFailures(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var want []string
@@ -265,8 +266,8 @@ func TestPropose_LosesNoConfirmedUpdateInPowerFailures(t *testing.T) {
 	})
 }
 
-// TestPropose_ReturnsErrClosedAfterClose checks that calls return when their node is closed, and do not report
-// an unknown outcome when they were made after the close.
+// TestPropose_ReturnsErrClosedAfterClose checks that pending calls return when their node is closed, and that
+// later calls return ErrClosed without ErrUnknownOutcome.
 func TestPropose_ReturnsErrClosedAfterClose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.waitForLeader(t))
@@ -301,8 +302,8 @@ func TestPropose_ReturnsErrClosedAfterClose(t *testing.T) {
 	})
 }
 
-// TestPropose_RejectsUpdateLargerThanFrame checks that an update that exceeds the limit of frames is not sent
-// to the leader.
+// TestPropose_RejectsUpdateLargerThanFrame checks that each peer rejects an update that exceeds the limit of
+// frames, which it could not send to the leader.
 func TestPropose_RejectsUpdateLargerThanFrame(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for _, p := range h.peers {
@@ -345,8 +346,9 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_AppliesOnlyDuringLeadership checks that an update that a leadership guards is not applied
-// after another candidate has become the head, and that it is recognized when a later leader retries it.
+// TestElectionPropose_AppliesOnlyDuringLeadership checks that Election.Propose applies no update of a former
+// leader after another candidate has become leader, and that an update that was applied before is not applied
+// again when the next leader retries it.
 func TestElectionPropose_AppliesOnlyDuringLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startLeader(t, h.nodeOf(h.peers[0]), "e")
@@ -358,7 +360,8 @@ func TestElectionPropose_AppliesOnlyDuringLeadership(t *testing.T) {
 		_, err = second.Propose(t.Context(), nil, api.NewRequestID(), []byte("not the leader"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 
-		// The message of the process is delivered after another candidate has become leader.
+		// Simulate an update of the former leader that reaches the log after another candidate has become
+		// leader.
 		require.NoError(t, first.Resign())
 		require.Greater(t, second.waitForLeadership(t), former.Token())
 		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(h.peers[0]), "e", former.Token(), api.NewRequestID(), []byte("late"))
@@ -370,8 +373,8 @@ func TestElectionPropose_AppliesOnlyDuringLeadership(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_RejectsUpdateOfFormerLeadership checks that an update of a former leadership is not
-// applied when the same candidate leads again.
+// TestElectionPropose_RejectsUpdateOfFormerLeadership checks that Election.Propose rejects an update of a
+// former leadership when the same candidate leads again.
 func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
@@ -396,8 +399,8 @@ func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 	})
 }
 
-// steppedMachine is a state machine that applies an update of a key of released after its channel is
-// closed.
+// steppedMachine is a state machine that waits, before it applies an update that is a key of released, until
+// the channel of this key is closed.
 type steppedMachine struct {
 	raftlog.StateMachine
 	released map[string]chan struct{}
@@ -412,8 +415,8 @@ func (s steppedMachine) Apply(entries []api.Entry, through uint64) error {
 	return s.StateMachine.Apply(entries, through)
 }
 
-// TestSync_WaitsForEarlierEntries checks that Sync waits for earlier entries, and not for entries that were
-// committed after the call.
+// TestSync_WaitsForEarlierEntries checks that Sync waits until all entries that were committed before the call
+// are applied, and does not wait for later entries.
 func TestSync_WaitsForEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]

@@ -20,8 +20,8 @@ func (h *harness) recoverOffline(t testing.TB, p api.Peer, dry bool) raftlog.Rec
 	return r
 }
 
-// TestRecoverOffline_KeepsEntries checks that a recovered peer keeps every entry that it has, that the peers
-// of the lost majority are rejected when they return, and that new peers can join.
+// TestRecoverOffline_KeepsEntries checks that a recovered peer keeps every entry that it has, that the cluster
+// rejects the other former peers when they return, and that new peers can join.
 func TestRecoverOffline_KeepsEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -76,8 +76,8 @@ func TestRecoverOffline_KeepsEntries(t *testing.T) {
 	})
 }
 
-// TestRecoverOffline_RecoversLearnerDuringChange checks that a learner, and a peer in the middle of a change,
-// can be recovered, also repeatedly.
+// TestRecoverOffline_RecoversLearnerDuringChange checks that RecoverOffline recovers a learner whose cluster
+// has stopped in the middle of a change of the voters, also when it is called twice.
 func TestRecoverOffline_RecoversLearnerDuringChange(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		d := peerInfo(3)
@@ -106,7 +106,7 @@ func TestRecoverOffline_RecoversLearnerDuringChange(t *testing.T) {
 }
 
 // TestRestoreOffline_StartsNewCluster checks that a new cluster continues from an exported snapshot, with
-// greater indexes, and that a gap is rejected with which later indexes would overflow.
+// greater indexes, and that RestoreOffline rejects an IndexGap with which later indexes would overflow.
 func TestRestoreOffline_StartsNewCluster(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-// newClient returns a client that is configured with these peers.
+// newClient returns a client that connects to the given peers first.
 func (h *harness) newClient(t *testing.T, peers ...api.Peer) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{
@@ -35,7 +35,7 @@ func (c *candidate) waitForQueue(t *testing.T) *candidate {
 }
 
 // TestClient_ReadsElectionAndRequestsResignation checks that a client reads the candidates of an election, and
-// that its request to resign is delivered to the candidate and to no other candidate, and is withdrawn when its
+// that its request to resign is delivered only to the candidate that it names, and is withdrawn when its
 // context is done.
 func TestClient_ReadsElectionAndRequestsResignation(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -90,7 +90,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // TestClient_DoesNotReadElectionWithoutMajority checks that a client does not read an election at a peer that
-// has no majority.
+// cannot reach a majority, because the peer may not know the newest queue.
 func TestClient_DoesNotReadElectionWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		c := h.newClient(t, h.peers[0])
@@ -105,8 +105,8 @@ func TestClient_DoesNotReadElectionWithoutMajority(t *testing.T) {
 	})
 }
 
-// TestRequestResign_IsWithdrawnIfClientIsLost checks that the request of a client that was partitioned is
-// withdrawn.
+// TestRequestResign_IsWithdrawnIfClientIsLost checks that a peer withdraws the request to resign of a client
+// that it cannot reach any more.
 func TestRequestResign_IsWithdrawnIfClientIsLost(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		e := startCandidate(t, h.nodeOf(h.peers[0]), "report").waitForQueue(t)

@@ -47,7 +47,7 @@ func waitForProgress(t testing.TB, s *raftlog.Subscription, met func(*api.Progre
 	waitForEvent(t, s, func(e api.Event) bool { return e.Progress != nil && met(e.Progress) })
 }
 
-// streamReader reads a subscription, and checks that it has no gap.
+// streamReader collects the updates of a subscription, and checks that no entry is missing or repeated.
 type streamReader struct {
 	next    uint64
 	updates []string
@@ -79,7 +79,7 @@ func (r *streamReader) handleEvent(t testing.TB, e api.Event) {
 	}
 }
 
-// readUntil reads events until the update.
+// readUntil reads events until it has read the update.
 func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update string) {
 	t.Helper()
 	for len(r.updates) == 0 || r.updates[len(r.updates)-1] != update {
@@ -87,7 +87,8 @@ func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update s
 	}
 }
 
-// TestSubscribe_DeliversEveryEntry checks that a subscriber at any peer receives every entry, from any index.
+// TestSubscribe_DeliversEveryEntry checks that a subscription at any peer delivers every entry from the index
+// at which it starts.
 func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := numberedUpdates("a", 20)
@@ -119,7 +120,7 @@ func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 }
 
 // TestSubscribe_DeliversSnapshotOfCompactedEntries checks that a subscription, or a peer that joins, continues
-// after a snapshot when its entries were compacted. This covers defect Z1 of ØMQ Raft.
+// after a snapshot if the entries that it needs were compacted. This covers defect Z1 of ØMQ Raft.
 func TestSubscribe_DeliversSnapshotOfCompactedEntries(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.peers[0])
@@ -160,8 +161,8 @@ func TestSubscribe_DeliversSnapshotOfCompactedEntries(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSubscribe_SlowReaderDoesNotDelayPeer checks that a slow reader does not delay the peer, and misses no
-// entries.
+// TestSubscribe_SlowReaderDoesNotDelayPeer checks that a subscription that is read slowly neither delays the
+// peer nor misses entries.
 func TestSubscribe_SlowReaderDoesNotDelayPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		s := h.nodeOf(h.peers[0]).Subscribe(t.Context(), 1)
@@ -221,8 +222,8 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	})
 }
 
-// TestSubscribe_ReportsProgress checks that progress is reported twice a second, and is reported as fresh
-// exactly while the peer has contact with a leader.
+// TestSubscribe_ReportsProgress checks that a subscription reports its progress twice a second, with Fresh set
+// only while the peer has contact with a leader.
 func TestSubscribe_ReportsProgress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -244,8 +245,8 @@ func TestSubscribe_ReportsProgress(t *testing.T) {
 	})
 }
 
-// TestSubscription_EndsWithContextCloseOrNode checks that a subscription ends with its context, its Close or
-// its node, and reports this reason.
+// TestSubscription_EndsWithContextCloseOrNode checks that a subscription ends when its context is done, when it
+// is closed, and when its node is closed, and that Err returns the reason.
 func TestSubscription_EndsWithContextCloseOrNode(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
@@ -273,8 +274,8 @@ func TestSubscription_EndsWithContextCloseOrNode(t *testing.T) {
 	})
 }
 
-// TestSubscription_EndsBeforeCloseOfNodeReturns checks that Close of the node does not return while a
-// subscription reads files, and that a subscription of a closed node is closed immediately.
+// TestSubscription_EndsBeforeCloseOfNodeReturns checks that Close of a node waits for a subscription that reads
+// files, and that a subscription that is created after Close ends immediately.
 func TestSubscription_EndsBeforeCloseOfNodeReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
@@ -307,7 +308,8 @@ func TestSubscription_EndsBeforeCloseOfNodeReturns(t *testing.T) {
 	})
 }
 
-// TestSubscription_ErrIsSetWhenEventsIsClosed checks that Err does not return nil after Events was closed.
+// TestSubscription_ErrIsSetWhenEventsIsClosed checks that Err returns the reason as soon as the channel of
+// Events is closed.
 func TestSubscription_ErrIsSetWhenEventsIsClosed(t *testing.T) {
 	h := newHarness(t, 1)
 	n := h.startPeer(h.peers[0])
@@ -329,7 +331,7 @@ type countingDisk struct {
 	onOpen func()
 }
 
-// countedFile is an open snapshot file of a countingDisk.
+// countedFile is an open snapshot file that a countingDisk counts.
 type countedFile struct {
 	disk.File
 	of *countingDisk
@@ -350,8 +352,8 @@ func (f countedFile) Close() error {
 	return f.File.Close()
 }
 
-// TestSubscription_ClosesUndeliveredSnapshot checks that a snapshot that is not delivered, because the
-// subscription ends, is closed.
+// TestSubscription_ClosesUndeliveredSnapshot checks that a subscription that ends before it has delivered a
+// snapshot closes the file of the snapshot.
 func TestSubscription_ClosesUndeliveredSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestCompact_RejectsExistingTarget checks that compact rejects a target that exists before it queries a peer.
-// No peer is running.
+// TestCompact_RejectsExistingTarget checks that the command compact rejects an existing target before it
+// queries a peer. No peer is running.
 func TestCompact_RejectsExistingTarget(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -29,8 +29,9 @@ func TestCompact_RejectsExistingTarget(t *testing.T) {
 	require.Contains(t, log.String(), "peer.json exists")
 }
 
-// TestCompact_PeerInstallsSnapshot checks that a running peer installs the snapshot of compact, that a new peer
-// receives it, and that the commands for files work with and without running peers.
+// TestCompact_PeerInstallsSnapshot checks that a running peer installs the snapshot of the command compact,
+// that a joining peer receives this snapshot, and that the commands that read files work while peers run and
+// after they have exited.
 func TestCompact_PeerInstallsSnapshot(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestExitCode_MatchesErrorAndHelp checks that the exit code for each error is right, and that the help texts
-// of the commands contain all codes.
+// TestExitCode_MatchesErrorAndHelp checks that exitCode returns the documented exit code for each error, and
+// that the help texts of the commands contain all exit codes.
 func TestExitCode_MatchesErrorAndHelp(t *testing.T) {
 	for want, errs := range map[int][]error{
 		0:                 {nil},

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRecover_RestoresClusterAfterLostMajority checks that a peer can be recovered after the loss of a
-// majority, that a lost peer does not participate again, and that new peers can join.
+// TestRecover_RestoresClusterAfterLostMajority checks that the command recover makes one peer the cluster after
+// the loss of a majority, that the cluster rejects a lost peer when it returns, and that new peers can join.
 func TestRecover_RestoresClusterAfterLostMajority(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
@@ -44,8 +44,8 @@ func TestRecover_RestoresClusterAfterLostMajority(t *testing.T) {
 	h.requireLog("tail", "--once")
 }
 
-// TestExportAndRestore_StartsNewCluster checks that an exported snapshot starts a new cluster with the
-// request IDs and larger indexes.
+// TestExportAndRestore_StartsNewCluster checks that the commands export and restore start a new cluster that
+// knows the request IDs of the old cluster and continues with larger indexes.
 func TestExportAndRestore_StartsNewCluster(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")

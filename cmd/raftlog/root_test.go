@@ -17,8 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestExecute_RejectsWrongUsage checks that a command line or a file that cannot work is rejected before a peer
-// is contacted, with an error of one line that contains a part of a correct command line. No peer is running.
+// TestExecute_RejectsWrongUsage checks that a command with a wrong command line or file exits with code 2
+// before it contacts a peer, and prints an error of one line that contains a part of a correct command line. No
+// peer is running.
 func TestExecute_RejectsWrongUsage(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -110,8 +111,8 @@ func TestExecute_RejectsWrongUsage(t *testing.T) {
 	}
 }
 
-// TestExecute_ErrorNamesMissingSettings checks that an error states how the command can be given what is
-// missing.
+// TestExecute_ErrorNamesMissingSettings checks that the error of a command that lacks a setting names the flags
+// and keys that can contain it.
 func TestExecute_ErrorNamesMissingSettings(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
@@ -140,7 +141,8 @@ func TestExecute_ErrorNamesMissingSettings(t *testing.T) {
 	}
 }
 
-// TestExecute_ExitsWithZeroAfterSignal checks that a command that runs until a signal exits with code 0.
+// TestExecute_ExitsWithZeroAfterSignal checks that commands that run until a signal, such as serve, tail and
+// status, exit with code 0 when they receive it.
 func TestExecute_ExitsWithZeroAfterSignal(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "a")

@@ -21,7 +21,8 @@ import (
 )
 
 // TestServe_LosesNoUpdateWhenPeersAreKilled checks that no acknowledged update is lost when peers are killed,
-// that a repeated update is applied once, and that a client with another secret is rejected.
+// that an update that is repeated with its request ID is applied once, and that peers reject a client with
+// another secret.
 func TestServe_LosesNoUpdateWhenPeersAreKilled(t *testing.T) {
 	t.Parallel()
 	all := []string{"a", "b", "c"}
@@ -72,8 +73,8 @@ func TestServe_LosesNoUpdateWhenPeersAreKilled(t *testing.T) {
 		"propose", "no", "--client-secret-file", filepath.Join(h.dir, "secret"))
 }
 
-// TestServe_NewPeerInSharedFileJoinsCluster checks that a new peer, which replaces a dead peer in the
-// configuration file of all peers, does not start a second cluster.
+// TestServe_NewPeerInSharedFileJoinsCluster checks that a new peer that replaces a dead peer in the
+// configuration file of all peers does not start a second cluster, but exits.
 func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
 	t.Parallel() // this test waits most of the time
 	h := startPeers(t, "a", "b", "c")
@@ -110,7 +111,8 @@ func certificateFlags(a *testenv.Authority, host string) []string {
 	return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
 }
 
-// newCertificateHarness returns a harness without secrets.
+// newCertificateHarness returns a harness whose configuration file contains no secrets, for peers with
+// certificates.
 func newCertificateHarness(t *testing.T, founders ...string) *harness {
 	h := newHarness(t, founders...)
 	t.Setenv(secretVariable, "")
@@ -120,8 +122,9 @@ func newCertificateHarness(t *testing.T, founders ...string) *harness {
 	return h
 }
 
-// TestServe_RequiresCertificateOfAuthority checks that a peer or a command with a certificate of the authority
-// is accepted, and a peer or command without such a certificate is rejected.
+// TestServe_RequiresCertificateOfAuthority checks that peers accept a peer or command with a certificate of
+// their authority, and that a command with a certificate of another authority, or without a complete
+// certificate, fails.
 func TestServe_RequiresCertificateOfAuthority(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	ours, others := testenv.NewAuthority(t), testenv.NewAuthority(t)
@@ -156,8 +159,8 @@ func TestServe_UsesReplacedCertificatesWithoutRestart(t *testing.T) {
 	h.requireOutput(append([]string{"propose", "after the replacement"}, client...)...)
 }
 
-// TestServe_RejectsCertificateWithOtherName checks that a certificate of the authority is rejected when its
-// name is not allowed.
+// TestServe_RejectsCertificateWithOtherName checks that peers and commands reject a certificate of their
+// authority whose name is not one of the allowed names.
 func TestServe_RejectsCertificateWithOtherName(t *testing.T) {
 	h := newCertificateHarness(t, "a")
 	authority := testenv.NewAuthority(t)
@@ -229,12 +232,12 @@ func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 }
 
 // TestServe_ExitCodeAllowsRestart checks that a second process in the directory of a peer, and a peer that
-// aborts, do not exit with the code of wrong usage, after which supervisors would not start it again.
+// aborts, do not exit with the code of wrong usage, after which supervisors would not start them again.
 func TestServe_ExitCodeAllowsRestart(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")
 	second := h.runCommand("serve", "--peer-id", "a")
 	require.Equal(t, cmdline.Failed, second.code, second.log)
 	require.Contains(t, second.log, "in use by another peer")
-	require.Equal(t, -1, h.peers["a"].stop(t, syscall.SIGABRT), "it must end by the signal")
+	require.Equal(t, -1, h.peers["a"].stop(t, syscall.SIGABRT), "the signal must end the peer")
 }

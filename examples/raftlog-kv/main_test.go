@@ -46,8 +46,8 @@ func TestRunDemo_AppliesEachWriteOnce(t *testing.T) {
 	require.Len(t, regexp.MustCompile(`[abc] leads the harvest, token \d+`).FindAllString(out.String(), -1), 3)
 }
 
-// TestRunPeer_ExecutesCommandsAndKeepsData checks that the result of each command is right, and that its effect
-// is kept after a restart.
+// TestRunPeer_ExecutesCommandsAndKeepsData checks that each command prints its result, and that the map is the
+// same after a restart of the peer.
 func TestRunPeer_ExecutesCommandsAndKeepsData(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -66,7 +66,8 @@ func TestRunPeer_ExecutesCommandsAndKeepsData(t *testing.T) {
 	require.ErrorContains(t, runPeer(ctx, "y", "x@"+addr, dir, "", "", strings.NewReader(""), io.Discard), "--peers")
 }
 
-// TestRunPeer_ReturnsWhenContextIsDone checks that a peer that waits for input stops when the context is done.
+// TestRunPeer_ReturnsWhenContextIsDone checks that runPeer returns when the context is done, even while it
+// waits for input.
 func TestRunPeer_ReturnsWhenContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -87,8 +88,8 @@ func TestRunPeer_ReturnsWhenContextIsDone(t *testing.T) {
 	}
 }
 
-// TestStore_SnapshotRestoresEarlierState checks that a snapshot restores the map of the time at which it was
-// taken.
+// TestStore_SnapshotRestoresEarlierState checks that a snapshot restores the map as of the call of Snapshot,
+// without later updates.
 func TestStore_SnapshotRestoresEarlierState(t *testing.T) {
 	s := newStore()
 	require.NoError(t, s.Apply([]api.Entry{{Data: []byte(`{"key":"a","value":"1"}`)}, {Data: []byte("no update")}}, 2))

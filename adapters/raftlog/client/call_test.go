@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestPropose_FindsLeader checks that the client calls the named leader without a pause, remembers it, and
-// uses one connection.
+// TestPropose_FindsLeader checks that the client calls the leader that another peer names without a pause,
+// remembers this leader, and uses one connection for all calls.
 func TestPropose_FindsLeader(t *testing.T) {
 	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		start := time.Now()
@@ -33,8 +33,8 @@ func TestPropose_FindsLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_RetriesWithPausesWithoutLeader checks that a call retries with pauses while there is no leader,
-// until its context is done.
+// TestPropose_RetriesWithPausesWithoutLeader checks that a call is retried at all peers, with pauses, while
+// there is no leader, until its context is done.
 func TestPropose_RetriesWithPausesWithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Lead(api.Peer{})
@@ -59,7 +59,8 @@ func TestPropose_RetriesWithPausesWithoutLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_PausesInRedirectLoop checks that two peers that redirect to each other do not keep a call busy.
+// TestPropose_PausesInRedirectLoop checks that a call pauses after a few redirects when two peers redirect to
+// each other.
 func TestPropose_PausesInRedirectLoop(t *testing.T) {
 	runCluster(t, []api.Peer{a, b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		redirect := func(to api.Peer) func(context.Context, string) error {
@@ -81,8 +82,8 @@ func TestPropose_PausesInRedirectLoop(t *testing.T) {
 	})
 }
 
-// TestPropose_AppliesUpdateOnceIfReplyIsLost checks that an update that was applied, but whose reply was lost,
-// succeeds and is not applied again.
+// TestPropose_AppliesUpdateOnceIfReplyIsLost checks that Propose succeeds, and applies the update once, if the
+// update was applied but the reply was lost.
 func TestPropose_AppliesUpdateOnceIfReplyIsLost(t *testing.T) {
 	for name, lose := range map[string]func(network *rpctest.Network) error{
 		"connection": func(network *rpctest.Network) error { network.Cut("a"); return io.EOF },
@@ -107,9 +108,9 @@ func TestPropose_AppliesUpdateOnceIfReplyIsLost(t *testing.T) {
 	}
 }
 
-// TestPropose_RepeatsUpdateAfterLostConnection checks that an update that is pending when the connection is
-// lost is proposed again, and that concurrent calls with the same ID return the same index. This covers defect
-// Z8 of ØMQ Raft.
+// TestPropose_RepeatsUpdateAfterLostConnection checks that pending updates are proposed again when the
+// connection is lost, and that concurrent calls with the same ID return the same index. This covers defect Z8
+// of ØMQ Raft.
 func TestPropose_RepeatsUpdateAfterLostConnection(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
@@ -134,8 +135,8 @@ func TestPropose_RepeatsUpdateAfterLostConnection(t *testing.T) {
 	})
 }
 
-// TestPropose_ReturnsErrUnknownOutcomeIfMaybeApplied checks that the outcome is not reported as known when an
-// attempt may have been applied, and not as unknown when the request was not sent.
+// TestPropose_ReturnsErrUnknownOutcomeIfMaybeApplied checks that the error wraps ErrUnknownOutcome if any
+// attempt may have been applied, and does not if the request was never sent.
 func TestPropose_ReturnsErrUnknownOutcomeIfMaybeApplied(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
@@ -169,7 +170,8 @@ func TestPropose_ReturnsErrUnknownOutcomeIfMaybeApplied(t *testing.T) {
 	})
 }
 
-// TestPropose_DoesNotRetryPermanentErrors checks that a call is not retried after a permanent error.
+// TestPropose_DoesNotRetryPermanentErrors checks that Propose returns a permanent error of a peer without
+// another attempt.
 func TestPropose_DoesNotRetryPermanentErrors(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for i, cause := range permanentErrors {
@@ -202,8 +204,8 @@ func TestPropose_RetriesBusyPeerWithPauses(t *testing.T) {
 	})
 }
 
-// TestPropose_ErrorContainsReasonOfEarlierAttempt checks that an error contains the reason of the earlier
-// attempts when the context has ended the last attempt.
+// TestPropose_ErrorContainsReasonOfEarlierAttempt checks that the error contains the reason of the previous
+// attempt if the context has ended the last attempt.
 func TestPropose_ErrorContainsReasonOfEarlierAttempt(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Peer(a).Before(func(ctx context.Context, _ string) error {
@@ -238,8 +240,8 @@ func TestPropose_AbandonsUnresponsiveLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_FindsLeaderThroughRemovedPeers checks that a client that is configured with removed peers, which
-// know the other peers but no leader after a restart, finds the leader.
+// TestPropose_FindsLeaderThroughRemovedPeers checks that a client whose configured peers were all removed finds
+// the leader: after a restart these peers know the other peers, but no leader.
 func TestPropose_FindsLeaderThroughRemovedPeers(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		d, e := api.Peer{ID: "d", Addr: "d:1"}, api.Peer{ID: "e", Addr: "e:1"}

@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestConnect_RequiresSecret checks that a client can call a peer with the secret of the cluster over TCP, that a
-// program at the address of another peer does not prevent that, and that a client with another secret cannot.
+// TestConnect_RequiresSecret checks that a client with the secret of the cluster can call a peer over TCP, even
+// if another program answers at the address of another peer, and that a client with another secret cannot.
 func TestConnect_RequiresSecret(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -99,8 +99,8 @@ func TestConnect_RequiresSecret(t *testing.T) {
 	require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 }
 
-// TestConnect_SharesDialsOfConcurrentCalls checks that concurrent calls dial an unreachable peer no more often
-// than one call does.
+// TestConnect_SharesDialsOfConcurrentCalls checks that a hundred concurrent calls dial an unreachable peer no
+// more often than one call does.
 func TestConnect_SharesDialsOfConcurrentCalls(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection_IsReadAtAnotherPeerAfterError checks that the client reads an election at another peer when a
-// peer does not reply or returns an error, and that an invalid name is rejected.
+// TestElection_IsReadAtAnotherPeerAfterError checks that the client reads an election at another peer if a peer
+// does not reply or returns an error, and that Election rejects an invalid name.
 func TestElection_IsReadAtAnotherPeerAfterError(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
@@ -59,8 +59,8 @@ func TestRequestResign_ReachesPeerOfCandidate(t *testing.T) {
 	})
 }
 
-// TestRequestResign_IsWithdrawnIfContextIsCancelled checks that the request is not repeated, and is withdrawn
-// when the context is done.
+// TestRequestResign_IsWithdrawnIfContextIsCancelled checks that the client sends the request once, and
+// withdraws it when the context is done.
 func TestRequestResign_IsWithdrawnIfContextIsCancelled(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
@@ -89,8 +89,8 @@ func TestRequestResign_IsWithdrawnIfContextIsCancelled(t *testing.T) {
 	})
 }
 
-// TestRequestResign_ReturnsIfPartitionedCandidateIsRemoved checks that RequestResign returns when the
-// candidate's peer is partitioned and the other peers have removed the candidate.
+// TestRequestResign_ReturnsIfPartitionedCandidateIsRemoved checks that RequestResign returns nil after the
+// other peers have removed the candidate of a partitioned peer.
 func TestRequestResign_ReturnsIfPartitionedCandidateIsRemoved(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
@@ -113,8 +113,8 @@ func TestRequestResign_ReturnsIfPartitionedCandidateIsRemoved(t *testing.T) {
 	})
 }
 
-// TestRequestResign_ReturnsErrUnknownOutcomeIfUnconfirmed checks that the error wraps ErrUnknownOutcome when
-// the peer does not confirm the withdrawal. The candidate may receive the request later.
+// TestRequestResign_ReturnsErrUnknownOutcomeIfUnconfirmed checks that the error wraps ErrUnknownOutcome if the
+// peer does not confirm that the request is withdrawn, because the candidate may receive the request later.
 func TestRequestResign_ReturnsErrUnknownOutcomeIfUnconfirmed(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
