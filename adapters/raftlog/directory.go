@@ -110,7 +110,7 @@ func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
 			"or remove peer %s from the cluster, and let it join with an empty directory under a new ID",
 			api.ErrInvalid, n.cfg.Dir, snapshot.Name, r.Meta().Cluster, n.cfg.Cluster, n.cfg.ID), r.Close())
 	case err == nil && n.owner.Founding != "":
-		again, err := n.mustFoundAgain(r.Meta().Index)
+		again, err := n.discardUnusedFounding(r.Meta().Index)
 		if err == nil && !again {
 			return r, nil
 		}

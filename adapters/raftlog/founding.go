@@ -76,12 +76,12 @@ func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	return snapshot.Open(n.fs, ".")
 }
 
-// mustFoundAgain reports whether the directory contains only a founding, which had another
+// discardUnusedFounding reports whether the directory contains only a founding, which had another
 // configuration: then this peer has neither voted nor stored an entry, and no cluster that was founded
 // with the other configuration has included it. If a peer of an established cluster refuses the new
 // configuration, the directory is not changed, because the cluster may have been founded with the
 // configuration in the directory, and the new one may list later peers.
-func (n *Node) mustFoundAgain(index uint64) (bool, error) {
+func (n *Node) discardUnusedFounding(index uint64) (bool, error) {
 	if index != 1 || !n.cfg.isFounder() {
 		return false, nil
 	}

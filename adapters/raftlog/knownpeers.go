@@ -54,7 +54,7 @@ func (n *Node) readKnownPeers() error {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	n.known.registry = identity.Registry{
-		Founding: n.owner.Founding, Founders: n.owner.Founders, Former: n.owner.Former, IsEstablished: func() bool { return n.standing.Load().established }, Peers: peers,
+		Founding: n.owner.Founding, Founders: n.owner.Founders, Former: n.owner.Former, IsEstablished: func() bool { return n.memberStatus.Load().established }, Peers: peers,
 	}
 	n.known.stored = n.known.registry.Instances()
 	n.known.publishInstances()
@@ -177,7 +177,7 @@ func (n *Node) fatalRefusal(by string, err error) error {
 	if !concerned && refused.Reason != link.ReasonUncommitted {
 		return nil
 	}
-	own := n.standing.Load()
+	own := n.memberStatus.Load()
 	k := &n.known
 	k.mu.Lock()
 	fatal := k.refusals.Add(by, refused.Reason, nodeClock{n}.Now(), own.established, own.voters)

@@ -19,7 +19,7 @@ import (
 func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
-	n.standing.Store(&memberStatus{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
+	n.memberStatus.Store(&memberStatus{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
 	require.NoError(t, n.readKnownPeers())
 	connects := func(id string, start uint64) error {
 		return n.acceptHandshake(link.Hello{Peer: true, Purpose: link.PurposeRaft, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
@@ -57,7 +57,7 @@ func TestAcceptHandshake_RecordsOnlyMembers(t *testing.T) {
 		for _, id := range ids {
 			s.members = append(s.members, api.Peer{ID: id})
 		}
-		n.standing.Store(&s)
+		n.memberStatus.Store(&s)
 		n.net.CheckPeers()
 	}
 	n.net = transport.New(transport.Config{Accepts: n.acceptHandshake})

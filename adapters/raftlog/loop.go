@@ -237,8 +237,8 @@ func (l *loopState) handleOutput() {
 	}
 	l.publishElections(out)
 	n.publishStatus(status)
-	if out.PeersChanged || !n.standing.Load().established {
-		n.publishStanding(l.c)
+	if out.PeersChanged || !n.memberStatus.Load().established {
+		n.publishMemberStatus(l.c)
 	}
 	if out.PeersChanged {
 		n.startGoroutine(n.net.CheckPeers) // record the processes that were connected before they became members
@@ -331,19 +331,19 @@ type memberStatus struct {
 	voters      []string
 }
 
-// publishStanding publishes the members, and whether this peer is established, to other goroutines.
-func (n *Node) publishStanding(c *core.Core) {
+// publishMemberStatus publishes the members, and whether this peer is established, to other goroutines.
+func (n *Node) publishMemberStatus(c *core.Core) {
 	var s memberStatus
 	s.established, s.voters = c.Established()
 	for _, p := range c.Replica().Members.All() {
 		s.members = append(s.members, api.Peer{ID: p.ID, Addr: p.Addr})
 	}
-	n.standing.Store(&s)
+	n.memberStatus.Store(&s)
 }
 
 // addrsOf returns the addresses of a peer according to the log and the configuration.
 func (n *Node) addrsOf(id string) (addrs []string) {
-	for _, p := range slices.Concat(n.standing.Load().members, n.cfg.Peers) {
+	for _, p := range slices.Concat(n.memberStatus.Load().members, n.cfg.Peers) {
 		if p.ID == id && !slices.Contains(addrs, p.Addr) {
 			addrs = append(addrs, p.Addr)
 		}
@@ -353,7 +353,7 @@ func (n *Node) addrsOf(id string) (addrs []string) {
 
 // isMember reports whether a peer is a member of the cluster according to the log.
 func (n *Node) isMember(id string) bool {
-	return slices.ContainsFunc(n.standing.Load().members, func(p api.Peer) bool { return p.ID == id })
+	return slices.ContainsFunc(n.memberStatus.Load().members, func(p api.Peer) bool { return p.ID == id })
 }
 
 // publishSkips publishes the indexes of skipped entries to other goroutines, if they have changed.

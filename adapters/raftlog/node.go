@@ -72,7 +72,7 @@ type Node struct {
 	skips        atomic.Pointer[[]uint64]  // indexes of entries that were not applied, in order
 	statusMu     sync.Mutex
 	status       core.Status // published by the loop
-	standing     atomic.Pointer[memberStatus]
+	memberStatus atomic.Pointer[memberStatus]
 
 	mu        sync.Mutex
 	elections map[*Election]struct{}
@@ -114,7 +114,7 @@ func Open(cfg Config) (*Node, error) {
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)
 	}
-	n.standing.Store(&memberStatus{})
+	n.memberStatus.Store(&memberStatus{})
 	n.freeSpace.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
@@ -243,7 +243,7 @@ func (n *Node) listen() error {
 // startGoroutines starts the goroutines of the node.
 func (n *Node) startGoroutines(c *core.Core) error {
 	n.publishStatus(c.Status())
-	n.publishStanding(c)
+	n.publishMemberStatus(c)
 	n.publishSkips(c)
 	n.net.SetClaim(n.owner.Claim(n.process))
 	if err := n.net.Run(); err != nil {

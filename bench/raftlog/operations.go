@@ -195,16 +195,16 @@ func waitFor(ctx context.Context, reached func() bool) error {
 	return nil
 }
 
-// reader is a cluster whose clients read at a node instead of proposing updates.
-type reader struct {
+// readingCluster is a cluster whose clients read at a node instead of proposing updates.
+type readingCluster struct {
 	operableCluster
 	node   int
 	failed *atomic.Pointer[error]
 }
 
-func (r reader) isLeader(node int) bool { return node == r.node }
+func (r readingCluster) isLeader(node int) bool { return node == r.node }
 
-func (r reader) propose(ctx context.Context, node int, _ []byte) error {
+func (r readingCluster) propose(ctx context.Context, node int, _ []byte) error {
 	err := r.read(ctx, node)
 	if err != nil {
 		r.failed.Store(&err)
@@ -218,7 +218,7 @@ func measureReads(ctx context.Context, c operableCluster, s settings, at func(le
 	if err != nil {
 		return nil, err
 	}
-	r := reader{c, at(leader), new(atomic.Pointer[error])}
+	r := readingCluster{c, at(leader), new(atomic.Pointer[error])}
 	if err := r.read(ctx, r.node); err != nil {
 		return nil, err
 	}
