@@ -89,7 +89,8 @@ type Config struct {
 	// Window is the deduplication window, in which IDs of updates are remembered. Unknown
 	// IDs that are older are rejected. The default is 7 hours, the minimum one minute. It
 	// is set when the cluster is created; a leader with a longer Window in its Config
-	// extends it. A peer with a shorter one logs a warning and uses that of the cluster.
+	// extends it. A peer with a shorter Window logs a warning and uses the window of the
+	// cluster.
 	Window time.Duration
 	// MaxRequestIDs is the maximum number of IDs in the deduplication window, at 20 bytes
 	// each. When it is reached, updates are rejected with [api.ErrTooManyIDs]. The default is
@@ -99,15 +100,14 @@ type Config struct {
 	// 16 MiB.
 	MaxData int
 
-	// CompactFile is the path of a file in which another program can place a snapshot of
-	// this peer's log, created by [CompactOffline]. The peer watches the path and installs
-	// the snapshot, unless the snapshot has no data and StateMachine is set. The file must belong
-	// to the user of this process or to root, no other user may be able to write it, and it must not
-	// be a link. Let no other user write its directory. See the command raftlog compact. If it is empty,
-	// no file is watched.
+	// CompactFile is the path of a file in which another program can place a snapshot of this peer's log,
+	// created by [CompactOffline]. The peer watches the path and installs the snapshot, unless the snapshot has
+	// no data and StateMachine is set. The file must belong to the user of this process or to root, no other
+	// user may be able to write it, and it must not be a link. Let no other user write its directory. See the
+	// command raftlog compact. If CompactFile is empty, the peer watches no file.
 	CompactFile string
 
-	// Logger receives messages for operators. If it is nil, logs are discarded.
+	// Logger receives messages for operators. If Logger is nil, the messages are discarded.
 	Logger *slog.Logger
 	// Listener, if not nil, is used instead of Listen, for tests and for other kinds of
 	// networks. It is closed with the node, and when Open fails.
@@ -131,7 +131,7 @@ const (
 // ticksPerTimeout is the number of ticks in an election timeout.
 const ticksPerTimeout = 20
 
-// withDefaults returns the configuration with defaults, and an error if it is invalid.
+// withDefaults returns the configuration with its defaults, and an error if the configuration is invalid.
 func (c Config) withDefaults() (Config, error) {
 	setDefault := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {

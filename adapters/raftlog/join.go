@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// joinCluster fetches a snapshot from the first peer that provides it.
+// joinCluster fetches a snapshot from the first configured peer that provides one, and retries until
+// JoinTimeout.
 func (n *Node) joinCluster() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()

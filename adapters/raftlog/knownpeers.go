@@ -21,7 +21,7 @@ type knownPeers struct {
 	registry identity.Registry
 	stored   map[string]string   // the instances that are on disk
 	unstored bool                // the registry differs from the file, because a write has failed
-	refusals identity.Refusals   // the refusals of this peer by others
+	refusals identity.Refusals   // the refusals of this peer by other peers
 	reported transport.Reporters // limit how often the refusals of each peer are logged, by its ID
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
@@ -64,8 +64,8 @@ func (n *Node) readKnownPeers() error {
 // acceptHandshake decides whether a remote process may participate in the cluster, for incoming and
 // outgoing connections, and again when the members have changed. When it returns nil, the instance of a
 // remote member that participates is on disk. Nothing that a client, or a process that is not a member
-// according to the log, says about itself is stored. It tries again to store records that could not be
-// written before.
+// according to the log, says about itself is stored. acceptHandshake also tries again to store records
+// that could not be written before.
 func (n *Node) acceptHandshake(h link.Hello) error {
 	if !h.Peer {
 		return nil
@@ -121,7 +121,7 @@ func (n *Node) learnInstances(received []map[string]string) {
 		changed, contradicted := k.registry.Learn(instances)
 		learned = learned || changed
 		if len(contradicted) > 0 {
-			n.log.Error("another peer of the cluster has these IDs with other data directories", "peers", contradicted)
+			n.log.Error("another peer has recorded other data directories of these peers", "peers", contradicted)
 		}
 	}
 	if !learned {
@@ -138,14 +138,15 @@ func (n *Node) knownInstances() map[string]string {
 	return *n.known.instances.Load()
 }
 
-// handleRefusal handles the refusal of a connection by another peer.
+// handleRefusal stops the node if the refusal of a connection by another peer means that this peer must not
+// participate in the cluster.
 func (n *Node) handleRefusal(by string, refused *link.RefusedError) {
 	if fatal := n.fatalRefusal(by, refused); fatal != nil {
 		n.stopWithFault(fatal)
 	}
 }
 
-// remedies contains what the operator can do about a peer that must stop.
+// remedies contains, for each reason for which a peer must stop, what the operator can do.
 var remedies = map[link.Reason]string{
 	link.ReasonFounding: "",
 	link.ReasonInstance: ": it does not have the data of its ID, because its directory was lost or replaced: " +

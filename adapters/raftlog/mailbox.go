@@ -2,8 +2,8 @@ package raftlog
 
 import "sync"
 
-// mailbox passes elements to one goroutine, which receives all elements that were added since it
-// last received. Adding does not block.
+// mailbox passes elements to one goroutine, which receives all elements that were added since it last received.
+// Adding an element does not block.
 type mailbox[T any] struct {
 	mu    sync.Mutex
 	items []T
@@ -36,7 +36,7 @@ func (m *mailbox[T]) takeAll() []T {
 	return items
 }
 
-// signal adds a token to a channel with a capacity of one, unless it contains one.
+// signal adds a token to a channel with a capacity of one, unless the channel already contains a token.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -49,9 +49,9 @@ type Node struct {
 	calls     chan func(*core.Core) // functions that the loop calls
 	requests  chan *loopRequest
 	idle      sync.Pool           // *loopRequests that can be used again
-	writes    *mailbox[writeTask] // what runWriter must write
-	apply     *mailbox[applyTask] // what runApplier must apply
-	completed *completions        // what runWriter and runApplier have done, and the loop has not processed yet
+	writes    *mailbox[writeTask] // the writes that runWriter must make
+	apply     *mailbox[applyTask] // the entries and snapshots that runApplier must apply
+	completed *completions        // the results of runWriter and runApplier that the loop has not processed yet
 
 	loop       *loopState                // used by the goroutine of the loop only
 	staged     map[uint64]string         // received snapshots that are not installed, by index; used by the goroutine of the loop only
@@ -61,9 +61,9 @@ type Node struct {
 	snapshotMu sync.Mutex                // held while the newest snapshot is replaced
 
 	// machineIndex is the index of the last entry that the state machine includes. It is used by Open
-	// and then by the applier only. applied is the index up to which the log was applied since Open. A
-	// durable state machine can be ahead of it, and even of this peer's log, if other peers have
-	// stored the last entries first.
+	// and then by the applier only. applied is the index up to which the log was applied since Open.
+	// The index of a durable state machine can be greater than applied, and even greater than the last
+	// index of this peer's log, if other peers have stored the last entries first.
 	machineIndex uint64
 	applied      watchedIndex
 	lease        atomic.Pointer[time.Time] // when the lease expires; nil without a lease
@@ -155,8 +155,8 @@ func (n *Node) openFiles() error {
 	if n.joined && state.Members.IsVoter(replica.RaftID(n.cfg.Cluster, n.cfg.ID)) {
 		return identityErrorf("peer %s is a voter of the cluster, and its directory %s is empty%s", n.cfg.ID, n.cfg.Dir, remedies[link.ReasonInstance])
 	}
-	// The window of a cluster is never shortened, so this peer keeps a shorter window than the cluster.
-	// Log that once.
+	// The window of a cluster is never shortened, so the cluster ignores a shorter window in the configuration
+	// of this peer. Log this once, at the start.
 	if n.cfg.Window < state.Window {
 		n.log.Warn("the window of this peer is ignored, because that of the cluster is longer: configure the same one at all peers",
 			"window", n.cfg.Window, "cluster-window", state.Window)
@@ -220,7 +220,7 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	return nil
 }
 
-// listen starts to listen. Connections are closed until startGoroutines is called.
+// listen starts to listen. The transport closes all connections until startGoroutines is called.
 func (n *Node) listen() error {
 	listener := n.cfg.Listener
 	if listener == nil {
@@ -259,7 +259,7 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.startGoroutine(nil) // wait for a concurrent call to add its goroutine; later calls start nothing
+		n.startGoroutine(nil) // wait until concurrent calls have added their goroutines; later calls start nothing
 		n.tasks.Wait()
 		n.releaseResources()
 		close(n.ended)
@@ -282,7 +282,7 @@ func (n *Node) startGoroutine(f func()) bool {
 	return true
 }
 
-// releaseResources closes what Open has opened.
+// releaseResources closes the connections, the log and the lock of the directory that Open has opened.
 func (n *Node) releaseResources() {
 	n.stop(api.ErrClosed)
 	switch {
@@ -303,7 +303,7 @@ func (n *Node) releaseResources() {
 	}
 }
 
-// stopWithFault stops the node because of a fault, unless it has stopped.
+// stopWithFault stops the node because of a fault, unless the node has stopped before.
 func (n *Node) stopWithFault(err error) {
 	if !errors.Is(err, api.ErrFault) { // api.ErrIdentity wraps api.ErrFault
 		err = fmt.Errorf("%w: %w", api.ErrFault, err)
@@ -356,11 +356,11 @@ type Connection struct {
 	Connected bool
 	// Err is the error of the last attempt of this peer to connect, or nil. It wraps [api.ErrRefused]
 	// if one of the two peers refuses the other, and [api.ErrUnproven] as well if the process at the
-	// address has not proven to be a peer.
+	// address has not authenticated itself as a peer.
 	Err error
-	// Misconfigured is set if Err is the refusal of a process that has proven to be a peer, and the
-	// reason is the configuration of one of the two: the name of the cluster, an ID or address, or
-	// that this peer has the secret of clients.
+	// Misconfigured is set if Err is the refusal of a process that has authenticated itself as a
+	// peer, and the reason is the configuration of one of the two peers: the name of the cluster,
+	// an ID or address, or that this peer has the secret of clients.
 	Misconfigured bool
 }
 
@@ -395,8 +395,8 @@ func (n *Node) callLoop(ctx context.Context, f func(*core.Core)) error {
 // handOverTimeouts is the number of election timeouts for which Close waits for another leader.
 const handOverTimeouts = 2
 
-// handOverLog transfers leadership of the log to another peer. It returns when this peer has voted for
-// its successor, when it is not the leader for another reason, or after handOverTimeouts.
+// handOverLog transfers leadership of the log to another peer. It returns when this peer has voted for its
+// successor, when this peer is not the leader for another reason, or after handOverTimeouts.
 func (n *Node) handOverLog() {
 	ctx, cancel := context.WithTimeout(n.ctx, handOverTimeouts*n.cfg.ElectionTimeout)
 	defer cancel()

@@ -31,7 +31,8 @@ type StateMachine interface {
 	Restore(index uint64, r io.Reader) error
 }
 
-// noStateMachine replaces the state machine of a node that has none, and is its own, empty snapshot.
+// noStateMachine is the state machine of a node whose Config has none. It ignores updates. It is also the type
+// of its empty snapshots.
 type noStateMachine struct{}
 
 func (noStateMachine) LastApplied() (uint64, error)     { return 0, nil }

@@ -66,11 +66,11 @@ func waitReady(ctx context.Context, node *embed.Etcd) error {
 	case err := <-node.Err():
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("not ready: %w", context.Cause(ctx))
+		return fmt.Errorf("the server is not ready: %w", context.Cause(ctx))
 	}
 }
 
-// config returns the configuration of node i of all those that have an address.
+// config returns the configuration of node i of a cluster whose nodes have the given addresses.
 func (etcdLog) config(i int, dir string, addresses []string, t timeouts) *embed.Config {
 	c := embed.NewConfig()
 	c.Name, c.Dir = fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i))

@@ -28,7 +28,7 @@ func (w *window) add(from, to time.Time) {
 	}
 }
 
-// figure is the result of one cell in one round. P50 and P99 are NaN if there were no updates; JSON
+// figure is the result of one benchmarkCell in one round. P50 and P99 are NaN if there were no updates; JSON
 // cannot represent NaN, so that such a cell is an error.
 type figure struct {
 	Rate   float64 `json:"rate"` // updates per second
@@ -59,7 +59,7 @@ type figureSeries struct {
 	Figures  []figure `json:"figures"`
 }
 
-// valuesOf returns what the function value returns for each figure.
+// valuesOf calls the function value for each figure, and returns the results.
 func (s *figureSeries) valuesOf(value func(figure) float64) []float64 {
 	var values []float64
 	for _, f := range s.Figures {

@@ -45,7 +45,7 @@ func (h hashicorp) config(node int, t timeouts) *raft.Config {
 	return c
 }
 
-// hashicorpCluster contains the parts of its nodes. A node that failed to start is nil.
+// hashicorpCluster is a cluster of hashicorp/raft. A node that failed to start is nil.
 type hashicorpCluster struct {
 	hashicorp
 	dir      string
@@ -89,12 +89,13 @@ func newTransport(addr string) (*raft.NetworkTransport, func() error, error) {
 		return nil, nil, err
 	}
 	return transport, func() error {
-		transport.CloseStreams() // Close does not close them
+		transport.CloseStreams() // transport.Close does not close the streams
 		return transport.Close()
 	}, nil
 }
 
-// startMember starts a member. found creates the cluster in its directory.
+// startMember starts a member of the cluster. If found is true, it first creates the cluster in the member's
+// directory.
 func (c *hashicorpCluster) startMember(i int, transport raft.Transport, found bool) error {
 	node, closes, err := c.startNode(i, &c.counts[i], transport, found)
 	c.nodes[i], c.closes[i] = node, append(c.closes[i], closes...)
@@ -216,7 +217,7 @@ func (c *hashicorpCluster) join(context.Context) (*learner, error) {
 	return l, c.nodes[leader].AddNonvoter(raft.ServerID(fmt.Sprint(nodes)), transport.LocalAddr(), 0, patience).Error()
 }
 
-// read confirms the leadership by a round of heartbeats, for which concurrent reads wait together.
+// read confirms the leadership by a round of heartbeats, which concurrent reads share.
 func (c *hashicorpCluster) read(_ context.Context, node int) error {
 	r := c.nodes[node]
 	if r.State() != raft.Leader {

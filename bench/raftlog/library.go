@@ -160,7 +160,7 @@ func (c *libraryCluster) compact(ctx context.Context) error {
 	})
 }
 
-// listen returns the network of a node.
+// listen returns the network of a node that listens at addr.
 func listen(addr string) (*network, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -169,7 +169,7 @@ func listen(addr string) (*network, error) {
 	return &network{Listener: l, conns: map[net.Conn]struct{}{}}, nil
 }
 
-// network is the listener and the connections of a node, which can be disconnected.
+// network is the listener and the connections of a node. It can disconnect the node.
 type network struct {
 	net.Listener
 	mu           sync.Mutex

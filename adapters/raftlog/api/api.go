@@ -140,12 +140,12 @@ type Info struct {
 
 // Errors of the packages raftlog and client, to be tested with errors.Is.
 var (
-	// ErrNotLeader is returned if the peer is not the leader, or if no leader is known.
-	// Nothing was applied. It is a [NotLeaderError] if a peer has returned it.
+	// ErrNotLeader is returned if the peer is not the leader, or if no leader is known. Nothing was applied.
+	// The error is a [NotLeaderError] if a peer has returned it.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnknownOutcome is returned if it is unknown whether the update was or will be
-	// applied. It is safe to propose it again with the same ID, which determines the
-	// outcome.
+	// applied. It is safe to propose the update again with the same ID, which determines
+	// the outcome.
 	ErrUnknownOutcome = errors.New("the outcome of the request is unknown")
 	// ErrStale is returned if the peers do not remember the ID and it is older than the
 	// deduplication window. It is unknown whether the update was applied long ago; it is
@@ -196,19 +196,20 @@ var (
 	// applied other entries than a majority of the peers. The error contains the reason and
 	// the remedy. It also wraps [ErrFault].
 	ErrIdentity error = identityError{}
-	// ErrRefused is returned if the remote program does not belong to this cluster, because it
-	// has another secret, certificate or cluster name, or if the peer was removed from it.
+	// ErrRefused is returned if the remote program does not belong to this cluster, because it has another
+	// secret, certificate or cluster name, or if the peer was removed from this cluster.
 	ErrRefused = errors.New("refused")
-	// ErrUnproven is wrapped together with ErrRefused if the remote program has not proven to be a
-	// peer of the cluster. It can be any program that uses the address of the peer, so the refusal
+	// ErrUnproven is wrapped together with ErrRefused if the remote program has not authenticated
+	// itself as a peer of the cluster. Any program can use the address of the peer, so the refusal
 	// only means that there is no connection.
-	ErrUnproven = errors.New("not proven by a peer")
+	ErrUnproven = errors.New("the remote program has not authenticated itself as a peer")
 )
 
-// Secrets contains the secrets of a cluster. Peers and clients have separate secrets: that of clients
-// never permits a process to act as a peer, and that of peers is not accepted from clients. The first
-// secret of a role is used for connections that this process makes, and all of them are accepted, so
-// that a secret can be replaced at one process after another. Each has at least 16 random bytes.
+// Secrets contains the secrets of a cluster. Peers and clients have separate secrets: a secret of
+// clients never permits a process to act as a peer, and peers do not accept their own secret from
+// clients. This process makes connections with the first secret of a role, and accepts all secrets of
+// the role, so that a secret can be replaced at one process after another. Each secret has at least
+// 16 random bytes.
 type Secrets struct {
 	Peers, Clients [][]byte
 }

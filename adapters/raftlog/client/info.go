@@ -53,7 +53,7 @@ func (c *Client) queryInfo(ctx context.Context, p api.Peer) (i api.Info, err err
 	return i, nil
 }
 
-// PeerInfo is the answer of one peer.
+// PeerInfo is the status of one peer, or the reason why the peer has not answered.
 type PeerInfo struct {
 	// Peer is the peer that was queried.
 	Peer api.Peer
