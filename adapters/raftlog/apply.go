@@ -15,7 +15,7 @@ import (
 type watchedIndex struct {
 	mu      sync.Mutex
 	index   uint64
-	changed chan struct{} // closed when index increases; nil if no goroutine waits
+	changed chan struct{} // closed when index increases; nil if no goroutine waits for this
 }
 
 // load returns the index, and a channel that is closed when it increases.
@@ -44,7 +44,7 @@ func (w *watchedIndex) advance(index uint64) {
 // runApplier applies committed entries to the state machine until the node stops. It replies directly to the
 // callers in this process that wait for these entries, so that they do not wait for the loop.
 func (n *Node) runApplier() {
-	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop also fails the pending replies when it ends
+	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop also fails pending replies at its end
 	for {
 		select {
 		case <-n.ctx.Done():

@@ -82,7 +82,7 @@ func (c *campaign) requestJoin(ctx context.Context) {
 	_ = e.node.callLoop(ctx, func(p *core.Core) {
 		p.AddCandidate(e.name, c.id, string(record.Encode(e.opts.clientName, e.opts.value)))
 		e.setQueue(p.Replica().Elections.Get(e.name))
-		c.requested = true // stays false after a fault of the node, which then sends nothing
+		c.requested = true // remains false if the node has stopped, because it then sends nothing
 	})
 }
 
@@ -169,7 +169,7 @@ func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 		if lease != nil && (published.lease == nil || published.lease.Before(*lease)) {
 			lease = published.lease
 		}
-	} else if e.ended.Load() { // the election was restarted
+	} else if e.ended.Load() { // the election has ended and was restarted
 		queue = nil
 	}
 	if queue == nil || queue.Position(id) != 0 || int64(queue.Candidates[0].Token) != token {

@@ -40,7 +40,7 @@ func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
 
 // compactionWaiter is a call of Compact that waits for its snapshot. The loop owns it, except for done.
 type compactionWaiter struct {
-	index   uint64 // the index of the snapshot; before it is written, the smallest index that suffices
+	index   uint64 // the index of the snapshot; before the snapshot is written, the smallest index that the call accepts
 	written bool
 	through uint64 // the index up to which the log will be truncated; 0 if it does not change
 	done    chan error

@@ -70,7 +70,7 @@ func (n *Node) installCompactFile(f disk.File) (index uint64, err error) {
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		if err = n.adoptSnapshot(name, meta.Index); err != nil {
-			_ = n.fs.Remove(name) // fails if the snapshot was installed, which renames the file
+			_ = n.fs.Remove(name) // ignore the error, because the file was renamed if the snapshot was installed
 		}
 	}
 	return meta.Index, err
@@ -106,7 +106,7 @@ func (n *Node) adoptSnapshot(name string, index uint64) error {
 		return err
 	}
 	s := core.Snapshot{Index: index, Term: meta.Term, Size: installed.Size(), Members: state.Members.Index}
-	closed := installed.Close() // the snapshot is installed even if this fails
+	closed := installed.Close() // the snapshot remains installed even if Close fails
 	return errors.Join(n.callLoop(n.ctx, func(c *core.Core) {
 		n.loop.reportSnapshot(s.Index, c.ReportSnapshotCreated(s), nil)
 	}), closed)

@@ -22,7 +22,7 @@ import (
 
 // Compaction is the result of [CompactOffline].
 type Compaction struct {
-	// Index and Term are those of the last entry in the snapshot.
+	// Index and Term are the index and the term of the last entry in the snapshot.
 	Index, Term uint64
 	// Size is the size of the file in bytes.
 	Size int64
@@ -45,11 +45,11 @@ type OfflineConfig struct {
 	// within the deduplication window to peers that join later. A higher index is safe as
 	// well, because the snapshot contains the IDs.
 	Index uint64
-	// Target is the file to create, which must not exist. A peer installs it if it is its
+	// Target is the file to create, which must not exist. A peer installs the snapshot if Target is the peer's
 	// Config.CompactFile.
 	Target string
-	// StateMachine must not be used by other code. If it is nil, the snapshot contains no
-	// data, like the snapshot of a peer without a state machine.
+	// StateMachine must not be used by other code. If StateMachine is nil, the snapshot contains no data, like
+	// the snapshot of a peer without a state machine.
 	StateMachine StateMachine
 	// Committed is an index that this peer is known to have committed, from its Info. The
 	// peer's files do not show that the newest entries are committed until later entries

@@ -97,7 +97,7 @@ func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	require.Len(t, restored.recordedUpdates(), 7)
 	require.NoError(t, n.Close())
 
-	// A second snapshot is based on the first one. The peer does not run.
+	// Create a second snapshot from the first snapshot while the peer does not run.
 	made, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &recorder{}, Committed: applied})
 	require.NoError(t, err)
 	n = openOnFiles(t, dir, &recorder{})

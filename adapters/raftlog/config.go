@@ -116,7 +116,7 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	fs      disk.FS // the disk that tests use instead of Dir
-	segment int64   // the size of the files of the log, for tests; 0 is the default
+	segment int64   // the size of the files of the log, which tests change; 0 means the default size
 }
 
 // The defaults and limits of the fields of Config.

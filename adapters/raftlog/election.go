@@ -37,7 +37,7 @@ type Election struct {
 
 	candidacy   candidacy.Candidacy
 	queue       atomic.Pointer[publishedQueue]
-	ended       atomic.Bool   // the election was ended while the candidate was queued
+	ended       atomic.Bool   // the election has ended while the candidate was in the queue
 	changed     chan struct{} // contains a token if queue, ended or the lease has changed
 	unconfirmed *campaign     // the campaign whose candidate may still be queued, or nil; set before the candidacy is over
 

@@ -43,7 +43,7 @@ func (n *Node) checkPeers() error {
 	all.Wait()
 	for _, err := range fatal {
 		if err != nil {
-			return err // the error of one peer suffices to stop
+			return err // the refusal of one peer suffices to make this peer stop
 		}
 	}
 	return nil

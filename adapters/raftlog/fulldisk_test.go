@@ -26,7 +26,7 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 			if size == 1 {
 				return applied
 			}
-			size = 1 // use the remaining space
+			size = 1 // fill the remaining space with short updates
 			continue
 		}
 		require.NoError(t, err)
@@ -55,8 +55,8 @@ func TestFullDisks_DoNotStopPeers(t *testing.T) {
 		h.restart(t, leader)
 		leader = h.waitForLeader(t)
 		require.NoError(t, h.nodeOf(h.otherPeers(leader)[0]).Sync(contextWithin(t, time.Minute)))
-		applied = fillDisk(t, h.nodeOf(leader), applied...) // some space may remain
-		// The peers do not stop when the whole segment is used.
+		applied = fillDisk(t, h.nodeOf(leader), applied...) // fill the space that may remain at the new leader
+		// Fill the whole segment with operations on elections. The peers must not stop then.
 		for i := range 300 {
 			if err := raftlog.DeleteElection(h.nodeOf(leader), fmt.Sprint("job ", i), raftlog.WithContext(contextWithin(t, 300*time.Millisecond))); err != nil {
 				break

@@ -149,7 +149,7 @@ func (h *harness) logOf(p api.Peer) string {
 	return h.logs[p.ID].String()
 }
 
-// isolate disconnects a peer from all others until heal is called.
+// isolate disconnects a peer from all other peers until heal is called.
 func (h *harness) isolate(p api.Peer) (heal func()) {
 	var others []string
 	for i := range 10 {
@@ -173,7 +173,7 @@ type recorder struct {
 	mu      sync.Mutex
 	applied uint64
 	updates []string
-	before  func(io.Writer) error // called before a snapshot writes its data
+	before  func(io.Writer) error // if not nil, called before a snapshot writes its data
 	err     error                 // the error that Apply returns
 }
 
@@ -254,7 +254,7 @@ type candidate struct {
 	mu    sync.Mutex
 	roles []leaderelection.Role
 	ended chan struct{}
-	err   error // the result of ElectLeader; set when ended is closed
+	err   error // the result of ElectLeader; set before ended is closed
 }
 
 // startCandidate starts a candidate at a node.
@@ -300,7 +300,7 @@ func (c *candidate) waitForLeadership(t testing.TB) int64 {
 	return c.Current().Leadership.Token()
 }
 
-// waitForEnd waits until the candidacy ends, and requires this reason.
+// waitForEnd waits until the candidacy ends, and requires that ElectLeader returns the reason.
 func (c *candidate) waitForEnd(t testing.TB, reason error) {
 	t.Helper()
 	receive(t, c.ended)
@@ -395,7 +395,7 @@ func (h *harness) waitForLeader(t testing.TB) api.Peer {
 	return leader
 }
 
-// otherPeers returns the peers except for the given ones.
+// otherPeers returns the peers of the harness except for the given peers.
 func (h *harness) otherPeers(but ...api.Peer) []api.Peer {
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p api.Peer) bool { return slices.Contains(but, p) })
 }
@@ -485,7 +485,8 @@ func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	return heal
 }
 
-// requireUpdates requires that the state machine of each peer has exactly these updates.
+// requireUpdates waits until each of the peers has applied all confirmed updates, and requires that its state
+// machine then contains exactly the given updates.
 func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...string) {
 	t.Helper()
 	for _, p := range peers {

@@ -19,10 +19,10 @@ import (
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	stored   map[string]string   // the instances that are on disk
+	stored   map[string]string   // the instances of the peers, as they are on the disk
 	unstored bool                // the registry differs from the file, because a write has failed
 	refusals identity.Refusals   // the refusals of this peer by other peers
-	reported transport.Reporters // limit how often the refusals of each peer are logged, by its ID
+	reported transport.Reporters // limits how often refusals are logged, by the ID of the refusing peer
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
@@ -77,7 +77,7 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	switch {
 	case refused != nil:
 		return refused
-	case h.Purpose != link.PurposeRaft: // a connection of another purpose does not prove which process uses the ID
+	case h.Purpose != link.PurposeRaft: // only a connection for the Raft protocol shows which process uses the ID
 		return nil
 	case n.isMember(h.ID):
 		return n.recordClaim(h.ID, h.Claim)

@@ -172,7 +172,7 @@ func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 		h.proposeAll(t, h.peers[0], "b")
 		h.requireUpdates(t, h.peers, "a", "b")
 		require.Empty(t, membershipOf(t, h.nodeOf(h.peers[0])).Learners)
-		h.startPeer(d) // the configuration of this peer is that of a joining peer, so it does not found a cluster
+		h.startPeer(d) // without the option, Config.Peers does not list d, so d joins the cluster instead of founding one
 		h.requireUpdates(t, []api.Peer{d}, "a", "b")
 	})
 }
@@ -213,7 +213,7 @@ func TestIdentity_StopsProcessWithCopiedDirectory(t *testing.T) {
 		h.proposeAll(t, b, "a")
 		original := h.nodeOf(b)
 		h.disks[b.ID] = copyDisk(t, h.disks[b.ID])
-		// The copy has another address than the peer.
+		// The process with the copied directory listens at another address than the peer.
 		n, err := h.openPeer(api.Peer{ID: b.ID, Addr: "host8:1"}, func(c *raftlog.Config) {
 			c.Addr = b.Addr
 		})
@@ -245,7 +245,8 @@ func TestIdentity_AcceptsPeerAfterKillOrPowerFailure(t *testing.T) {
 				h.proposeAll(t, p, "a")
 			}
 		}
-		// The connections of the first peer are not closed, so the other peers do not notice that it stopped.
+		// Do not close the connections of the first peer, so that the other peers do not notice that the peer
+		// has stopped.
 		p := h.peers[0]
 		heal := h.isolate(p)
 		h.disks[p.ID] = h.disks[p.ID].Crash()
@@ -266,7 +267,7 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,
 		} {
-			for range 12 { // together longer than the time for which a majority must refuse a peer before it stops
+			for range 12 { // longer than the time for which a majority must refuse a peer before the peer stops
 				n.HandleRefusal(b.ID, &link.RefusedError{Reason: reason})
 				n.HandleRefusal("z", &link.RefusedError{Reason: reason})
 				time.Sleep(time.Second)
@@ -310,7 +311,7 @@ func TestKnownPeers_WrongRecordsDoNotStopOtherPeers(t *testing.T) {
 				h.damagePeers(t, c, wrong...)
 				h.startPeer(c)
 				for range 3 {
-					// Longer than the time for which a majority must refuse a peer before it stops.
+					// Sleep longer than the time for which a majority must refuse a peer before the peer stops.
 					time.Sleep(15 * time.Second)
 					h.proposeAll(t, b, "b")
 					for _, p := range []api.Peer{a, b} {

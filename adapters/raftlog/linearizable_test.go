@@ -115,7 +115,7 @@ func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 	id := api.NewRequestID()
 	for {
 		n := h.nodeOf(h.peers[r.IntN(3)])
-		if n == nil { // the peer is stopped
+		if n == nil { // the peer is closed at the moment
 			time.Sleep(time.Millisecond)
 			continue
 		}

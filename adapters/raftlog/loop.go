@@ -17,7 +17,7 @@ import (
 type loopRequest struct {
 	core.Request
 	reply chan core.Reply // receives the reply; has capacity 1, so that the loop does not wait
-	ctx   context.Context // the context of the caller; if it is done, the request is not started
+	ctx   context.Context // the context of the caller; the loop does not start a request whose context is done
 }
 
 // runLoop runs the goroutine of the node that alone uses the core. It receives frames, requests and calls over
@@ -25,7 +25,7 @@ type loopRequest struct {
 func (n *Node) runLoop(c *core.Core) {
 	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}, dropped: transport.Reporters{}}
 	n.loop = l
-	defer n.lease.Store(nil) // ends all leaderships when the loop ends
+	defer n.lease.Store(nil) // ends all leaderships at this node when the loop ends
 	defer func() {
 		if r := recover(); r != nil {
 			fault, ok := r.(core.Fault)
@@ -74,7 +74,7 @@ func (n *Node) runLoop(c *core.Core) {
 			c.ReportUnreachable(id)
 		}
 		l.handleInputs()
-		if n.ctx.Err() != nil { // nothing may be sent after a fault
+		if n.ctx.Err() != nil { // the node must send nothing after a fault
 			return
 		}
 		l.handleOutput()
@@ -126,12 +126,12 @@ type loopState struct {
 	n        *Node
 	c        *core.Core
 	now      time.Time                  // the time at which the loop began to wait in this iteration
-	lease    time.Duration              // the published lease, on the node's clock
-	token    uint64                     // token of the last request
+	lease    time.Duration              // the end of the published lease, on the clock of the node
+	token    uint64                     // the token of the newest request
 	waiting  map[uint64]chan core.Reply // the channels on which the callers wait for replies, by token
 	hadLease bool                       // the node had a lease at the last call of signalCandidates
-	leaseEnd time.Duration              // when that lease expires
-	dropped  transport.Reporters        // limit how often each error of frames is logged, by its text
+	leaseEnd time.Duration              // the time at which that lease expires
+	dropped  transport.Reporters        // limits how often errors of frames are logged, by the text of the error
 	removed  bool                       // this peer knows that it was removed from the cluster
 
 	compactions []*compactionWaiter
@@ -243,7 +243,7 @@ func (l *loopState) handleOutput() {
 		n.publishMemberStatus(l.c)
 	}
 	if out.PeersChanged {
-		n.startGoroutine(n.net.CheckPeers) // record the processes that were connected before they became members
+		n.startGoroutine(n.net.CheckPeers) // record the identities of processes that were connected before they became members
 	}
 	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {

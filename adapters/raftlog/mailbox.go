@@ -7,7 +7,7 @@ import "sync"
 type mailbox[T any] struct {
 	mu    sync.Mutex
 	items []T
-	added chan struct{} // contains a token if there may be items
+	added chan struct{} // contains a token if items may not be empty
 }
 
 func newMailbox[T any]() *mailbox[T] { return &mailbox[T]{added: make(chan struct{}, 1)} }

@@ -79,7 +79,7 @@ func TestJoin_FailsAfterTimeoutWithoutPeers(t *testing.T) {
 		require.Equal(t, 3, strings.Count(logs.String(), "no snapshot to join the cluster"), "one message for each peer: %s", &logs)
 		require.InDelta(t, 5*time.Second, time.Since(start), float64(time.Second))
 		h.startAll()
-		h.startPeer(peerInfo(3)) // the directory can be used
+		h.startPeer(peerInfo(3)) // the directory of the failed call of Open can be used again
 	})
 }
 
@@ -221,7 +221,7 @@ func TestChangePeers_ReplacesAllVoters(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, index, again)
 
-		time.Sleep(5 * time.Second) // leave the removed peers time to disturb the new ones
+		time.Sleep(5 * time.Second) // give the removed peers time to disturb the new voters
 		var terms []uint64
 		for _, p := range fresh {
 			require.ElementsMatch(t, fresh, membershipOf(t, h.nodeOf(p)).Voters)
@@ -281,7 +281,7 @@ func TestChangePeers_RejectsInvalidChanges(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrInvalid)
 		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.RequestIDAt(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrStale)
-		// The new voter has not contacted the cluster.
+		// The new voter p9 is not running.
 		start := time.Now()
 		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), []api.Peer{a, b, peerInfo(9)})
 		require.ErrorIs(t, err, api.ErrBusy)
@@ -317,7 +317,7 @@ func TestChangePeers_RejectsSecondConcurrentChange(t *testing.T) {
 			_, err := h.nodeOf(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.otherPeers(), peerInfo(3)))
 			first <- err
 		}()
-		time.Sleep(time.Second) // the change waits for the new peer
+		time.Sleep(time.Second) // wait until the change waits for the new peer
 		_, err := h.nodeOf(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), h.peers[:2])
 		require.ErrorIs(t, err, api.ErrChanging)
 		h.startPeer(peerInfo(3))
@@ -380,7 +380,7 @@ func TestIdentity_RejectsVoterThatLostItsDisk(t *testing.T) {
 		h.proposeAll(t, leader, numberedUpdates("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
-		heal := h.isolate(wiped) // the isolated peer founds the cluster again
+		heal := h.isolate(wiped) // while the peer is isolated, it founds the cluster again
 		n := h.startPeer(wiped)
 		heal()
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })
@@ -452,8 +452,8 @@ func TestMove_AllPeersFormClusterAtNewAddresses(t *testing.T) {
 				waitFor(t, "the log contains the addresses", func() bool {
 					return slices.Equal(membershipOf(t, h.nodeOf(h.peers[1])).Voters, h.peers)
 				})
-				// The peers find the new addresses in the log, because the configuration lists the
-				// former ones.
+				// The peers find the new addresses in the log, because their configurations list the former
+				// addresses.
 				h.stopAll()
 				founded := []api.Peer{peerInfo(0), peerInfo(1), peerInfo(2)}
 				for i, p := range h.peers {

@@ -44,7 +44,7 @@ type Node struct {
 	joined  bool           // Open has fetched the snapshot of the cluster
 	known   knownPeers
 
-	startedAt time.Time // the origin of the monotonic clock
+	startedAt time.Time // the time at which the clock of the node, nodeClock, was 0
 
 	calls     chan func(*core.Core) // functions that the loop calls
 	requests  chan *loopRequest
@@ -66,10 +66,10 @@ type Node struct {
 	// index of this peer's log, if other peers have stored the last entries first.
 	machineIndex uint64
 	applied      watchedIndex
-	lease        atomic.Pointer[time.Time] // when the lease expires; nil without a lease
-	freeSpace    atomic.Int64              // bytes of updates that fit on the disk
-	full         atomic.Bool               // an entry could not be written, because the disk has no space
-	skips        atomic.Pointer[[]uint64]  // indexes of entries that were not applied, in order
+	lease        atomic.Pointer[time.Time] // the time at which the lease of this peer expires; nil without a lease
+	freeSpace    atomic.Int64              // the size of the updates that still fit on the disk, in bytes
+	full         atomic.Bool               // entries wait to be written, because the disk has no space
+	skips        atomic.Pointer[[]uint64]  // the indexes of skipped entries, in order
 	statusMu     sync.Mutex
 	status       core.Status // published by the loop
 	memberStatus atomic.Pointer[memberStatus]
@@ -77,11 +77,11 @@ type Node struct {
 	mu        sync.Mutex
 	elections map[*Election]struct{}
 	observers map[*observer]struct{}
-	fault     error // why the node has stopped, if not by Close; set before ended is closed
+	fault     error // the fault that has stopped the node, or nil; set before ended is closed
 
 	ctx   context.Context // done after Close or a fault
 	stop  context.CancelCauseFunc
-	tasks sync.WaitGroup // waits for all goroutines of the node
+	tasks sync.WaitGroup // counts the goroutines of the node that must end before Close returns
 	ended chan struct{}  // closed when all goroutines have ended
 }
 

@@ -128,7 +128,7 @@ func (n *Node) readLinearizable(ctx context.Context, read func(c *core.Core, tok
 
 // proposeUntilKnown proposes a request until it is certain whether the request is applied.
 func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, error) {
-	var last error // the error of the last attempt
+	var last error // the error of the previous attempt, or nil
 	stopped := func(cause error) error {
 		switch {
 		case last == nil, n.ctx.Err() != nil && !errors.Is(last, api.ErrUnknownOutcome):

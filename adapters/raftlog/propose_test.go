@@ -137,7 +137,7 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	small := func(c *raftlog.Config) { c.MaxData = 1 }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		startLeader(t, h.nodeOf(h.peers[0]), "e")
-		h.startPeer(peerInfo(3), small) // the new peer may lead
+		h.startPeer(peerInfo(3), small) // the new peer needs the same limit, because it may become the leader
 		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1), peerInfo(3))
 		_, err := h.nodeOf(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("xx"))
 		require.ErrorIs(t, err, api.ErrTooLarge)
@@ -172,7 +172,7 @@ func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 		}
 		require.Greater(t, time.Since(start), 80*time.Second, "IDs expired within the window")
 		_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
-		if err != nil { // the ID may be known a little longer
+		if err != nil { // the peer may still know the ID for a short time
 			require.ErrorIs(t, err, api.ErrStale)
 		}
 		h.requireUpdates(t, h.peers, "x", "x", "x", "z")
@@ -335,7 +335,7 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 		}
 
 		last := h.nodeOf(p).Info().LastIndex
-		time.Sleep(2 * time.Millisecond) // the other peers learn the last commit index
+		time.Sleep(2 * time.Millisecond) // wait until the other peers have learned the last commit index
 		for _, p := range h.otherPeers(p) {
 			require.NoError(t, h.stopPeer(p))
 			log, err := filelog.Open(h.disks[p.ID], "log", filelog.Options{ReadOnly: true})

@@ -30,7 +30,7 @@ type RecoverConfig struct {
 	// DryRun makes RecoverOffline return its result without changing anything.
 	DryRun bool
 
-	fs disk.FS // tests replace the file system
+	fs disk.FS // the disk that tests use instead of Dir
 }
 
 // Recovery is the result of [RecoverOffline].

@@ -84,7 +84,7 @@ func TestRecoverOffline_RecoversLearnerDuringChange(t *testing.T) {
 		h.startPeer(d)
 		waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(h.peers[0])).Learners) == 1 })
 		h.proposeAll(t, d, "x")
-		// The new voters cannot commit, so the change remains incomplete.
+		// Stop two of the three voters, so that the change remains incomplete.
 		for _, p := range h.otherPeers(h.waitForLeader(t)) {
 			_ = h.stopPeer(p)
 		}

@@ -53,7 +53,8 @@ func TestClient_ReadsElectionAndRequestsResignation(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "10.0.0.1:80", all[0].Value)
 
-		// The candidate receives the request if it subscribes later, and no other candidate does.
+		// The candidate receives the request even if it calls ResignRequested later, and no other candidate
+		// receives it.
 		others := second.ResignRequested()
 		asked := make(chan error, 1)
 		go func() { asked <- c.RequestResign(ctx, "report", first.ID()) }()

@@ -20,7 +20,7 @@ import (
 type Exported struct {
 	// Cluster is the name of the cluster.
 	Cluster string
-	// Index and Term are those of the last entry in the snapshot.
+	// Index and Term are the index and the term of the last entry in the snapshot.
 	Index, Term uint64
 	// Size is the size of the file in bytes.
 	Size int64

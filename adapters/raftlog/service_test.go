@@ -86,7 +86,7 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 		}
 		require.Contains(t, receive(t, ended), "ended")
 	}, func(c *raftlog.Config) {
-		ended = make(chan string, 1) // the channel must be created in the bubble
+		ended = make(chan string, 1) // synctest requires that the channel is created in the bubble
 		c.Logger = slog.New(messageHandler{slog.DiscardHandler, ended})
 	})
 }

@@ -256,7 +256,7 @@ func copyTo(fsys disk.FS, name string, from io.Reader, size int64) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if disk.IsFull(err) { // Allocate does not reserve space on all systems
+	if disk.IsFull(err) { // any operation may find the disk full, because Allocate does not reserve space on all systems
 		err = fmt.Errorf("%w for a snapshot of %d bytes: free some, for example with raftlog compact: %w", api.ErrNoSpace, size, err)
 	}
 	return errors.Join(err, f.Close())

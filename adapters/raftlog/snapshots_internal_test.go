@@ -36,7 +36,7 @@ func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 // disk, and reserves space before it reads.
 func TestCopyTo_RecognizesFullDisk(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
-		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create
+		for operation := 2; operation <= 4; operation++ { // the operations after Create: Allocate, WriteAt and Sync
 			d := testenv.NewDisk(1)
 			d.FailWith(d.Ops()+operation, failure)
 			from := strings.NewReader("content")

@@ -324,7 +324,7 @@ func (h *harness) impersonatePeer(t *testing.T, p, to api.Peer) *transport.Trans
 	tr.SetPeers([]api.Peer{to})
 	require.NoError(t, tr.Run())
 	t.Cleanup(tr.Close)
-	time.Sleep(time.Second) // the other peer notices that the earlier process has stopped
+	time.Sleep(time.Second) // wait until the other peer has noticed that the process of p has stopped
 	return tr
 }
 

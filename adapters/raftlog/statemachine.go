@@ -23,8 +23,8 @@ type StateMachine interface {
 	Apply(entries []api.Entry, through uint64) error
 	// Snapshot captures the current state. WriteTo is called at most once, from another
 	// goroutine, while later entries are applied; it must write the state as of the call of
-	// Snapshot. If the returned value implements io.Closer, Close is called when it is not
-	// needed any more.
+	// Snapshot. If the returned value implements io.Closer, Close is called when the value
+	// is not needed any more.
 	Snapshot() (io.WriterTo, error)
 	// Restore replaces the state by data that Snapshot has written, at this or another
 	// peer. After that LastApplied is index.

@@ -85,7 +85,7 @@ func (s *Subscription) Err() error {
 func (s *Subscription) Close() {
 	s.stop()
 	<-s.done
-	for range s.events { // wait until the channel is closed
+	for range s.events { // drop the remaining events until the channel is closed
 	}
 }
 
@@ -116,7 +116,7 @@ func (n *Node) followLog(ctx context.Context, from uint64, send func([]api.Event
 		switch {
 		case next <= applied:
 			if events, next, err = n.readEvents(next, applied); err != nil {
-				if n.ctx.Err() != nil { // the log is closed
+				if n.ctx.Err() != nil { // the read has failed because the log is closed
 					err = context.Cause(n.ctx)
 				}
 				return err

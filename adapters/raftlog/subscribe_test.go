@@ -41,7 +41,7 @@ func nextEvent(t testing.TB, s *raftlog.Subscription) api.Event {
 	return waitForEvent(t, s, func(e api.Event) bool { return e.Progress == nil })
 }
 
-// waitForProgress waits for an event that reports progress for which met returns true.
+// waitForProgress reads events until an event reports progress for which met returns true.
 func waitForProgress(t testing.TB, s *raftlog.Subscription, met func(*api.Progress) bool) {
 	t.Helper()
 	waitForEvent(t, s, func(e api.Event) bool { return e.Progress != nil && met(e.Progress) })
@@ -95,7 +95,7 @@ func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 		h.proposeAll(t, h.peers[0], first...)
 		subs, readers := map[api.Peer]*raftlog.Subscription{}, map[api.Peer]*streamReader{}
 		for i, p := range h.peers {
-			s := h.nodeOf(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the beginning
+			s := h.nodeOf(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the start of the log
 			defer s.Close()
 			subs[p], readers[p] = s, &streamReader{next: 1}
 			readers[p].readUntil(t, s, first[19])
@@ -324,7 +324,7 @@ func TestSubscription_ErrIsSetWhenEventsIsClosed(t *testing.T) {
 	}
 }
 
-// countingDisk counts the open snapshot files of a disk, and calls onOpen when one is opened.
+// countingDisk counts the open snapshot files of a disk, and calls onOpen when a snapshot file is opened.
 type countingDisk struct {
 	disk.FS
 	count  atomic.Int64

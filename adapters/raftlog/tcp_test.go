@@ -66,7 +66,7 @@ func TestSecret_RequiredForAccess(t *testing.T) {
 	require.Eventually(t, func() bool { return nodes[0].Info().Leader.ID != "" }, time.Minute, 10*time.Millisecond)
 	leader := nodes[0].Info().Leader
 
-	// A client whose first peer does not lead finds the leader.
+	// A client that knows only a peer that is not the leader finds the leader.
 	for _, p := range peers {
 		if p == leader {
 			continue

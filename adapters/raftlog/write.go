@@ -41,7 +41,7 @@ func (n *Node) runWriter() {
 			n.log.Error("writing the commit index failed", "err", err)
 		}
 	}()
-	var retry <-chan time.Time // when to try again to write; nil unless the disk has no space
+	var retry <-chan time.Time // receives the time for the next attempt to write; nil unless the disk has no space
 	for {
 		var err error
 		select {
@@ -92,7 +92,7 @@ func (w *writer) writeAll() error {
 	for len(w.tasks) > 0 {
 		batch, err := w.writeBatch(w.tasks)
 		if errors.Is(err, filelog.ErrNoSpace) && len(batch) > 1 {
-			batch, err = w.writeBatch(w.tasks[:1]) // the first task alone may fit
+			batch, err = w.writeBatch(w.tasks[:1]) // write the first task alone, which may fit
 		}
 		if err != nil {
 			return err
@@ -172,7 +172,7 @@ func (w *writer) writeVotesAhead() error {
 				w.n.completed.addStored([]storedWrite{{write: work}}, true)
 			}
 		}
-		if errors.Is(err, filelog.ErrNoSpace) { // there is no space for votes either
+		if errors.Is(err, filelog.ErrNoSpace) { // the disk has no space even for votes
 			return nil
 		}
 		if err != nil {

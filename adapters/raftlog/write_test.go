@@ -95,7 +95,7 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 		"unsynced entries": {{HardState: hardState(6, 2, 1), Entries: newEntries(6, 2)}, {HardState: hardState(6, 2, 2), Sync: true}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			for seed := range uint64(8) { // the crash keeps a random part of the data that is not durable
+			for seed := range uint64(8) { // the seed selects the part of the unsynced data that a crash keeps
 				n, store := newWriter(t, seed)
 				store(&core.Write{HardState: hardState(5, 1, 0), Entries: newEntries(5, 1), Sync: true})
 				for _, w := range works {
@@ -123,7 +123,7 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 // TestNextBatch_SizeIsLimited checks that nextBatch does not combine the entries of many tasks to a batch that
 // the log would reject as too large, and that it returns a large task alone.
 func TestNextBatch_SizeIsLimited(t *testing.T) {
-	const size = 16 << 20 // the greatest MaxData
+	const size = 16 << 20 // the greatest permitted value of Config.MaxData
 	data := make([]byte, size)
 	var tasks []writeTask
 	for i := range uint64(100) {

@@ -130,7 +130,7 @@ func TestLostEntries_StopOnlyTheirPeer(t *testing.T) {
 		leader := h.waitForLeader(t)
 		p := h.otherPeers(leader)[0]
 		require.NoError(t, h.stopPeer(p))
-		old := h.disks[p.ID].Crash() // a copy of the disk from before the updates
+		old := h.disks[p.ID].Crash() // the disk before the updates
 		h.disks[p.ID] = old.Crash()
 		h.startPeer(p)
 		h.proposeAll(t, leader, numberedUpdates("a", 20)...)

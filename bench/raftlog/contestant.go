@@ -22,7 +22,7 @@ const shortWindow = time.Minute
 type timeouts int
 
 const (
-	defaultTimeouts timeouts = iota // the defaults of each library
+	defaultTimeouts timeouts = iota // the default timeouts of each library
 	shortTimeouts                   // timeouts with an election timeout of 200 ms
 )
 

@@ -85,7 +85,7 @@ func (etcdLog) config(i int, dir string, addresses []string, t timeouts) *embed.
 	}
 	c.InitialCluster, c.InitialClusterToken = strings.Join(members, ","), dir
 	c.QuotaBackendBytes = 8 << 30 // a long run must not exceed the quota
-	c.StrictReconfigCheck = false // otherwise no learner can join in the first 5 s after a restart of a node
+	c.StrictReconfigCheck = false // the strict check would reject a learner in the first 5 s after a restart of a node
 	if t == shortTimeouts {
 		c.TickMs, c.ElectionMs = 20, 200
 	}
@@ -101,7 +101,7 @@ func freeAddresses(n int) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close() // closed only after the last port was found, so that all ports differ
+		defer l.Close() // close the listeners only at the end, so that all ports differ
 		free = append(free, l.Addr().String())
 	}
 	return free, nil

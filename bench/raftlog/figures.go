@@ -11,7 +11,7 @@ import (
 type window struct {
 	from, to  time.Time
 	latencies []float64 // the latencies in ms
-	updates   uint64    // the number of all updates, also of those that completed before from or after to
+	updates   uint64    // the number of all updates, including updates that completed before from or after to
 	failed    int
 }
 
@@ -34,7 +34,7 @@ type figure struct {
 	Rate   float64 `json:"rate"` // updates per second
 	P50    float64 `json:"p50"`  // the median latency in ms
 	P99    float64 `json:"p99"`
-	Failed int     `json:"failed,omitempty"` // the number of calls that failed and were followed by others
+	Failed int     `json:"failed,omitempty"` // the number of calls that failed and after which the client tried again
 	Cost   cost    `json:"cost"`             // the cost of one update; zero for the baseline and the bound
 }
 

@@ -69,7 +69,7 @@ func (c *clientFlags) connect(seeds []string) (*client.Client, error) {
 	}
 	for i, p := range peers[:len(seeds)] {
 		if p.ID == p.Addr {
-			peers[i].ID = "" // an argument without an ID has its address as the ID, but the ID is not known
+			peers[i].ID = "" // ParsePeer uses the address as the ID of a peer without an ID, but the real ID is not known
 		}
 	}
 	switch {

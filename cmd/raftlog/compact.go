@@ -39,7 +39,7 @@ a state machine call raftlog.CompactOffline.
 
 `
 
-// compactCommand is the command compact, which corresponds to zr-log-compact of ØMQ Raft.
+// compactCommand contains the flags of the command compact, which corresponds to zr-log-compact of ØMQ Raft.
 type compactCommand struct {
 	clientFlags
 	target, peer string

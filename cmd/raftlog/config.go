@@ -29,7 +29,7 @@ stopped. Their IDs must not be used again.
 
 `
 
-// configCommand is the command config, which corresponds to zr-config of ØMQ Raft.
+// configCommand contains the flags of the command config, which corresponds to zr-config of ØMQ Raft.
 type configCommand struct {
 	clientFlags
 	add, remove, replace []string

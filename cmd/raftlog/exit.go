@@ -36,7 +36,7 @@ func exitCodes(others ...int) string {
 	documented := true // the current line is part of the result, as is the first line, the title
 	for line := range strings.Lines(exitHelp) {
 		var code int
-		if line[2] != ' ' { // the line is not a continuation
+		if line[2] != ' ' { // the line does not continue the previous line
 			if n, _ := fmt.Sscan(line, &code); n == 1 {
 				documented = code <= cmdline.Usage || slices.Contains(others, code)
 			}

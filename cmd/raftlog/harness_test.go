@@ -55,8 +55,9 @@ type harness struct {
 	acknowledged map[string]string
 }
 
-// newHarness returns a harness whose files are in memory, if the system has such a file system: one sync
-// of a busy disk may take longer than an election timeout. Killed processes do not lose these files.
+// newHarness returns a harness whose files are in memory if the system has a file system in memory, because one
+// sync of a busy disk may take longer than an election timeout. A process that is killed does not lose these
+// files.
 func newHarness(t *testing.T, founders ...string) *harness {
 	dir, err := testenv.MakeDir("raftlog")
 	require.NoError(t, err)
@@ -331,7 +332,7 @@ func (h *harness) writeConfig(ids ...string) string {
 	return name
 }
 
-// createPeer creates the directory of peer a of cluster c.
+// createPeer creates, in dir, the data of peer a of cluster c.
 func createPeer(t *testing.T, dir string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,7 +28,7 @@ func newPrinter(out io.Writer, format string) (entryPrinter, error) {
 	return entryPrinter{}, newUsageError("--format %q: must be one of %s", format, formats)
 }
 
-// jsonEntry is an entry as JSON.
+// jsonEntry is the JSON representation of an entry.
 type jsonEntry struct {
 	Index     uint64     `json:"index"`
 	Term      uint64     `json:"term"`

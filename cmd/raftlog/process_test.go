@@ -29,7 +29,7 @@ type processEvent struct {
 	voters     []string
 	timeout    string              // the election timeout; empty means 1s
 	prepare    func(cmd *exec.Cmd) // changes the command of each peer before the start; may be nil
-	act        func(e *eventTest)  // acts after a leader was elected
+	act        func(e *eventTest)  // causes the event, after a leader was elected
 	leadership leadership
 	exits      bool // the leader exits, with the exit code in the field code
 	code       int

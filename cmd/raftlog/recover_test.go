@@ -23,7 +23,7 @@ func TestRecover_RestoresClusterAfterLostMajority(t *testing.T) {
 	h.waitForApplied(last)
 	h.requireFailure(cmdline.Usage, "", "recover", "--peer-id", "a", "--accept-data-loss")
 	h.killPeers("b", "c", "a")
-	require.NoError(t, os.RemoveAll(h.dataDir("c"))) // peer b is lost as well: its machine is down
+	require.NoError(t, os.RemoveAll(h.dataDir("c"))) // peer b is lost as well, because its machine is down
 
 	r := h.runCommand("recover", "--peer-id", "a")
 	require.Equal(t, cmdline.Usage, r.code, r.log)

@@ -134,7 +134,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 		node = r.node
 	case <-ctx.Done():
 		log.Info("stopped while starting")
-		return nil // do not wait for the goroutine, which ends with the process: the peer has confirmed nothing yet
+		return nil // do not wait for Open, because the peer has confirmed nothing yet; its goroutine ends with the process
 	}
 	log.Info("listening", "listen", cfg.Listen, "addr", cfg.Addr, "cluster", cfg.Cluster)
 	logRoles(ctx, node, log)

@@ -76,7 +76,7 @@ func TestServe_LosesNoUpdateWhenPeersAreKilled(t *testing.T) {
 // TestServe_NewPeerInSharedFileJoinsCluster checks that a new peer that replaces a dead peer in the
 // configuration file of all peers does not start a second cluster, but exits.
 func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
-	t.Parallel() // this test waits most of the time
+	t.Parallel() // run in parallel, because this test waits most of the time
 	h := startPeers(t, "a", "b", "c")
 	one, _ := h.proposeUpdate("one")
 	h.waitForApplied(one)

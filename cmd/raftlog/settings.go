@@ -30,7 +30,7 @@ type settings struct {
 }
 
 const (
-	// groupAccess is the group of the flags of access in help texts.
+	// groupAccess is the title of the flags for access to the cluster in help texts.
 	groupAccess = "Access to the cluster"
 	// keyClientSecret is the name of the setting that no command accepts as a flag.
 	keyClientSecret = "client-secret"

@@ -28,7 +28,7 @@ within the window, and IDS the number of request IDs that the peer remembers.
 
 `
 
-// statusCommand is the command status.
+// statusCommand contains the flags of the command status.
 type statusCommand struct {
 	clientFlags
 	once, json bool
@@ -90,7 +90,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 	}
 }
 
-// report is the state of all peers.
+// report is the output of the command status: the state of all peers.
 type report struct {
 	Cluster string       `json:"cluster"`
 	Time    time.Time    `json:"time"`
@@ -193,7 +193,7 @@ func (r report) formatTable() string {
 // shortCause returns the last part of the text of an error, which is short enough for a table.
 func shortCause(text string) string {
 	if _, after, ok := strings.Cut(text, ": refused: "); ok {
-		return after // the text of a refusal includes the remedy
+		return after // keep the whole text of a refusal, which includes the remedy
 	}
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		text = text[i+2:]

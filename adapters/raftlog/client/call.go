@@ -17,10 +17,10 @@ const maxRedirects = 3
 // permanentErrors are the errors of a peer after which the client does not retry a call.
 var permanentErrors = []error{api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrTooManyIDs, api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNoSpace}
 
-// Propose proposes an update, and returns the index of its entry, or that of the first one
-// if the ID was used for the same data before. It sends the update to the leader, and after
-// each failure to the next peer, always with the same ID, until it is applied or ctx is
-// done. ctx should have a deadline.
+// Propose proposes an update, and returns the index of its entry, or the index of the first
+// entry if the ID was used for the same data before. It sends the update to the leader, and
+// after each failure to the next peer, always with the same ID, until it is applied or ctx
+// is done. ctx should have a deadline.
 //
 // The error wraps the cause of ctx, or a permanent error: [api.ErrStale], [api.ErrFuture],
 // [api.ErrRequestIDReused], [api.ErrTooManyIDs], [api.ErrTooLarge], [api.ErrNoSpace], [api.ErrInvalid],

@@ -44,8 +44,7 @@ type Config struct {
 	AllowedNames []string
 	// Insecure disables authentication and encryption.
 	Insecure bool
-	// Dial connects to host:port. The default uses TCP. It must return soon after its
-	// context is done.
+	// Dial connects to host:port. The default uses TCP. Dial must return soon after its context is done.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// RetryPause is the average time before a call is retried at the next peer; the actual
 	// time is between a half and 1.5 times of this average. There is no pause if a peer has
@@ -74,7 +73,7 @@ type Client struct {
 	ctx             context.Context
 	cancel          context.CancelCauseFunc
 	goroutines      sync.WaitGroup
-	refreshRequests chan struct{} // receives a value if the membership should be read soon; has capacity 1
+	refreshRequests chan struct{} // receives a value if refreshMembership should query the membership soon; has capacity 1
 
 	mu     sync.Mutex
 	closed bool

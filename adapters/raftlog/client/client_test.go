@@ -24,7 +24,7 @@ func TestNew_RejectsInvalidConfig(t *testing.T) {
 		func(c *Config) { c.Peers = nil },
 		func(c *Config) { c.Peers = []api.Peer{{ID: "a"}} },
 		func(c *Config) { c.Insecure = false },
-		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // a Secret contradicts Insecure
+		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // a Secret is not allowed together with Insecure
 		func(c *Config) { c.Insecure, c.Secret = false, []byte("0123456789abcde") },
 		func(c *Config) { c.RetryPause = -1 },
 		func(c *Config) { c.CallTimeout = -1 },

@@ -65,7 +65,8 @@ func TestConnect_RequiresSecret(t *testing.T) {
 	require.Equal(t, index, (<-s.Events()).Entry.Index)
 	require.NoError(t, s.Close())
 
-	// The program at the first address is not a peer. Its answer begins with a length that is too large.
+	// The program at the first address is not a peer. If its answer is read as a frame, the length of the frame
+	// is too large.
 	certificate := httptest.NewTLSServer(nil)
 	defer certificate.Close()
 	foreign, err := tls.Listen("tcp", "127.0.0.1:0", certificate.TLS)

@@ -77,7 +77,7 @@ func TestRequestResign_IsWithdrawnIfContextIsCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		asked := make(chan error, 1)
 		go func() { asked <- client.RequestResign(ctx, "report", "a/1") }()
-		time.Sleep(time.Minute) // a time longer than CallTimeout
+		time.Sleep(time.Minute) // sleep longer than CallTimeout
 		synctest.Wait()
 		require.Empty(t, asked)
 		cancel(cause)

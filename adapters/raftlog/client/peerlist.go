@@ -10,9 +10,9 @@ import (
 // list.
 type peerList struct {
 	seeds     []api.Peer // the peers of Config
-	index     uint64     // the index of the newest known membership
+	index     uint64     // the index of the newest membership that the client has received
 	order     []api.Peer // the members, and then the seeds that are not members
-	leader    api.Peer   // the leader of the log; zero if it is not known
+	leader    api.Peer   // the leader of the log; zero if no leader is known
 	nextFirst int        // the position in order of the peer that the next call tries first if the leader is not known
 }
 

@@ -23,8 +23,8 @@ type subscribeOption func(*Subscription)
 
 func (f subscribeOption) applySubscribe(s *Subscription) { f(s) }
 
-// WithLeader makes the leader serve the subscription as soon as it is known, instead of any
-// peer. Entries arrive slightly earlier, and all from one peer.
+// WithLeader makes the leader serve the subscription, instead of any peer, as soon as the client knows the
+// leader. Entries arrive slightly earlier, and all from one peer.
 func WithLeader() SubscribeOption {
 	return subscribeOption(func(s *Subscription) { s.fromLeader = true })
 }
@@ -61,10 +61,10 @@ type Subscription struct {
 	rejected        map[api.Peer]bool // the peers that have rejected the client
 	attemptedAt     time.Time         // start of the last attempt
 	leader          api.Peer          // the leader according to the peer
-	leaderlessSince time.Time         // when the peer lost its leader; zero if it has a leader
+	leaderlessSince time.Time         // the time at which the peer lost its leader; zero if the peer has a leader
 	lastErr         error             // error of the last attempt; nil after the peer has answered
 
-	err error // why the subscription ended; set before ended is closed
+	err error // the reason why the subscription has ended; set before ended is closed
 }
 
 // Subscribe follows the log starting at index from; 0 and 1 are its start, and a reader

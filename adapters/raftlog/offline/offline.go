@@ -162,8 +162,8 @@ func ReadLog(dir string) (Log, error) {
 }
 
 // Prunable returns the files whose entries have at most the index through, which are not needed when
-// the log is truncated up to it. They are sorted from the oldest to the newest, and must be deleted in
-// this order.
+// the log is truncated up to it. The names are sorted from the oldest to the newest file, and the
+// files must be deleted in this order.
 func (l Log) Prunable(through uint64) []string {
 	var names []string
 	for _, s := range l.Segments {
