@@ -115,11 +115,11 @@ func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// noDescriptors is a disk on which the creation of a file for a received snapshot fails with EMFILE, as if the
-// process had no free file descriptor.
-type noDescriptors struct{ disk.FS }
+// diskWithoutDescriptors is a disk on which the creation of a file for a received snapshot fails with EMFILE,
+// as if the process had no free file descriptor.
+type diskWithoutDescriptors struct{ disk.FS }
 
-func (n noDescriptors) Create(name string) (disk.File, error) {
+func (n diskWithoutDescriptors) Create(name string) (disk.File, error) {
 	if strings.HasPrefix(name, "snap.received-") {
 		return nil, &os.PathError{Op: "create", Path: name, Err: syscall.EMFILE}
 	}
@@ -147,7 +147,7 @@ func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 				require.NoError(t, h.stopPeer(p))
 				h.startPeer(p, func(c *raftlog.Config) {
 					c.CompactFile, c.Logger = file, slog.New(slog.NewTextHandler(&messages, nil))
-					*c = c.OnDisk(noDescriptors{h.disks[p.ID]})
+					*c = c.OnDisk(diskWithoutDescriptors{h.disks[p.ID]})
 				})
 				create(t, h)
 				time.Sleep(5 * time.Second)

@@ -46,8 +46,8 @@ func (c *completions) addApplied(index uint64) {
 	}
 }
 
-// await sets the results that wake the loop. Results that were added before the call wake the loop as well.
-func (c *completions) await(stored, applied bool) {
+// wakeOn sets the results that wake the loop. Results that were added before the call wake the loop as well.
+func (c *completions) wakeOn(stored, applied bool) {
 	c.awaitsStored.Store(stored)
 	c.awaitsApplied.Store(applied)
 	if (stored || applied) && c.pending.Load() {

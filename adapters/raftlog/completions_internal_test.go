@@ -26,18 +26,18 @@ func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	for _, add := range []func(*completions){stored, applied} {
 		for _, awaits := range [][2]bool{{true, false}, {false, true}} {
 			c := newCompletions()
-			c.await(false, false)
+			c.wakeOn(false, false)
 			add(c)
 			require.False(t, woken(c))
-			c.await(awaits[0], awaits[1])
+			c.wakeOn(awaits[0], awaits[1])
 			require.True(t, woken(c))
 		}
 	}
 	c := newCompletions()
-	c.await(true, false)
+	c.wakeOn(true, false)
 	stored(c)
 	require.True(t, woken(c))
-	c.await(false, true)
+	c.wakeOn(false, true)
 	applied(c)
 	require.True(t, woken(c))
 	c = newCompletions()

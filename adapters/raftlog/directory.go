@@ -100,7 +100,7 @@ func (n *Node) ownIdentity() link.Identity {
 // initialSnapshot returns the newest snapshot. A new peer has no snapshot: initialSnapshot then founds the
 // cluster with the other initial voters, or joins the cluster.
 func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
-	if err := n.removeReceived(); err != nil {
+	if err := n.removeReceivedSnapshots(); err != nil {
 		return nil, err
 	}
 	r, err := snapshot.Open(n.fs, ".")
@@ -133,8 +133,8 @@ func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
 	return n.joinCluster()
 }
 
-// removeReceived removes snapshots that an earlier process has received but not installed.
-func (n *Node) removeReceived() error {
+// removeReceivedSnapshots removes snapshots that an earlier process has received but not installed.
+func (n *Node) removeReceivedSnapshots() error {
 	names, err := n.fs.List(".")
 	for _, name := range names {
 		if err == nil && strings.HasPrefix(name, receivedPrefix) {
@@ -160,8 +160,8 @@ func (n *Node) checkLog() error {
 	return nil
 }
 
-// markComplete records that the directory has a snapshot and a log.
-func (n *Node) markComplete() error {
+// markDirectoryComplete records that the directory has a snapshot and a log.
+func (n *Node) markDirectoryComplete() error {
 	if n.owner.Complete {
 		return nil
 	}

@@ -113,8 +113,8 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 		"snapshot: flipped bit":                   {change: edit("snap", flip), file: "snap", remedy: newID, err: api.ErrFault},
 		"snapshot: truncated":                     {change: edit("snap", half), file: "snap", remedy: newID, err: api.ErrFault},
 		"snapshot: empty":                         {change: edit("snap", empty), file: "snap", remedy: newID, err: api.ErrFault},
-		"snapshot: version":                       {change: edit("snap", newerSnapshot), file: "snap", remedy: "use the program that has written it"},
-		"snapshot: another cluster":               {change: otherSnapshot, file: "snap", remedy: newID, err: api.ErrInvalid},
+		"snapshot: version":                       {change: edit("snap", newerSnapshotContent), file: "snap", remedy: "use the program that has written it"},
+		"snapshot: another cluster":               {change: installOtherSnapshot, file: "snap", remedy: newID, err: api.ErrInvalid},
 		"snapshot: missing":                       {change: remove("snap"), file: "snap", remedy: newID, err: api.ErrIdentity},
 		"snapshot: directory":                     {change: directory("snap"), file: "snap", remedy: newID},
 		"snapshot: not permitted":                 {denied: "snap", file: "snap", remedy: permission},
@@ -157,7 +157,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				before, err := d.List("log")
 				require.NoError(t, err)
 				for range 2 {
-					_, err = h.openPeer(p, func(cfg *raftlog.Config) { *cfg = cfg.OnDisk(deniedFile{d, denied}) })
+					_, err = h.openPeer(p, func(cfg *raftlog.Config) { *cfg = cfg.OnDisk(diskWithDeniedFile{d, denied}) })
 					h.proposeAll(t, h.otherPeers(p)[0], "x")
 					if c.remedy == "" {
 						require.NoError(t, err)
@@ -185,20 +185,20 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	}
 }
 
-// deniedFile is a disk on which opening the file with the given name fails with fs.ErrPermission.
-type deniedFile struct {
+// diskWithDeniedFile is a disk on which opening the file with the given name fails with fs.ErrPermission.
+type diskWithDeniedFile struct {
 	disk.FS
 	name string
 }
 
-func (d deniedFile) Open(name string) (disk.File, error) {
+func (d diskWithDeniedFile) Open(name string) (disk.File, error) {
 	if name == d.name {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 	}
 	return d.FS.Open(name)
 }
 
-func (d deniedFile) OpenRead(name string) (disk.File, error) {
+func (d diskWithDeniedFile) OpenRead(name string) (disk.File, error) {
 	if name == d.name {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 	}
@@ -215,14 +215,14 @@ func firstSegment(t *testing.T, d *testenv.Disk) string {
 	return names[i]
 }
 
-// newerSnapshot returns the content of a snapshot file in a later version of the format.
-func newerSnapshot([]byte) []byte {
+// newerSnapshotContent returns the content of a snapshot file in a later version of the format.
+func newerSnapshotContent([]byte) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte("raftsnap"), 99)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// otherSnapshot replaces the snapshot of a peer by a snapshot of another cluster.
-func otherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
+// installOtherSnapshot replaces the snapshot of a peer by a snapshot of another cluster.
+func installOtherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
 	t.Helper()
 	require.NoError(t, d.Remove("snap"))
 	w, err := snapshot.Create(d, ".", snapshot.Meta{Cluster: "other", Index: 5, Term: 1, Created: time.Now()})

@@ -17,12 +17,12 @@ import (
 // foundersTimeout limits how long an initial voter that founds the cluster waits for the other initial voters.
 const foundersTimeout = 2 * time.Second
 
-// checkPeers connects to the peers in the configuration before this peer writes anything. A peer that
+// checkRefusals connects to the peers in the configuration before this peer writes anything. A peer that
 // already belongs to the cluster refuses this peer if the cluster was founded with another
 // configuration, or if the other peer knows another directory of this peer: then the error is
 // ErrIdentity. Peers that cannot be reached within foundersTimeout are skipped; they refuse this peer
 // later.
-func (n *Node) checkPeers() error {
+func (n *Node) checkRefusals() error {
 	ctx, cancel := context.WithTimeout(n.ctx, foundersTimeout)
 	defer cancel()
 	fatal := make([]error, len(n.cfg.Peers))
@@ -59,7 +59,7 @@ func (n *Node) setFounding() {
 // snapshot.
 func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	n.setFounding()
-	if err := n.checkPeers(); err != nil {
+	if err := n.checkRefusals(); err != nil {
 		return nil, err
 	}
 	var voters []replica.Peer
@@ -98,7 +98,7 @@ func (n *Node) discardUnusedFounding(index uint64) (bool, error) {
 		return false, err
 	}
 	n.owner = founding
-	refused := n.checkPeers()
+	refused := n.checkRefusals()
 	n.owner = old
 	if refused != nil {
 		n.log.Warn("this directory was founded with another configuration, and nothing was committed in it",

@@ -17,7 +17,7 @@ import (
 func (n *Node) joinCluster() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()
-	if err := n.checkPeers(); err != nil {
+	if err := n.checkRefusals(); err != nil {
 		return nil, err
 	}
 	err := error(nil)

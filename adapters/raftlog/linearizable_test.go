@@ -125,7 +125,7 @@ func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 		if err == nil {
 			return
 		}
-		if !isAny(err, api.ErrUnknownOutcome, api.ErrNotLeader, api.ErrBusy, api.ErrClosed, context.DeadlineExceeded) {
+		if !wrapsAny(err, api.ErrUnknownOutcome, api.ErrNotLeader, api.ErrBusy, api.ErrClosed, context.DeadlineExceeded) {
 			t.Errorf("update %s: %v", update, err)
 			return
 		}
@@ -154,6 +154,6 @@ func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 	}
 }
 
-func isAny(err error, targets ...error) bool {
+func wrapsAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }

@@ -46,7 +46,7 @@ func (n *Node) runLoop(c *core.Core) {
 	c.Advance()
 	l.handleOutput()
 	for {
-		n.completed.await(c.AwaitsStored(), c.AwaitsApplied())
+		n.completed.wakeOn(c.AwaitsStored(), c.AwaitsApplied())
 		l.now = time.Now()
 		select {
 		case <-n.ctx.Done():

@@ -167,7 +167,7 @@ func (n *Node) openFiles() error {
 	if err := n.openLog(meta); err != nil {
 		return err
 	}
-	if err := n.markComplete(); err != nil {
+	if err := n.markDirectoryComplete(); err != nil {
 		return err
 	}
 	if err := n.readKnownPeers(); err != nil {

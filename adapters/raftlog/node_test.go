@@ -170,7 +170,8 @@ func TestStateMachine_PanicEndsProcess(t *testing.T) {
 	require.Contains(t, string(out), "panic: the state machine failed")
 }
 
-type panickingMachine struct{ failingRestore }
+// panickingMachine is a state machine whose Apply panics.
+type panickingMachine struct{ failingMachine }
 
 func (panickingMachine) Apply([]api.Entry, uint64) error { panic("the state machine failed") }
 
@@ -184,7 +185,7 @@ func TestOpen_FailsIfSnapshotCannotBeRestored(t *testing.T) {
 		require.NoError(t, h.stopPeer(p))
 		broken := errors.New("no")
 		for range 2 {
-			_, err := h.openPeer(p, func(c *raftlog.Config) { c.StateMachine = failingRestore{broken} })
+			_, err := h.openPeer(p, func(c *raftlog.Config) { c.StateMachine = failingMachine{broken} })
 			require.ErrorIs(t, err, broken)
 		}
 		h.startPeer(p)
@@ -192,12 +193,13 @@ func TestOpen_FailsIfSnapshotCannotBeRestored(t *testing.T) {
 	})
 }
 
-type failingRestore struct{ err error }
+// failingMachine is a state machine that cannot restore a snapshot.
+type failingMachine struct{ err error }
 
-func (b failingRestore) LastApplied() (uint64, error) { return 0, nil }
+func (b failingMachine) LastApplied() (uint64, error) { return 0, nil }
 
-func (b failingRestore) Apply([]api.Entry, uint64) error { return nil }
+func (b failingMachine) Apply([]api.Entry, uint64) error { return nil }
 
-func (b failingRestore) Snapshot() (io.WriterTo, error) { return nil, nil }
+func (b failingMachine) Snapshot() (io.WriterTo, error) { return nil, nil }
 
-func (b failingRestore) Restore(uint64, io.Reader) error { return b.err }
+func (b failingMachine) Restore(uint64, io.Reader) error { return b.err }

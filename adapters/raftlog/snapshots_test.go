@@ -172,7 +172,7 @@ func TestSnapshot_BrokenFileDoesNotStopPeers(t *testing.T) {
 		"empty":   {breakFile: func(d *testenv.Disk) error { return disk.Replace(d, "snap", nil) }},
 		"missing": {breakFile: func(d *testenv.Disk) error { return d.Remove("snap") }},
 		"of another cluster": {removed: true, breakFile: func(d *testenv.Disk) error {
-			otherSnapshot(t, nil, d)
+			installOtherSnapshot(t, nil, d)
 			return nil
 		}},
 		"directory": {removed: true, breakFile: func(d *testenv.Disk) error {

@@ -53,7 +53,7 @@ func newWriter(t *testing.T, seed uint64) (n *Node, store func(*core.Write)) {
 		fs: testenv.NewDisk(seed), log: slog.New(slog.DiscardHandler),
 		writes: newMailbox[writeTask](), completed: newCompletions(), ended: make(chan struct{}),
 	}
-	n.completed.await(true, true)
+	n.completed.wakeOn(true, true)
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	var err error
 	n.files, err = filelog.Open(n.fs, "log", filelog.Options{SegmentSize: 64 << 10})

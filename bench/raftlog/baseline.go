@@ -37,7 +37,7 @@ func (baseline) measure(ctx context.Context, dir string, clients int, p benchmar
 	w := newWindow(p)
 	err := writeInLockstep(files, func(from, to time.Time) bool {
 		for range clients {
-			w.add(from, to)
+			w.addUpdate(from, to)
 		}
 		return to.Before(deadline) && ctx.Err() == nil
 	})

@@ -101,7 +101,7 @@ func (theoreticalLog) measure(ctx context.Context, dir string, clients int, p be
 		}
 		to := time.Now()
 		for range clients {
-			w.add(from, to)
+			w.addUpdate(from, to)
 		}
 	}
 	return newFigure(p, []*window{w}), context.Cause(ctx)

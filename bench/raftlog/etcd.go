@@ -144,8 +144,8 @@ func (c *etcdCluster) stop() error {
 	})
 }
 
-// grow adds keys: the snapshot of a node is a copy of its database.
-func (c *etcdCluster) grow(ctx context.Context, node int, size int64) error {
+// growState adds keys: the snapshot of a node is a copy of its database.
+func (c *etcdCluster) growState(ctx context.Context, node int, size int64) error {
 	const part = 1 << 20
 	var wg sync.WaitGroup
 	var next atomic.Int64

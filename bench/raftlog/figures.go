@@ -20,8 +20,8 @@ func newWindow(p benchmark.Period) *window {
 	return &window{from: from, to: from.Add(p.Length)}
 }
 
-// add adds an update that was proposed at from and committed at to.
-func (w *window) add(from, to time.Time) {
+// addUpdate adds an update that was proposed at from and committed at to.
+func (w *window) addUpdate(from, to time.Time) {
 	w.updates++
 	if !to.Before(w.from) && to.Before(w.to) {
 		w.latencies = append(w.latencies, benchmark.Milliseconds(to.Sub(from)))

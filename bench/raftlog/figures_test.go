@@ -15,13 +15,13 @@ import (
 func TestFigure_IgnoresUpdatesOutsideWindow(t *testing.T) {
 	p := benchmark.Period{Warmup: time.Second, Length: 2 * time.Second}
 	w := newWindow(p)
-	complete := func(to time.Time) { w.add(to.Add(-5*time.Millisecond), to) }
+	complete := func(to time.Time) { w.addUpdate(to.Add(-5*time.Millisecond), to) }
 	complete(w.from.Add(-1))
 	complete(w.from)
 	complete(w.to.Add(-1))
 	complete(w.to)
 	other := newWindow(p)
-	other.add(other.from, other.from.Add(15*time.Millisecond))
+	other.addUpdate(other.from, other.from.Add(15*time.Millisecond))
 	other.failed = 3
 
 	require.Equal(t, uint64(4), w.updates)

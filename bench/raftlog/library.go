@@ -107,7 +107,7 @@ func (c *libraryCluster) stop() error {
 	return err
 }
 
-func (c *libraryCluster) grow(_ context.Context, node int, size int64) error {
+func (c *libraryCluster) growState(_ context.Context, node int, size int64) error {
 	c.counts[node].size.Add(uint64(size))
 	return nil
 }

@@ -133,7 +133,7 @@ func runClient(ctx context.Context, c cluster, w *window) {
 		}
 		if ok {
 			if err := c.propose(ctx, leader, data); err == nil {
-				w.add(from, time.Now())
+				w.addUpdate(from, time.Now())
 				continue
 			}
 			w.failed++

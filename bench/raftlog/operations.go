@@ -18,8 +18,8 @@ import (
 // operableCluster is a cluster with the operations of a log that runs for long.
 type operableCluster interface {
 	cluster
-	// grow makes the state of a node size bytes larger, for the next snapshot of the node.
-	grow(ctx context.Context, node int, size int64) error
+	// growState makes the state of a node size bytes larger, for the next snapshot of the node.
+	growState(ctx context.Context, node int, size int64) error
 	// snapshot writes the state of a node to a file on its disk. It returns when the file is synced.
 	snapshot(ctx context.Context, node int) error
 	// restart stops a node and starts it again with its directory.
@@ -126,7 +126,7 @@ func measureSnapshot(ctx context.Context, c operableCluster, _ string, s setting
 	if err != nil {
 		return nil, err
 	}
-	if err := c.grow(ctx, leader, s.size); err != nil {
+	if err := c.growState(ctx, leader, s.size); err != nil {
 		return nil, err
 	}
 	before, meanwhile, took, err := runWhileLoaded(ctx, c, s.period, func(ctx context.Context) error { return c.snapshot(ctx, leader) })
