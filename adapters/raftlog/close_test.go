@@ -26,7 +26,7 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 			start := time.Now()
 			require.NoError(t, h.stopPeer(leader))
 			h.proposeAll(t, h.otherPeers(leader)[0], "x")
-			require.Less(t, time.Since(start), 150*time.Millisecond, "less than an election timeout")
+			require.Less(t, time.Since(start), 150*time.Millisecond, "the hand-over takes longer than an election timeout")
 			h.startPeer(leader)
 			h.syncPeer(t, leader)
 		}

@@ -111,9 +111,9 @@ func TestCompact_KeepsEntriesWithinWindow(t *testing.T) {
 		i := n.Info()
 		require.Equal(t, index, i.SnapshotIndex)
 		require.Positive(t, i.SnapshotSize)
-		require.Equal(t, fresh.PruneIndex+1, i.FirstIndex, "fresh IDs keep their entries")
+		require.Equal(t, fresh.PruneIndex+1, i.FirstIndex, "entries with IDs within the window must be kept")
 		require.Empty(t, n.PrunableFiles())
-		require.Len(t, h.listFiles(t, p, ".", "snap-"), 1, "the previous snapshot, of entry 1")
+		require.Len(t, h.listFiles(t, p, ".", "snap-"), 1, "only the previous snapshot, of entry 1, must be kept")
 		segments := h.listFiles(t, p, "log", "")
 		require.Greater(t, len(segments), 2)
 

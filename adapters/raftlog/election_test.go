@@ -383,7 +383,7 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 		heal := h.isolate(p)
 		waitFor(t, "the candidate has expired", func() bool { return !isQueued(l) })
 		heal()
-		waitFor(t, "the peer knows", func() bool { return !isQueued(p) })
+		waitFor(t, "the peer has applied the removal of the candidate", func() bool { return !isQueued(p) })
 		h.net.Delay(p.Addr, l.Addr, time.Second)
 		time.Sleep(700 * time.Millisecond) // wait for a heartbeat and a tick, after which the request is in flight
 		if c.Resign() == nil {
@@ -528,6 +528,6 @@ func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
 		require.InDelta(t, guard, n.Info().Lease, float64(10*time.Millisecond))
 		heal()
 		require.Equal(t, token, c.waitForLeadership(t))
-		require.Equal(t, p, n.Info().Leader, "the lease has expired in the middle")
+		require.Equal(t, p, n.Info().Leader, "the lease must not expire before its renewal")
 	}, slowElections)
 }

@@ -43,7 +43,7 @@ func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	require.NoError(t, connects("c", 1))
 	require.NoError(t, connects("d", 1))
 	d.SetSpace(0)
-	require.NoError(t, connects("c", 1), "nothing has changed")
+	require.NoError(t, connects("c", 1), "nothing must be written for the same claim")
 }
 
 // TestAcceptHandshake_RecordsOnlyMembers checks that acceptHandshake records the claim of a process only if the

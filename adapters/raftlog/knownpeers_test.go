@@ -195,7 +195,7 @@ func TestIdentity_RejectsDirectoryRestoredToEarlierState(t *testing.T) {
 		h.startPeer(c)
 		n := h.startPeer(b)
 		time.Sleep(time.Minute)
-		require.NoError(t, n.Err(), "one peer can be wrong")
+		require.NoError(t, n.Err(), "one peer alone must not stop another peer")
 		require.NotEqual(t, "leader", n.Info().Role)
 		h.startPeer(a)
 		waitFor(t, b.ID+" has stopped", func() bool { return n.Err() != nil })

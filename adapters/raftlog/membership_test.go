@@ -238,7 +238,7 @@ func TestChangePeers_ReplacesAllVoters(t *testing.T) {
 		h.requireUpdates(t, fresh, append(numberedUpdates("a", 5), "b", "b", "b")...)
 		time.Sleep(5 * time.Second)
 		for i, p := range fresh {
-			require.Equal(t, terms[i], h.nodeOf(p).Info().Term, "removed peers start elections")
+			require.Equal(t, terms[i], h.nodeOf(p).Info().Term, "removed peers must not start elections")
 		}
 		_, err = h.nodeOf(old[0]).Propose(contextWithin(t, time.Second), api.NewRequestID(), []byte("c"))
 		require.ErrorIs(t, err, api.ErrRefused)

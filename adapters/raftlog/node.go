@@ -158,7 +158,7 @@ func (n *Node) openFiles() error {
 	// The window of a cluster is never shortened, so the cluster ignores a shorter window in the configuration
 	// of this peer. Log this once, at the start.
 	if n.cfg.Window < state.Window {
-		n.log.Warn("the window of this peer is ignored, because that of the cluster is longer: configure the same one at all peers",
+		n.log.Warn("the window of this peer is ignored, because the window of the cluster is longer: configure the same window at all peers",
 			"window", n.cfg.Window, "cluster-window", state.Window)
 	}
 	if err := n.checkLog(); err != nil {

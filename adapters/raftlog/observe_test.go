@@ -51,7 +51,7 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 		synctest.Wait()
 		select {
 		case o := <-in:
-			t.Fatal(o)
+			t.Fatalf("observation without a change: %v", o)
 		default:
 		}
 
@@ -126,6 +126,6 @@ func TestObserve_DeliversReasonAtRemovedPeer(t *testing.T) {
 				return
 			}
 		}
-		t.Fatal("no reason was given")
+		t.Fatal("the observer has received no error")
 	})
 }

@@ -390,7 +390,7 @@ func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 
 		_, err := c.Propose(t.Context(), former, api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-		require.ErrorIs(t, err, former.Err(), "the reason")
+		require.ErrorIs(t, err, former.Err(), "the error must contain the reason why the leadership has ended")
 		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(p), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		_, err = c.Propose(t.Context(), l, api.NewRequestID(), []byte("in time"))

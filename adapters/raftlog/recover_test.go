@@ -53,7 +53,7 @@ func TestRecoverOffline_KeepsEntries(t *testing.T) {
 		for _, p := range []api.Peer{b, c} {
 			h.startPeer(p)
 			time.Sleep(time.Minute)
-			require.NoError(t, h.nodeOf(p).Err(), "the recovery can be a mistake")
+			require.NoError(t, h.nodeOf(p).Err(), "the recovered peer alone must not stop another peer")
 			require.Equal(t, "candidate", h.nodeOf(p).Info().Role)
 			require.Contains(t, h.logOf(p), "recovered without this peer")
 			require.NoError(t, h.stopPeer(p))

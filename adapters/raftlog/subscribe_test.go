@@ -30,7 +30,7 @@ func waitForEvent(t testing.TB, s *raftlog.Subscription, wanted func(api.Event) 
 				return e
 			}
 		case <-end:
-			t.Fatal("no such event")
+			t.Fatal("the subscription delivers no such event within a minute")
 		}
 	}
 }

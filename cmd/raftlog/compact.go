@@ -97,7 +97,7 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 		return err
 	}
 	if _, err := os.Lstat(target); err == nil { // reject an existing target before a peer is queried
-		return newUsageError("--target %s exists: it is a snapshot that the peer has not installed yet, or another file", target)
+		return newUsageError("--target %s exists: the file is a snapshot that the peer has not installed yet, or another file", target)
 	}
 	index, committed := c.index, uint64(0)
 	if c.peer != "" || index == 0 {
@@ -208,7 +208,7 @@ func (c *compactCommand) waitForInstallation(ctx context.Context, dir, target st
 		select {
 		case <-poll.C:
 		case <-limit.C:
-			return cmdline.Errorf(cmdline.Failed, "the peer has not installed %s within %v (--wait): check that it is running, and that its compact-file is this file. The file remains", target, c.wait)
+			return cmdline.Errorf(cmdline.Failed, "the peer has not installed %s within %v (--wait): check that the peer is running, and that its compact-file is this file. The file remains", target, c.wait)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -62,7 +62,7 @@ func TestCompact_PeerInstallsSnapshot(t *testing.T) {
 
 	// A peer that joins receives the snapshot, and the log after it.
 	e := h.startPeer("e", "--addr", h.addressOf("e"))
-	require.Contains(t, e.output.Text(), "received the snapshot", "from a, which is queried first")
+	require.Contains(t, e.output.Text(), "received the snapshot", "peer e must receive the snapshot from a, which it queries first")
 	require.Contains(t, e.output.Text(), "index="+last)
 	h.requireOutput("config", "--add", h.addressOf("e")+"/e")
 	fifth, _ := h.proposeUpdate("with the fifth")

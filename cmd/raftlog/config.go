@@ -73,7 +73,7 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 		return newUsageError("--wait %v: must be positive, such as 2m", c.wait)
 	}
 	if len(c.replace) > 0 && len(c.add)+len(c.remove) > 0 {
-		return newUsageError("--replace lists all peers: it excludes --add and --delete")
+		return newUsageError("--replace lists all peers: omit --add and --delete")
 	}
 	add, err := parsePeers(append(slices.Clone(c.add), c.replace...))
 	if err != nil {
@@ -114,9 +114,9 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 	index, err := cl.ChangePeers(ctx, id, voters)
 	switch {
 	case errors.Is(err, api.ErrUnknownOutcome):
-		return cmdline.Errorf(cmdline.Unknown, "%w; repeat it with --request-id %v", err, id)
+		return cmdline.Errorf(cmdline.Unknown, "%w; repeat the change with --request-id %v", err, id)
 	case errors.Is(err, api.ErrChanging):
-		return cmdline.Errorf(cmdline.Failed, "%w: try again when it is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
+		return cmdline.Errorf(cmdline.Failed, "%w: try again when the other change is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
 	case isInvalid(err) && planErr != nil:
 		return planErr
 	case err != nil:
@@ -186,7 +186,7 @@ func planVoters(current, add []api.Peer, remove []string) ([]api.Peer, error) {
 			return nil, err
 		}
 		if voters = slices.DeleteFunc(voters, func(p api.Peer) bool { return p == current[i] }); len(voters) == 0 {
-			return nil, newUsageError("--delete lists all peers: at least one must remain")
+			return nil, newUsageError("--delete lists all peers: at least one peer must remain")
 		}
 	}
 	for _, p := range add {

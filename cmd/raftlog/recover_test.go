@@ -62,5 +62,5 @@ func TestExportAndRestore_StartsNewCluster(t *testing.T) {
 	h.startPeer("b")
 	require.Equal(t, last+" "+id+"\n", h.requireOutput("propose", "--request-id", id, "one"), "the request ID is known")
 	next := h.requireOutput("propose", "two")
-	require.Len(t, strings.Fields(next)[0], 4, "the index is above 1000")
+	require.Len(t, strings.Fields(next)[0], 4, "the index must be above 1000")
 }

@@ -165,7 +165,7 @@ func logRoles(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
 			log.Info("role changed", "role", role, "term", term, "leader", leader.ID)
 			if role == "removed" && !removed {
 				removed = true
-				log.Warn("this peer was removed from the cluster: stop it; its replacement needs another ID and an empty directory")
+				log.Warn("this peer was removed from the cluster: stop this process; a replacement of the peer needs another ID and an empty directory")
 			}
 		}
 		select {

@@ -55,7 +55,7 @@ func (c *Client) RequestResign(ctx context.Context, name, candidate string) (err
 	}()
 	slash := strings.LastIndexByte(candidate, '/')
 	if slash < 0 {
-		return fmt.Errorf("%w: not the ID of a candidate", api.ErrInvalid)
+		return fmt.Errorf("%w: the ID of a candidate must contain a slash", api.ErrInvalid)
 	}
 	for requested := false; ; requested = true {
 		present, err := c.isCandidate(ctx, name, candidate)

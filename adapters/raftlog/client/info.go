@@ -36,7 +36,7 @@ func (c *Client) findPeer(ctx context.Context, peerID string) (api.Peer, error) 
 		p, ok = known()
 	}
 	if !ok {
-		return api.Peer{}, fmt.Errorf("%w: unknown peer %q", api.ErrInvalid, peerID)
+		return api.Peer{}, fmt.Errorf("%w: no peer of the cluster has the ID %q", api.ErrInvalid, peerID)
 	}
 	return p, nil
 }
