@@ -36,10 +36,10 @@ func lead(t *testing.T, c *campaign) *leaderelection.Leadership {
 	return l
 }
 
-// TestLeadership_NotConfirmedByLeaseForLaterQueue checks that a lease that the peer has renewed for a later
+// TestLeadership_ExpiresDespiteLeaseForLaterQueue checks that a lease that the peer has renewed for a later
 // queue, whose head is another candidate, does not confirm the earlier leadership, even before the candidate's
 // goroutine has evaluated the later queue.
-func TestLeadership_NotConfirmedByLeaseForLaterQueue(t *testing.T) {
+func TestLeadership_ExpiresDespiteLeaseForLaterQueue(t *testing.T) {
 	c, loop := newCampaign(t)
 	publishLease(loop, time.Now(), time.Hour)
 	leadership := lead(t, c)
@@ -50,10 +50,10 @@ func TestLeadership_NotConfirmedByLeaseForLaterQueue(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_NotExtendedAfterElectionEnd checks that a lease that the peer renews after the end of the
+// TestLeadership_IsNotExtendedAfterElectionEnd checks that a lease that the peer renews after the end of the
 // election does not extend a leadership, even before the candidate's goroutine has noticed the end: another
 // peer may restart the election.
-func TestLeadership_NotExtendedAfterElectionEnd(t *testing.T) {
+func TestLeadership_IsNotExtendedAfterElectionEnd(t *testing.T) {
 	c, loop := newCampaign(t)
 	publishLease(loop, time.Now(), time.Hour)
 	leadership := lead(t, c)
@@ -70,9 +70,9 @@ func TestLeadership_NotExtendedAfterElectionEnd(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_ValidAfterWallClockWasSetForward checks that a peer whose wall clock was set forward, or whose
-// machine was suspended, after Open can lead again.
-func TestLeadership_ValidAfterWallClockWasSetForward(t *testing.T) {
+// TestLeadership_IsValidAfterWallClockWasSetForward checks that a peer whose wall clock was set forward, or
+// whose machine was suspended, after Open can lead again.
+func TestLeadership_IsValidAfterWallClockWasSetForward(t *testing.T) {
 	c, loop := newCampaign(t)
 	loop.n.startedAt = withWallClock(loop.n.startedAt, -24*time.Hour)
 	publishLease(loop, time.Now(), time.Hour)

@@ -368,9 +368,9 @@ func TestResign_ReturnsImmediatelyBeforeJoining(t *testing.T) {
 	})
 }
 
-// TestResign_UnconfirmedIfCandidateMayBeQueuedAgain checks that Resign does not return nil while an expired
+// TestResign_ReturnsNilOnlyIfCandidateCannotRejoin checks that Resign does not return nil while an expired
 // candidate can be queued again, because its peer has requested this before the resignation.
-func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
+func TestResign_ReturnsNilOnlyIfCandidateCannotRejoin(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
 		p := h.otherPeers(l)[0]
@@ -424,9 +424,9 @@ func TestResign_ReturnsErrUnconfirmedWithoutMajority(t *testing.T) {
 	})
 }
 
-// TestCandidates_NotDelayedByBlockedStateMachine checks that a blocked state machine delays neither the
+// TestCandidate_EndsDespiteBlockedStateMachine checks that a blocked state machine delays neither the
 // resignation of a candidate at its peer, nor the end of its candidacy in an ended election.
-func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
+func TestCandidate_EndsDespiteBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		deleteElection(t, h.nodeOf(p), "over")
@@ -512,9 +512,9 @@ func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	})
 }
 
-// TestStopGuard_LeadershipEndsBeforeLease checks that a leadership ends when only the stop guard remains of the
+// TestStopGuard_EndsLeadershipBeforeLease checks that a leadership ends when only the stop guard remains of the
 // lease, and that the candidate leads again with the same token if the lease is renewed before it expires.
-func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
+func TestStopGuard_EndsLeadershipBeforeLease(t *testing.T) {
 	const guard = 400 * time.Millisecond
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)

@@ -127,10 +127,10 @@ func TestStateMachine_ErrorStopsPeer(t *testing.T) {
 	})
 }
 
-// TestEngine_PanicStopsOnlyTheNode checks that a panic of the Raft library, the engine, stops the node with
-// ErrFault and does not end the process. The test sends a message that peers never send, and that makes the
-// library panic.
-func TestEngine_PanicStopsOnlyTheNode(t *testing.T) {
+// TestRaftLibrary_PanicStopsOnlyItsNode checks that a panic of the Raft library, the engine, stops the node
+// with ErrFault and does not end the process. The test sends a message that peers never send, and that makes
+// the library panic.
+func TestRaftLibrary_PanicStopsOnlyItsNode(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		sender := h.otherPeers(p)[0]

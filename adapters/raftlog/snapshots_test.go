@@ -232,9 +232,9 @@ func TestSnapshot_IsReceivedAgainAfterCrash(t *testing.T) {
 	}
 }
 
-// TestSnapshot_RejectedUnlessAsAnnounced checks that a peer neither installs a snapshot that differs from its
+// TestSnapshot_IsRejectedUnlessAsAnnounced checks that a peer neither installs a snapshot that differs from its
 // announcement by the leader, nor stops because of it.
-func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
+func TestSnapshot_IsRejectedUnlessAsAnnounced(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "a")

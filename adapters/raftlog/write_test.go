@@ -120,9 +120,9 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 	}
 }
 
-// TestNextBatch_SizeIsLimited checks that nextBatch does not combine the entries of many tasks to a batch that
+// TestNextBatch_LimitsSize checks that nextBatch does not combine the entries of many tasks to a batch that
 // the log would reject as too large, and that it returns a large task alone.
-func TestNextBatch_SizeIsLimited(t *testing.T) {
+func TestNextBatch_LimitsSize(t *testing.T) {
 	const size = 16 << 20 // the greatest permitted value of Config.MaxData
 	data := make([]byte, size)
 	var tasks []writeTask

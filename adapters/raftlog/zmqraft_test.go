@@ -123,9 +123,9 @@ func TestLogs_ConvergeWithoutFullComparison(t *testing.T) {
 // Defect Z12 of ØMQ Raft: peers sent the secret unencrypted, as a label. TestSecret_RequiredForAccess,
 // TestCertificates_RequiredForAccess, and the tests of internal/link cover this.
 
-// TestLostEntries_StopOnlyTheirPeer checks that a peer whose log lacks entries that it has acknowledged stops
+// TestNode_StopsIfItsLogLostEntries checks that a peer whose log lacks entries that it has acknowledged stops
 // with ErrFault, without ending the process or stopping other peers. This covers defect Z13 of ØMQ Raft.
-func TestLostEntries_StopOnlyTheirPeer(t *testing.T) {
+func TestNode_StopsIfItsLogLostEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p := h.otherPeers(leader)[0]
