@@ -62,8 +62,8 @@ func (c *campaign) runCampaign(ctx context.Context) error {
 		case l != nil:
 			expiry.Reset(time.Until(l.Deadline()))
 		case c.isHead && e.opts.guard > 0:
-			// The loop signals this goroutine when the node has a lease again. It does not signal when
-			// a lease is renewed of which only the part before the stop guard has expired.
+			// The loop signals this goroutine when the node has a lease again, but not when the node renews a
+			// lease of which only the stop guard was left.
 			expiry.Reset(n.cfg.Heartbeat)
 		}
 	}

@@ -62,7 +62,7 @@ func (n *Node) runLoop(c *core.Core) {
 			if !ok {
 				return
 			}
-			n.completed.report(c) // the requests to the core may refer to these results
+			n.completed.report(c) // report results first, because the messages in the frame may refer to them
 			l.receiveFrame(f.From.ID, f.Data)
 		case r := <-n.requests:
 			l.acceptRequest(r)

@@ -220,7 +220,8 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	return nil
 }
 
-// listen starts to listen. The transport closes all connections until startGoroutines is called.
+// listen creates the transport, which listens at the address of the peer. The transport closes all connections
+// until startGoroutines is called.
 func (n *Node) listen() error {
 	listener := n.cfg.Listener
 	if listener == nil {
@@ -240,7 +241,7 @@ func (n *Node) listen() error {
 	return nil
 }
 
-// startGoroutines starts the goroutines of the node.
+// startGoroutines starts the transport, the loop, the writer and the applier of the node.
 func (n *Node) startGoroutines(c *core.Core) error {
 	n.publishStatus(c.Status())
 	n.publishMemberStatus(c)

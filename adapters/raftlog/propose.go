@@ -56,8 +56,8 @@ func (e *Election) Propose(ctx context.Context, l *leaderelection.Leadership, id
 	return e.node.proposeGuarded(ctx, replica.Guard{Election: e.name, Token: uint64(l.Token())}, id, data)
 }
 
-// proposeGuarded proposes an update that is applied only during the leadership in g. Otherwise the error wraps
-// api.ErrFenced and leaderelection.ErrNotLeader.
+// proposeGuarded proposes an update that is applied only during the leadership in g. If this leadership is
+// over, the error wraps api.ErrFenced and leaderelection.ErrNotLeader.
 func (n *Node) proposeGuarded(ctx context.Context, g replica.Guard, id api.RequestID, data []byte) (uint64, error) {
 	index, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true, Guard: g})
 	if errors.Is(err, api.ErrFenced) {

@@ -175,7 +175,7 @@ func (r *recovery) readSnapshot() (snapshot.Meta, error) {
 // readSize is the size of the entries that applyLog reads at a time, in bytes.
 const readSize = 4 << 20
 
-// applyLog applies all entries of the log to the state.
+// applyLog opens the log, and applies all its entries to the replicated state.
 func (r *recovery) applyLog(meta snapshot.Meta) (err error) {
 	if r.files, err = filelog.Open(r.fs, logDir, filelog.Options{ReadOnly: r.cfg.DryRun}); err != nil {
 		return fmt.Errorf("%w: %w", api.ErrFault, err)

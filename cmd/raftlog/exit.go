@@ -33,7 +33,7 @@ const exitHelp = `Exit codes:
 // exitCodes returns the title of exitHelp and its lines about the codes 0, 1, 2 and others.
 func exitCodes(others ...int) string {
 	var b strings.Builder
-	documented := true // the current line is part of the result, as is the first line, the title
+	documented := true // the current line belongs to the result; the first line, the title, always does
 	for line := range strings.Lines(exitHelp) {
 		var code int
 		if line[2] != ' ' { // the line does not continue the previous line

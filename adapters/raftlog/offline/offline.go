@@ -57,8 +57,8 @@ func ReadOwner(dir string) (Owner, error) {
 
 // Entry is an entry of the log and its position in the files.
 type Entry struct {
-	// Entry has Data for all kinds of entries, and never Skipped, because that depends on all
-	// previous entries.
+	// Entry has Data for all kinds of entries, and never Skipped, because Skipped depends on all previous
+	// entries.
 	api.Entry
 	// Committed reports whether the files show that the entry is committed. If not, the entry may have
 	// been committed nevertheless, or may be replaced.
