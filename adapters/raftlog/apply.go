@@ -15,7 +15,7 @@ import (
 type watchedIndex struct {
 	mu      sync.Mutex
 	index   uint64
-	changed chan struct{} // closed when index increases; nil if no goroutine waits
+	changed chan struct{} // closed when index increases; nil if no goroutine waits for this
 }
 
 // load returns the index, and a channel that is closed when it increases.
@@ -28,7 +28,7 @@ func (w *watchedIndex) load() (uint64, <-chan struct{}) {
 	return w.index, w.changed
 }
 
-// advance increases the index to the given one.
+// advance sets the index to the given index, if that is greater, and wakes the goroutines that wait.
 func (w *watchedIndex) advance(index uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,10 +41,10 @@ func (w *watchedIndex) advance(index uint64) {
 	}
 }
 
-// runApplier applies committed entries to the state machine until the node stops. It replies to the
-// callers of this process itself, so that they do not wait for the loop.
+// runApplier applies committed entries to the state machine until the node stops. It replies directly to the
+// callers in this process that wait for these entries, so that they do not wait for the loop.
 func (n *Node) runApplier() {
-	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop also fails the pending replies when it ends
+	defer func() { n.failReplies(n.apply.takeAll()) }() // the loop also fails pending replies at its end
 	for {
 		select {
 		case <-n.ctx.Done():
@@ -99,7 +99,8 @@ func (n *Node) handleApply(a core.Apply) error {
 			return err
 		}
 		defer r.Close()
-		// r may be a newer snapshot than the requested one; the loop requests r as well later.
+		// r may be newer than the snapshot that the loop has requested; the loop requests the newer snapshot
+		// later as well.
 		if err := n.restoreStateMachine(r); err != nil {
 			return err
 		}
@@ -133,8 +134,8 @@ func (n *Node) stateMachine() StateMachine {
 	return n.cfg.StateMachine
 }
 
-// restoreStateMachine restores the state machine from a snapshot, if the snapshot is newer than its
-// state.
+// restoreStateMachine restores the state machine from a snapshot, if the snapshot is newer than the state of
+// the machine.
 func (n *Node) restoreStateMachine(r *snapshot.Reader) error {
 	index := r.Meta().Index
 	if n.machineIndex < index {

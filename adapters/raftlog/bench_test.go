@@ -15,8 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// BenchmarkPropose measures updates of 256 bytes at the leader of three peers. Each client waits for
-// its update before it proposes the next one. Program bench/raftlog compares other libraries.
+// BenchmarkPropose measures updates of 256 bytes at the leader of three peers. Each client waits for its update
+// before it proposes the next one. The program bench/raftlog compares this rate with the rates of other
+// libraries.
 func BenchmarkPropose(b *testing.B) {
 	for _, clients := range []int{1, 16, 256} {
 		b.Run(fmt.Sprint(clients, " clients"), func(b *testing.B) {

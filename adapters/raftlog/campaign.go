@@ -12,21 +12,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/record"
 )
 
-// campaign is a candidacy in progress. It belongs to the goroutine of ElectLeader, which evaluates
-// the queue that the loop publishes, and the lease. The goroutine uses a separate timer, so that it
-// detects the expiry of the lease without the loop.
+// campaign is a candidacy in progress. Until the candidacy is over, only the goroutine of
+// ElectLeader uses it. This goroutine evaluates the queue and the lease that the loop publishes.
+// Its own timer detects the expiry of the lease even if the loop is blocked.
 type campaign struct {
 	election  *Election
 	id        string
-	token     int64 // token of the last leadership while the candidate is the head of the queue; 0 before
+	token     int64 // the token of the candidate while the candidate is the head of the queue, otherwise 0
 	led       bool  // the candidate has led with token
 	suspended bool
 	isHead    bool   // the candidate is the head of the queue
-	requested bool   // the peer was requested to queue the candidate
-	joined    uint64 // the index of the entry by which the candidate has joined; 0 before
+	requested bool   // requestJoin has requested that the peer queues the candidate
+	joined    uint64 // the index of the entry with which the candidate joined the queue; 0 before the candidate joins
 	following string
-	next      bool // the status says that the candidate is next
-	published bool // a status of the current position was published
+	next      bool // the published status says that the candidate is next
+	published bool // the candidate has published a status for its current position
 }
 
 // runCampaign participates in the election until the candidacy is over, and returns the reason.
@@ -62,16 +62,16 @@ func (c *campaign) runCampaign(ctx context.Context) error {
 		case l != nil:
 			expiry.Reset(time.Until(l.Deadline()))
 		case c.isHead && e.opts.guard > 0:
-			// The loop signals this goroutine when the node has a lease again. It does not signal when
-			// a lease is renewed of which only the part before the stop guard has expired.
+			// The loop signals this goroutine when the node has a lease again, but not when the node renews a
+			// lease of which only the stop guard was left.
 			expiry.Reset(n.cfg.Heartbeat)
 		}
 	}
 }
 
-// requestJoin requests the peer to queue the candidate. If the election is over according to this
-// peer, it may have been restarted by an entry that the peer has not applied yet, so requestJoin first
-// reads the current state.
+// requestJoin requests that the peer queues the candidate. If this peer has applied the end of the
+// election, another peer may have restarted the election with an entry that this peer has not applied
+// yet, so requestJoin first reads the current state.
 func (c *campaign) requestJoin(ctx context.Context) {
 	e := c.election
 	over := false
@@ -82,12 +82,12 @@ func (c *campaign) requestJoin(ctx context.Context) {
 	_ = e.node.callLoop(ctx, func(p *core.Core) {
 		p.AddCandidate(e.name, c.id, string(record.Encode(e.opts.clientName, e.opts.value)))
 		e.setQueue(p.Replica().Elections.Get(e.name))
-		c.requested = true // stays false after a fault of the node, which then sends nothing
+		c.requested = true // remains false if the node has stopped, because it then sends nothing
 	})
 }
 
-// evaluateQueue determines the role of the candidate and publishes changes. It reports whether the
-// election is over.
+// evaluateQueue determines the role of the candidate from the queue and the lease, and publishes a status if
+// the role has changed. It reports whether the election is over.
 func (c *campaign) evaluateQueue() (over bool) {
 	e := c.election
 	if e.ended.Load() {
@@ -132,8 +132,8 @@ func (c *campaign) evaluateQueue() (over bool) {
 	return false
 }
 
-// reportJoined reports that the candidate has joined by the entry with the given index, unless that
-// was reported before.
+// reportJoined reports that the candidate has joined by the entry with the given index, unless it has reported
+// this index before.
 func (c *campaign) reportJoined(index uint64) {
 	if c.joined != index {
 		c.joined = index
@@ -158,8 +158,8 @@ func (e *Election) leaseEnd(lease *time.Time) time.Time {
 // leadershipDeadline returns the time until which the candidate leads with the given token: when the
 // lease expires, if the candidate is the head of the queue for which the lease was granted. A lease
 // that has expired and was renewed does not confirm an earlier leadership, and a lease that was
-// renewed after the end of the election does not extend one, even if this goroutine has not noticed
-// that. The loop publishes queues before leases, so this method reads the lease first.
+// renewed after the end of the election does not extend a leadership, even if this goroutine has not
+// noticed the end. The loop publishes queues before leases, so this method reads the lease first.
 func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 	lease := e.node.lease.Load()
 	published := e.queue.Load()
@@ -169,7 +169,7 @@ func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 		if lease != nil && (published.lease == nil || published.lease.Before(*lease)) {
 			lease = published.lease
 		}
-	} else if e.ended.Load() { // the election was restarted
+	} else if e.ended.Load() { // the election has ended and was restarted
 		queue = nil
 	}
 	if queue == nil || queue.Position(id) != 0 || int64(queue.Candidates[0].Token) != token {
@@ -178,14 +178,15 @@ func (e *Election) leadershipDeadline(id string, token int64) time.Time {
 	return e.leaseEnd(lease)
 }
 
-// becomeLeader reports a leadership that lasts until leadershipDeadline.
+// becomeLeader publishes a leadership that lasts until leadershipDeadline.
 func (c *campaign) becomeLeader() {
 	token := c.token
 	c.led, c.suspended, c.following, c.published = true, false, "", true
 	c.election.candidacy.Lead(token, func() time.Time { return c.election.leadershipDeadline(c.id, token) })
 }
 
-// formerErr returns the FormerErr of a leader.
+// formerErr returns the FormerErr of a new leader's status, according to how the former leader has left the
+// queue.
 func formerErr(d replica.Departure) error {
 	switch d {
 	case replica.Resigned:
@@ -196,14 +197,14 @@ func formerErr(d replica.Departure) error {
 	return nil
 }
 
-// suspendLeadership ends a leadership that cannot be confirmed at the moment.
+// suspendLeadership suspends the leadership of a candidate whose node has no lease at the moment.
 func (c *campaign) suspendLeadership(reason error) {
 	c.suspended, c.following, c.published = true, "", true
 	c.election.candidacy.Suspend(reason)
 }
 
-// loseLeadership ends a leadership, or the suspension of one, when the candidate is not the head any
-// more, or has another token.
+// loseLeadership ends a leadership, suspended or not, when the candidate is no longer the head of the queue or
+// has another token.
 func (c *campaign) loseLeadership() {
 	c.election.candidacy.Revoke(leaderelection.ErrSessionExpired)
 	if c.suspended || c.token != 0 {
@@ -211,8 +212,8 @@ func (c *campaign) loseLeadership() {
 	}
 }
 
-// followCandidate publishes that the candidate follows another candidate, and whether it is next, unless that
-// was published before.
+// followCandidate publishes that the candidate follows the candidate with the given ID, and whether it is the
+// next leader, unless it has published the same status before.
 func (c *campaign) followCandidate(id string, next bool) {
 	if c.published && c.following == id && c.next == next {
 		return
@@ -238,7 +239,7 @@ func (c *campaign) leaveElection(reason error) error {
 			p.RemoveCandidate(e.name, c.id)
 		}
 		if p.Replica().Elections.Get(e.name).Position(c.id) < 0 {
-			c.joined = 0 // the candidate has expired, and its request to join again may be in flight
+			c.joined = 0 // the candidate has been removed as expired, and its request to join again may be in flight
 		}
 	})
 	if !resigned {
@@ -260,11 +261,11 @@ func (c *campaign) leaveElection(reason error) error {
 	return reason
 }
 
-// confirmRemoval reports whether a candidate that is not queued according to this peer will certainly
-// not be queued. If it was not queued when it resigned, the request to join may still be in flight, so
-// the current state is read. A request that is overtaken by that read can still be applied. Then the
-// peer, which does not want the candidate any more, removes it with the next heartbeat, and the
-// candidate does not lead before.
+// confirmRemoval reports whether a candidate that is not in the queue, as far as this peer has applied the log,
+// will certainly not be in the queue later. If the candidate was not in the queue when it resigned, its request
+// to join may still be in flight, so confirmRemoval reads the current state. The log may still apply a request
+// that this read has overtaken. In this case the peer, which does not want the candidate any more, removes the
+// candidate with the next heartbeat, before the candidate can lead.
 func (c *campaign) confirmRemoval(ctx context.Context) bool {
 	return c.election.hasLeftQueue() && (c.joined != 0 ||
 		c.election.node.readLinearizable(ctx, (*core.Core).ReadReplica) == nil && c.election.hasLeftQueue())

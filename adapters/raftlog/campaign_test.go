@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
-// newCampaign returns a campaign of candidate a, whose goroutine evaluates the queue only when a test
-// calls evaluateQueue, and the loop of its node.
+// newCampaign returns the campaign of candidate a, and the loop of its node. No goroutine runs the campaign:
+// tests call evaluateQueue instead.
 func newCampaign(t *testing.T) (*campaign, *loopState) {
 	n := &Node{startedAt: time.Now()}
 	e := &Election{node: n, name: "e", candidacy: candidacy.New(t.Context(), nil), changed: make(chan struct{}, 1)}
@@ -21,13 +21,13 @@ func newCampaign(t *testing.T) (*campaign, *loopState) {
 	return &campaign{election: e, id: "a"}, &loopState{n: n}
 }
 
-// publishLease publishes a lease that was granted for d at the given time.
+// publishLease publishes, at the time now, a lease that the leader of the log has granted for the duration d.
 func publishLease(loop *loopState, now time.Time, d time.Duration) {
 	loop.now = now
 	loop.publishLease(now.Sub(loop.n.startedAt) + d)
 }
 
-// lead publishes a queue in which the candidate is the head, and returns its leadership.
+// lead publishes a queue whose head is candidate a, and returns the leadership of candidate a.
 func lead(t *testing.T, c *campaign) *leaderelection.Leadership {
 	c.election.setQueue(replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5}, {ID: "b"}}})
 	require.False(t, c.evaluateQueue())
@@ -36,10 +36,10 @@ func lead(t *testing.T, c *campaign) *leaderelection.Leadership {
 	return l
 }
 
-// TestLeadership_NotConfirmedByLeaseForLaterQueue checks that a lease that has expired, and was renewed for
-// another queue, does not confirm an earlier leadership. The candidate has lost its position in between, and
-// its goroutine has not noticed yet.
-func TestLeadership_NotConfirmedByLeaseForLaterQueue(t *testing.T) {
+// TestLeadership_ExpiresDespiteLeaseForLaterQueue checks that a lease that the peer has renewed for a later
+// queue, whose head is another candidate, does not confirm the earlier leadership, even before the candidate's
+// goroutine has evaluated the later queue.
+func TestLeadership_ExpiresDespiteLeaseForLaterQueue(t *testing.T) {
 	c, loop := newCampaign(t)
 	publishLease(loop, time.Now(), time.Hour)
 	leadership := lead(t, c)
@@ -50,10 +50,10 @@ func TestLeadership_NotConfirmedByLeaseForLaterQueue(t *testing.T) {
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_NotExtendedAfterElectionEnd checks that a lease that was renewed after the end of the
-// election does not extend a leadership, because the election may be restarted. The candidate's goroutine has
-// not noticed the end yet.
-func TestLeadership_NotExtendedAfterElectionEnd(t *testing.T) {
+// TestLeadership_IsNotExtendedAfterElectionEnd checks that a lease that the peer renews after the end of the
+// election does not extend a leadership, even before the candidate's goroutine has noticed the end: another
+// peer may restart the election.
+func TestLeadership_IsNotExtendedAfterElectionEnd(t *testing.T) {
 	c, loop := newCampaign(t)
 	publishLease(loop, time.Now(), time.Hour)
 	leadership := lead(t, c)
@@ -64,15 +64,15 @@ func TestLeadership_NotExtendedAfterElectionEnd(t *testing.T) {
 		require.Equal(t, deadline, leadership.Deadline())
 	}
 
-	// A snapshot can contain the next leader, and not the end.
+	// If a snapshot replaces the entries, the peer sees the next leader without having seen the first end.
 	c.election.publishQueue(replica.Election{Candidates: []replica.Candidate{{ID: "b", Token: 7}}})
 	c.election.publishQueue(replica.Election{Ended: true})
 	require.ErrorIs(t, leadership.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestLeadership_ValidAfterWallClockWasSetForward checks that a peer whose wall clock was set forward, or
-// whose machine was suspended, after Open can have a valid leadership again.
-func TestLeadership_ValidAfterWallClockWasSetForward(t *testing.T) {
+// TestLeadership_IsValidAfterWallClockWasSetForward checks that a peer whose wall clock was set forward, or
+// whose machine was suspended, after Open can lead again.
+func TestLeadership_IsValidAfterWallClockWasSetForward(t *testing.T) {
 	c, loop := newCampaign(t)
 	loop.n.startedAt = withWallClock(loop.n.startedAt, -24*time.Hour)
 	publishLease(loop, time.Now(), time.Hour)
@@ -92,8 +92,8 @@ func TestLeadership_EndsWhileMachineIsSuspended(t *testing.T) {
 	require.False(t, c.hasLease())
 }
 
-// withWallClock returns t with its wall clock reading changed by d. Package time cannot create a
-// time whose clock readings differ.
+// withWallClock returns t with its wall clock reading changed by d. Package time has no function that changes
+// only one of the two clock readings of a time.
 func withWallClock(t time.Time, d time.Duration) time.Time {
 	t = t.Add(d)
 	fields := (*struct {
@@ -105,7 +105,8 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestCampaign_SecondCandidateIsNext checks that exactly the second candidate of the queue is reported as next.
+// TestCampaign_SecondCandidateIsNext checks that Status.Next is true for the second candidate of the queue, and
+// for no other candidate.
 func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	c, _ := newCampaign(t)
 	for _, step := range []struct {
@@ -114,7 +115,7 @@ func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	}{
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "c"}, {ID: "a"}}, false},
 		{[]replica.Candidate{{ID: "b", Token: 5}, {ID: "a"}}, true},
-		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // a queue without a lease
+		{[]replica.Candidate{{ID: "a", Token: 6}}, false}, // the head of the queue, whose node has no lease
 		{nil, false},
 	} {
 		c.election.setQueue(replica.Election{Candidates: step.queue})
@@ -126,8 +127,8 @@ func TestCampaign_SecondCandidateIsNext(t *testing.T) {
 	}
 }
 
-// TestCampaign_KnowsHowFormerLeaderLeft checks that a candidate does not count as a leader before it has led
-// with its token, and learns how the former leader has left.
+// TestCampaign_KnowsHowFormerLeaderLeft checks that the field led is false until the candidate has led with its
+// current token, and that FormerErr says whether the former leader has resigned or expired.
 func TestCampaign_KnowsHowFormerLeaderLeft(t *testing.T) {
 	for departure, want := range map[replica.Departure]error{
 		replica.Unknown: nil, replica.Resigned: leaderelection.ErrResigned, replica.Expired: leaderelection.ErrLeaseExpired,
@@ -136,7 +137,7 @@ func TestCampaign_KnowsHowFormerLeaderLeft(t *testing.T) {
 		head := replica.Election{Candidates: []replica.Candidate{{ID: "a", Token: 5, Former: departure}}}
 		c.election.setQueue(head)
 		require.False(t, c.evaluateQueue())
-		require.False(t, c.led, "it has no lease")
+		require.False(t, c.led, "the node has no lease yet")
 		publishLease(loop, time.Now(), time.Hour)
 		require.False(t, c.evaluateQueue())
 		require.True(t, c.led)

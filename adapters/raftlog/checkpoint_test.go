@@ -9,27 +9,27 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckpoint_CommitsEarlierEntries checks that an update that only a restarted leader has is committed
-// when the other peers return, without another update. This is the scenario in the README of ØMQ Raft. The
-// numbers in the comments below are the numbers of its steps.
+// TestCheckpoint_CommitsEarlierEntries checks that an update that only a restarted leader has is committed when
+// the other peers return, without another update. The steps are those of the scenario in the README of ØMQ
+// Raft.
 func TestCheckpoint_CommitsEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a := h.waitForLeader(t)
 		before := h.nodeOf(a).Info()
 		for _, p := range h.otherPeers(a) {
-			require.NoError(t, h.stopPeer(p)) // step 1 of the scenario above
+			require.NoError(t, h.stopPeer(p)) // step 1: peers B and C stop
 		}
 		id := api.NewRequestID()
 		_, err := h.nodeOf(a).Propose(contextWithin(t, 50*time.Millisecond), id, []byte("update")) // steps 2 and 3
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
 		require.Equal(t, before.LastIndex+1, h.nodeOf(a).Info().LastIndex, "only A has appended the entry")
-		require.NoError(t, h.stopPeer(a)) // step 4 of the scenario above
+		require.NoError(t, h.stopPeer(a)) // step 4: A stops
 		h.startPeer(a)
 		require.Equal(t, before.CommitIndex, h.nodeOf(a).Info().CommitIndex)
-		h.startPeer(h.otherPeers(a)[0])                                          // step 5: the first other peer returns
-		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6
-		h.startPeer(h.otherPeers(a)[1])                                          // step 5: the second other peer returns
-		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9
+		h.startPeer(h.otherPeers(a)[0])                                          // step 5: peer B returns
+		require.Equal(t, a, h.waitForLeader(t), "the peer with the longest log") // step 6: A is elected
+		h.startPeer(h.otherPeers(a)[1])                                          // step 5: peer C returns
+		waitFor(t, "all peers have applied the update", func() bool {            // steps 7 to 9: the update is committed
 			for _, p := range h.peers {
 				if len(h.machine(p).recordedUpdates()) != 1 {
 					return false

@@ -1,7 +1,7 @@
 package raftlog_test
 
-// A closed node leaves no goroutine. TestMain checks that after all tests (goleak), and
-// testing/synctest checks it when a bubble ends.
+// A closed node must leave no goroutine: TestMain runs goleak after all tests, and
+// testing/synctest fails if goroutines remain when a bubble ends.
 
 import (
 	"errors"
@@ -26,16 +26,16 @@ func TestClose_LeaderHandsOverLog(t *testing.T) {
 			start := time.Now()
 			require.NoError(t, h.stopPeer(leader))
 			h.proposeAll(t, h.otherPeers(leader)[0], "x")
-			require.Less(t, time.Since(start), 150*time.Millisecond, "less than an election timeout")
+			require.Less(t, time.Since(start), 150*time.Millisecond, "the hand-over takes longer than an election timeout")
 			h.startPeer(leader)
 			h.syncPeer(t, leader)
 		}
 	})
 }
 
-// TestClose_PendingCalls checks that a concurrent or repeated Close ends calls, candidates, subscriptions and
-// snapshots in progress, and that they return the documented errors.
-func TestClose_PendingCalls(t *testing.T) {
+// TestClose_EndsPendingCalls checks that Close, called twice at the same time, ends proposals, candidacies,
+// subscriptions and snapshots in progress, and that each of them returns its documented error.
+func TestClose_EndsPendingCalls(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		n := h.nodeOf(leader)
@@ -62,7 +62,7 @@ func TestClose_PendingCalls(t *testing.T) {
 		go func() { closed <- n.Close() }()
 		go func() { closed <- n.Close() }()
 		time.Sleep(time.Second)
-		close(release) // Close waits for the writer of the snapshot
+		close(release) // Close waits until the state machine has written its snapshot
 		require.NoError(t, <-closed)
 		require.NoError(t, <-closed)
 		for range 12 {
@@ -82,8 +82,9 @@ func TestClose_PendingCalls(t *testing.T) {
 	})
 }
 
-// TestClose_AfterOpen checks that a peer can be closed before it has contacted other peers.
-func TestClose_AfterOpen(t *testing.T) {
+// TestClose_SucceedsImmediatelyAfterOpen checks that a peer can be closed right after Open, before it has
+// contacted other peers, and can be opened again.
+func TestClose_SucceedsImmediatelyAfterOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		for range 5 {
@@ -97,8 +98,8 @@ func TestClose_AfterOpen(t *testing.T) {
 	})
 }
 
-// TestClose_TwoPeersHandOverOnce checks that two peers that are closed at the same time hand over to each
-// other only once.
+// TestClose_TwoPeersHandOverOnce checks that two peers that are closed at the same time hand over the
+// leadership of the log to each other only once.
 func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
@@ -122,9 +123,9 @@ func TestClose_TwoPeersHandOverOnce(t *testing.T) {
 	})
 }
 
-// TestClose_KeepsOtherLeaderships checks that the log is not handed over to a peer whose candidate leads an
-// election, which would suspend it, when there is a third peer.
-func TestClose_KeepsOtherLeaderships(t *testing.T) {
+// TestClose_DoesNotSuspendLeadershipOfOtherPeer checks that Close does not hand over the log to a peer whose
+// candidate leads an election if there is a third peer, because the hand-over would suspend that candidate.
+func TestClose_DoesNotSuspendLeadershipOfOtherPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 6 {
 			p := h.waitForLeader(t)

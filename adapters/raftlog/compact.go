@@ -40,13 +40,14 @@ func (n *Node) Compact(ctx context.Context) (index uint64, err error) {
 
 // compactionWaiter is a call of Compact that waits for its snapshot. The loop owns it, except for done.
 type compactionWaiter struct {
-	index   uint64 // the index of the snapshot; before it is written, the smallest index that suffices
+	index   uint64 // the index of the snapshot; before the snapshot is written, the smallest index that the call accepts
 	written bool
 	through uint64 // the index up to which the log will be truncated; 0 if it does not change
 	done    chan error
 }
 
-// reportSnapshot reports a snapshot, or the error of writing it, to the calls for which it suffices.
+// reportSnapshot reports a snapshot up to index, or the error of writing it, to the calls of Compact that
+// requested this snapshot or an earlier one.
 func (l *loopState) reportSnapshot(index, through uint64, err error) {
 	kept := l.compactions[:0]
 	for _, w := range l.compactions {
@@ -63,8 +64,9 @@ func (l *loopState) reportSnapshot(index, through uint64, err error) {
 	l.compactions = kept
 }
 
-// completeCompactions completes the calls for which the log is truncated. If a newer snapshot was
-// installed before theirs was written, the log starts after it.
+// completeCompactions makes the calls of Compact return whose snapshot is written and whose log is truncated.
+// If a newer snapshot was installed before the snapshot of a call was written, the log starts after the newer
+// snapshot.
 func (l *loopState) completeCompactions() {
 	status := l.c.Status()
 	l.compactions = slices.DeleteFunc(l.compactions, func(w *compactionWaiter) bool {

@@ -15,11 +15,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// stallingDisk is a disk on which the log that starts after a received snapshot cannot be created
-// until release is closed. Channel reached is closed when that is attempted.
+// stallingDisk is a disk that, after the node has installed a received snapshot, blocks the creation of the new
+// log until release is closed. It closes reached when the node tries to create that log.
 type stallingDisk struct {
 	disk.FS
-	placed           bool // reports that the received snapshot is installed; used by the log's writer only
+	placed           bool // the received snapshot is installed; used only by the goroutine that writes the log
 	reached, release chan struct{}
 }
 
@@ -33,9 +33,9 @@ func (s *stallingDisk) Rename(from, to string) error {
 	return s.FS.Rename(from, to)
 }
 
-// peerBehindSnapshot isolates a peer until it needs a snapshot from the leader, which it receives
-// after heal. The peer runs Compact, whose snapshot is not written until release is closed, and whose
-// result done receives.
+// peerBehindSnapshot isolates peer p until p needs a snapshot from the leader, and calls Compact at p. The
+// caller calls heal to let p receive the leader's snapshot, closes release to let Compact write its own
+// snapshot, and receives the result of Compact from done.
 func (h *harness) peerBehindSnapshot(t *testing.T, release chan struct{}, opts ...func(*raftlog.Config)) (p api.Peer, heal func(), done chan error) {
 	leader := h.waitForLeader(t)
 	p = h.otherPeers(leader)[0]
@@ -71,8 +71,8 @@ func TestCompact_ReturnsWhenLeaderSentNewerSnapshot(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_ReturnsIfCoreLacksNewerSnapshot checks that Compact returns when a newer snapshot was installed
-// that the core does not know yet.
+// TestCompact_ReturnsIfCoreLacksNewerSnapshot checks that Compact returns if the leader's newer snapshot is
+// already on the disk, but the loop has not reported it to the core yet.
 func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
@@ -93,8 +93,8 @@ func TestCompact_ReturnsIfCoreLacksNewerSnapshot(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_KeepsEntriesWithinWindow checks that the log starts after the snapshot, except for entries
-// whose IDs are within the window, and that no file is deleted.
+// TestCompact_KeepsEntriesWithinWindow checks that Compact truncates the log up to the snapshot, except for
+// entries whose request IDs are within the deduplication window, and that it deletes no file.
 func TestCompact_KeepsEntriesWithinWindow(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
@@ -111,9 +111,9 @@ func TestCompact_KeepsEntriesWithinWindow(t *testing.T) {
 		i := n.Info()
 		require.Equal(t, index, i.SnapshotIndex)
 		require.Positive(t, i.SnapshotSize)
-		require.Equal(t, fresh.PruneIndex+1, i.FirstIndex, "fresh IDs keep their entries")
+		require.Equal(t, fresh.PruneIndex+1, i.FirstIndex, "entries with IDs within the window must be kept")
 		require.Empty(t, n.PrunableFiles())
-		require.Len(t, h.listFiles(t, p, ".", "snap-"), 1, "the previous snapshot, of entry 1")
+		require.Len(t, h.listFiles(t, p, ".", "snap-"), 1, "only the previous snapshot, of entry 1, must be kept")
 		segments := h.listFiles(t, p, "log", "")
 		require.Greater(t, len(segments), 2)
 
@@ -142,9 +142,9 @@ func TestCompact_KeepsEntriesWithinWindow(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestCompact_WriteFails checks that an error of writing a snapshot is returned, and that the previous
-// snapshot is kept.
-func TestCompact_WriteFails(t *testing.T) {
+// TestCompact_ReturnsWriteErrorAndKeepsSnapshot checks that Compact returns the error of a state machine that
+// cannot write its snapshot, and keeps the previous snapshot.
+func TestCompact_ReturnsWriteErrorAndKeepsSnapshot(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		h.proposeAll(t, p, numberedUpdates("a", 10)...)
@@ -162,9 +162,9 @@ func TestCompact_WriteFails(t *testing.T) {
 	})
 }
 
-// TestCompact_DoesNotBlock checks that updates and readers of the previous snapshot do not wait while a
-// snapshot is written.
-func TestCompact_DoesNotBlock(t *testing.T) {
+// TestCompact_DoesNotBlockUpdatesOrReaders checks that updates, and readers of the previous snapshot, do not
+// wait while Compact writes a snapshot.
+func TestCompact_DoesNotBlockUpdatesOrReaders(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		h.proposeAll(t, p, numberedUpdates("a", 10)...)

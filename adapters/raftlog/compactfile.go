@@ -18,8 +18,8 @@ import (
 // watchInterval is the interval at which the node looks for Config.CompactFile.
 const watchInterval = time.Second
 
-// watchCompactFile installs snapshots that another program of the same user, or of root, has created. A
-// snapshot that is rejected is renamed, so that it is examined once.
+// watchCompactFile installs snapshots that another program of the same user, or of root, has created. It
+// renames a file that it rejects, so that it examines each file once.
 func (n *Node) watchCompactFile() {
 	outside, name := disk.OS(filepath.Dir(n.cfg.CompactFile)), filepath.Base(n.cfg.CompactFile)
 	tick := time.NewTicker(watchInterval)
@@ -70,7 +70,7 @@ func (n *Node) installCompactFile(f disk.File) (index uint64, err error) {
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		if err = n.adoptSnapshot(name, meta.Index); err != nil {
-			_ = n.fs.Remove(name) // fails if the snapshot was installed, which renames the file
+			_ = n.fs.Remove(name) // ignore the error, because the file was renamed if the snapshot was installed
 		}
 	}
 	return meta.Index, err
@@ -91,22 +91,22 @@ func (n *Node) adoptSnapshot(name string, index uint64) error {
 	status := n.publishedStatus()
 	switch term, err := n.files.Term(index); {
 	case empty && n.cfg.StateMachine != nil:
-		return fmt.Errorf("%w: the snapshot has no data of the state machine", api.ErrInvalid)
+		return fmt.Errorf("%w: the snapshot has no data for the state machine of this peer", api.ErrInvalid)
 	case index <= status.Snapshot.Index:
-		return fmt.Errorf("%w: the snapshot is of entry %d, and there is a newer one of entry %d", api.ErrInvalid, index, status.Snapshot.Index)
+		return fmt.Errorf("%w: the snapshot ends at entry %d, and this peer already has a snapshot up to entry %d", api.ErrInvalid, index, status.Snapshot.Index)
 	case index > status.Applied:
-		return fmt.Errorf("%w: the snapshot is of entry %d, and this peer has applied only %d", api.ErrInvalid, index, status.Applied)
+		return fmt.Errorf("%w: the snapshot ends at entry %d, and this peer has applied only the entries through %d", api.ErrInvalid, index, status.Applied)
 	case err != nil:
 		return err
 	case term != meta.Term || state.Index != index:
-		return fmt.Errorf("%w: the snapshot is of entry %d in term %d, and in the log this entry has term %d", api.ErrInvalid, index, meta.Term, term)
+		return fmt.Errorf("%w: the snapshot ends at entry %d of term %d, but in the log of this peer this entry has term %d", api.ErrInvalid, index, meta.Term, term)
 	}
 	installed, err := n.replaceSnapshot(name)
 	if err != nil {
 		return err
 	}
 	s := core.Snapshot{Index: index, Term: meta.Term, Size: installed.Size(), Members: state.Members.Index}
-	closed := installed.Close() // the snapshot is installed even if this fails
+	closed := installed.Close() // the snapshot remains installed even if Close fails
 	return errors.Join(n.callLoop(n.ctx, func(c *core.Core) {
 		n.loop.reportSnapshot(s.Index, c.ReportSnapshotCreated(s), nil)
 	}), closed)

@@ -19,10 +19,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// copySnapshot writes the newest snapshot of a peer, with changes, to the file that the peer reads.
-func (h *harness) copySnapshot(t testing.TB, of api.Peer, file string, change func(*snapshot.Meta)) {
+// copySnapshot copies the newest snapshot of the peer to a file, and calls change to modify the metadata of the
+// copy.
+func (h *harness) copySnapshot(t testing.TB, from api.Peer, file string, change func(*snapshot.Meta)) {
 	t.Helper()
-	r, err := snapshot.OpenFile(h.disks[of.ID], snapshot.Name)
+	r, err := snapshot.OpenFile(h.disks[from.ID], snapshot.Name)
 	require.NoError(t, err)
 	defer r.Close()
 	dir := t.TempDir()
@@ -50,8 +51,9 @@ func exists(t testing.TB, name string) bool {
 	return true
 }
 
-// TestCompactFile_InstallsNewerSnapshot checks that a peer installs a newer snapshot of the same history, and
-// no other snapshot.
+// TestCompactFile_InstallsNewerSnapshot checks that a peer installs the snapshot in CompactFile only if it is
+// newer than the peer's snapshot, belongs to the history of the peer's log, and ends at an entry that the peer
+// has applied.
 func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	watches := func(c *raftlog.Config) { c.CompactFile = file }
@@ -79,7 +81,7 @@ func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 		h.copySnapshot(t, other, file, func(m *snapshot.Meta) { m.Term++ })
 		refused("another term")
 		h.copySnapshot(t, other, file, func(m *snapshot.Meta) { m.Index-- })
-		refused("another index than that of its tables")
+		refused("the metadata and the tables have different indexes")
 		h.copySnapshot(t, other, file, func(m *snapshot.Meta) { m.Cluster = "other" })
 		refused("another cluster")
 		require.NoError(t, os.WriteFile(file, []byte("no snapshot"), 0o600))
@@ -100,12 +102,12 @@ func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 		require.NotEmpty(t, h.listFiles(t, p, ".", "snap-"), "the previous snapshot is kept")
 
 		h.copySnapshot(t, other, file, func(*snapshot.Meta) {})
-		refused("no newer than the present one")
+		refused("not newer than the snapshot of the peer")
 		heal := h.isolate(p)
 		h.proposeAll(t, other, numberedUpdates("c", 5)...)
 		h.compact(t, other)
 		h.copySnapshot(t, other, file, func(*snapshot.Meta) {})
-		refused("newer than what the peer has applied")
+		refused("newer than the last entry that the peer has applied")
 		heal()
 		h.crashPeer(p)
 		h.startPeer(p, slowElections, shortWindow)
@@ -113,10 +115,11 @@ func TestCompactFile_InstallsNewerSnapshot(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// noDescriptors is a disk on which received snapshots cannot be created.
-type noDescriptors struct{ disk.FS }
+// diskWithoutDescriptors is a disk on which the creation of a file for a received snapshot fails with EMFILE,
+// as if the process had no free file descriptor.
+type diskWithoutDescriptors struct{ disk.FS }
 
-func (n noDescriptors) Create(name string) (disk.File, error) {
+func (n diskWithoutDescriptors) Create(name string) (disk.File, error) {
 	if strings.HasPrefix(name, "snap.received-") {
 		return nil, &os.PathError{Op: "create", Path: name, Err: syscall.EMFILE}
 	}
@@ -124,8 +127,8 @@ func (n noDescriptors) Create(name string) (disk.File, error) {
 }
 
 // TestCompactFile_UnreadableFileIsRenamed checks that a file that cannot be opened or copied is renamed, and
-// that one message contains the reason. A file that is not a snapshot must not be copied, and no part of it
-// may be logged, because another user could have chosen the file.
+// that one message contains the reason. The peer must neither copy a file that is not a snapshot nor log a part
+// of it, because another user could have made the path refer to a secret file.
 func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snap.new")
 	for reason, create := range map[string]func(t *testing.T, h *harness){
@@ -144,7 +147,7 @@ func TestCompactFile_UnreadableFileIsRenamed(t *testing.T) {
 				require.NoError(t, h.stopPeer(p))
 				h.startPeer(p, func(c *raftlog.Config) {
 					c.CompactFile, c.Logger = file, slog.New(slog.NewTextHandler(&messages, nil))
-					*c = c.OnDisk(noDescriptors{h.disks[p.ID]})
+					*c = c.OnDisk(diskWithoutDescriptors{h.disks[p.ID]})
 				})
 				create(t, h)
 				time.Sleep(5 * time.Second)

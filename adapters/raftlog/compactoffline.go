@@ -22,7 +22,7 @@ import (
 
 // Compaction is the result of [CompactOffline].
 type Compaction struct {
-	// Index and Term are those of the last entry in the snapshot.
+	// Index and Term are the index and the term of the last entry in the snapshot.
 	Index, Term uint64
 	// Size is the size of the file in bytes.
 	Size int64
@@ -45,11 +45,11 @@ type OfflineConfig struct {
 	// within the deduplication window to peers that join later. A higher index is safe as
 	// well, because the snapshot contains the IDs.
 	Index uint64
-	// Target is the file to create, which must not exist. A peer installs it if it is its
+	// Target is the file to create, which must not exist. A peer installs the snapshot if Target is the peer's
 	// Config.CompactFile.
 	Target string
-	// StateMachine must not be used by other code. If it is nil, the snapshot contains no
-	// data, like the snapshot of a peer without a state machine.
+	// StateMachine must not be used by other code. If StateMachine is nil, the snapshot contains no data, like
+	// the snapshot of a peer without a state machine.
 	StateMachine StateMachine
 	// Committed is an index that this peer is known to have committed, from its Info. The
 	// peer's files do not show that the newest entries are committed until later entries
@@ -72,7 +72,7 @@ func CompactOffline(ctx context.Context, cfg OfflineConfig) (Compaction, error) 
 	dir, target := cfg.Dir, cfg.Target
 	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = fmt.Errorf("%w: %s exists: the peer has not installed the previous one yet, or does not watch it (CompactFile)", api.ErrInvalid, target)
+			err = fmt.Errorf("%w: %s exists: the peer has not installed the previous snapshot yet, or does not watch this file (CompactFile)", api.ErrInvalid, target)
 		}
 		return Compaction{}, err
 	}
@@ -98,18 +98,19 @@ func CompactOffline(ctx context.Context, cfg OfflineConfig) (Compaction, error) 
 	return made, err
 }
 
-// offlineCompaction is a call of CompactOffline.
+// offlineCompaction is the state of a call of CompactOffline.
 type offlineCompaction struct {
 	machine          StateMachine
 	index, committed uint64
 	old              snapshot.Meta
 	state            *replica.State
-	applied          uint64      // the index that the machine has applied
-	batch            []api.Entry // entries that the machine will apply next
+	applied          uint64      // the index of the last entry that the state machine has applied
+	batch            []api.Entry // entries that the state machine will apply next
 	bytes            int         // size of the data in batch
 }
 
-// restoreSnapshot restores the state machine and the state from the snapshot.
+// restoreSnapshot restores the replicated state, and the state machine unless it is newer, from the peer's
+// snapshot.
 func (c *offlineCompaction) restoreSnapshot(r *snapshot.Reader) (err error) {
 	if c.index <= c.old.Index {
 		return fmt.Errorf("%w: entry %d is already in the peer's snapshot, which ends at %d", api.ErrInvalid, c.index, c.old.Index)
@@ -119,8 +120,8 @@ func (c *offlineCompaction) restoreSnapshot(r *snapshot.Reader) (err error) {
 	}
 	if c.machine == nil {
 		if r.DataSize() > 0 {
-			return fmt.Errorf("%w: the peer's snapshot has %d bytes of a state machine, without which there is no other snapshot: "+
-				"call raftlog.CompactOffline with it", api.ErrInvalid, r.DataSize())
+			return fmt.Errorf("%w: the peer's snapshot has %d bytes of a state machine, which is required to create another snapshot: "+
+				"call raftlog.CompactOffline with the state machine", api.ErrInvalid, r.DataSize())
 		}
 		c.machine = noStateMachine{}
 	}
@@ -142,9 +143,10 @@ func (c *offlineCompaction) restoreSnapshot(r *snapshot.Reader) (err error) {
 	return nil
 }
 
+// errAllRead ends the reading of the log after the last requested entry.
 var errAllRead = errors.New("raftlog: all entries were read")
 
-// replayLog applies the entries after the snapshot.
+// replayLog applies the entries after the peer's snapshot, through the requested index.
 func (c *offlineCompaction) replayLog(ctx context.Context, dir string) error {
 	extent, err := filelog.History(disk.OS(dir), offline.LogDir, func(r filelog.Record, committed bool) error {
 		switch {
@@ -187,7 +189,7 @@ func (c *offlineCompaction) applyRecord(r filelog.Record) error {
 	return nil
 }
 
-// flushBatch applies the batch to the machine.
+// flushBatch applies the batch to the state machine.
 func (c *offlineCompaction) flushBatch() error {
 	through := c.state.Index
 	if through <= c.applied {

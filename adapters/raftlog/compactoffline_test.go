@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/offline"
 )
 
-// configOnFiles is the configuration of a cluster of one peer on files of the operating system.
+// configOnFiles returns the configuration of a cluster of one peer, whose data is in the directory dir of the
+// operating system.
 func configOnFiles(dir string, machine raftlog.StateMachine) raftlog.Config {
 	return raftlog.Config{
 		Cluster: "test", ID: "one", Addr: "one:1", Listen: "127.0.0.1:0", Peers: []api.Peer{{ID: "one", Addr: "one:1"}},
@@ -25,7 +26,7 @@ func configOnFiles(dir string, machine raftlog.StateMachine) raftlog.Config {
 	}
 }
 
-// openOnFiles opens that cluster, in real time.
+// openOnFiles opens the peer of configOnFiles, in real time, and closes it at the end of the test.
 func openOnFiles(t *testing.T, dir string, machine raftlog.StateMachine) *raftlog.Node {
 	t.Helper()
 	n, err := raftlog.Open(configOnFiles(dir, machine))
@@ -96,17 +97,17 @@ func TestCompactOffline_PeerInstallsSnapshot(t *testing.T) {
 	require.Len(t, restored.recordedUpdates(), 7)
 	require.NoError(t, n.Close())
 
-	// A second snapshot is based on the first one. The peer does not run.
+	// Create a second snapshot from the first snapshot while the peer does not run.
 	made, err = raftlog.CompactOffline(ctx, raftlog.OfflineConfig{Dir: dir, Index: index + 1, Target: target, StateMachine: &recorder{}, Committed: applied})
 	require.NoError(t, err)
 	n = openOnFiles(t, dir, &recorder{})
 	require.Eventually(t, func() bool { return n.Info().SnapshotIndex == made.Index }, time.Minute, 20*time.Millisecond)
 }
 
-// TestCompactOffline_Rejects checks that an index that is contained, or not committed, a state machine that
-// is ahead or missing, an existing target and a damaged snapshot are rejected, and that the files of the peer
-// do not change.
-func TestCompactOffline_Rejects(t *testing.T) {
+// TestCompactOffline_RejectsInvalidRequests checks that CompactOffline rejects an index that the snapshot
+// already contains or that is not committed, a state machine that is ahead of the index or missing, an existing
+// target and a damaged snapshot, and that it does not change the files of the peer.
+func TestCompactOffline_RejectsInvalidRequests(t *testing.T) {
 	dir := t.TempDir()
 	n := openOnFiles(t, dir, &recorder{})
 	ctx := contextWithin(t, 5*time.Minute)
@@ -158,8 +159,8 @@ func TestCompactOffline_Rejects(t *testing.T) {
 }
 
 // TestCompactFile_WithoutDataIsRejected checks that a peer with a state machine does not install a snapshot
-// without data. CompactOffline cannot know of the peer's state machine if the peer has no snapshot
-// with data.
+// without data. CompactOffline creates such a snapshot if its caller sets no state machine and the peer's
+// previous snapshot has no data either.
 func TestCompactFile_WithoutDataIsRejected(t *testing.T) {
 	dir := t.TempDir()
 	n := openOnFiles(t, dir, &recorder{})

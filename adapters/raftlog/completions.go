@@ -7,9 +7,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// completions passes the results of the writer and the applier to the loop. They wake the loop only if
-// it waits for them. On a follower, the next message of the leader or the next tick wakes the loop
-// anyway.
+// completions passes the results of the writer and the applier to the loop. A result wakes the loop
+// only if the loop waits for it. On a follower, the next message of the leader or the next tick wakes
+// the loop anyway.
 type completions struct {
 	mu      sync.Mutex
 	stored  []storedWrite
@@ -23,7 +23,8 @@ type completions struct {
 
 func newCompletions() *completions { return &completions{added: make(chan struct{}, 1)} }
 
-// addStored adds writes that are durable. If urgent is true, it wakes the loop.
+// addStored adds writes that are durable. If urgent is true, it wakes the loop even if the loop does not wait
+// for writes.
 func (c *completions) addStored(batch []storedWrite, urgent bool) {
 	c.mu.Lock()
 	c.stored = append(c.stored, batch...)
@@ -45,8 +46,8 @@ func (c *completions) addApplied(index uint64) {
 	}
 }
 
-// await sets the results that wake the loop. Results that were added before wake it as well.
-func (c *completions) await(stored, applied bool) {
+// wakeOn sets the results that wake the loop. Results that were added before the call wake the loop as well.
+func (c *completions) wakeOn(stored, applied bool) {
 	c.awaitsStored.Store(stored)
 	c.awaitsApplied.Store(applied)
 	if (stored || applied) && c.pending.Load() {

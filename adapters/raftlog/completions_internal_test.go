@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// TestCompletions_WakeOnlyWaitingLoop checks that the loop is woken exactly by the results that it waits for,
-// including results that were added before the loop began to wait.
+// TestCompletions_WakeOnlyWaitingLoop checks that a result wakes the loop if and only if the loop waits for
+// results of its kind, also if the result was added before the loop began to wait.
 func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	woken := func(c *completions) bool {
 		select {
@@ -26,18 +26,18 @@ func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	for _, add := range []func(*completions){stored, applied} {
 		for _, awaits := range [][2]bool{{true, false}, {false, true}} {
 			c := newCompletions()
-			c.await(false, false)
+			c.wakeOn(false, false)
 			add(c)
 			require.False(t, woken(c))
-			c.await(awaits[0], awaits[1])
+			c.wakeOn(awaits[0], awaits[1])
 			require.True(t, woken(c))
 		}
 	}
 	c := newCompletions()
-	c.await(true, false)
+	c.wakeOn(true, false)
 	stored(c)
 	require.True(t, woken(c))
-	c.await(false, true)
+	c.wakeOn(false, true)
 	applied(c)
 	require.True(t, woken(c))
 	c = newCompletions()
@@ -45,8 +45,8 @@ func TestCompletions_WakeOnlyWaitingLoop(t *testing.T) {
 	require.True(t, woken(c), "urgent")
 }
 
-// TestApplier_RepliesToAllCallersWhenItStops checks that a caller whose entry was committed, and that the state
-// machine may not have applied when the node stops, receives a reply, and is not told that nothing was applied.
+// TestApplier_RepliesToAllCallersWhenItStops checks that a caller whose committed entry the state machine may
+// not have applied when the node stops receives ErrUnknownOutcome.
 func TestApplier_RepliesToAllCallersWhenItStops(t *testing.T) {
 	n := &Node{apply: newMailbox[applyTask](), completed: newCompletions()}
 	n.ctx, n.stop = context.WithCancelCause(t.Context())

@@ -33,14 +33,13 @@ type Config struct {
 	// Dir is the directory for the peer's data. It is created if necessary. No other
 	// process may use it.
 	Dir string
-	// Peers are the initial voters of the cluster, the same at all of them. A mistake can be
-	// corrected, and the peer started again, until the peer has voted or stored an entry. After
-	// that, Peers only lists addresses to contact, in addition to those in the log. A peer that is not in Peers joins the cluster: it
-	// fetches a snapshot and receives the log, and votes after ChangePeers has made it a
-	// voter.
+	// Peers are the initial voters of the cluster, the same at all of them. A mistake can be corrected, and the
+	// peer started again, until the peer has voted or stored an entry. After that, Peers only lists addresses
+	// to contact, in addition to the addresses in the log. A peer that is not in Peers joins the cluster: it
+	// fetches a snapshot and receives the log, and votes after ChangePeers has made it a voter.
 	Peers []api.Peer
 	// JoinTimeout is the time for which Open of a joining peer tries to fetch a snapshot, one
-	// of Peers after another. It tries the next one if one does not accept a connection
+	// of Peers after another. Open tries the next peer if a peer does not accept a connection
 	// within five seconds, or sends nothing for half of JoinTimeout. The default is one
 	// minute.
 	JoinTimeout time.Duration
@@ -62,8 +61,8 @@ type Config struct {
 	// contains a ServerName, the certificates of all peers must contain that instead.
 	TLS *tls.Config
 	// AllowedNames lists the names of the certificates of peers: DNS names, IP addresses, URIs or
-	// common names of subjects. It is an additional condition. A peer that is in neither the log nor
-	// Peers may then also use a certificate for the host of its own address.
+	// common names of subjects. This condition is in addition to those of TLS. A peer that is in
+	// neither the log nor Peers may then also use a certificate for the host of its own address.
 	AllowedNames []string
 	// AllowedClientNames lists the names of the certificates of clients. The default is AllowedNames.
 	// If both are empty, every certificate of the authority is accepted from clients.
@@ -87,36 +86,36 @@ type Config struct {
 	Heartbeat time.Duration
 
 	// Window is the deduplication window, in which IDs of updates are remembered. Unknown
-	// IDs that are older are rejected. The default is 7 hours, the minimum one minute. It
-	// is set when the cluster is created; a leader with a longer Window in its Config
-	// extends it. A peer with a shorter one logs a warning and uses that of the cluster.
+	// IDs that are older are rejected. The default is 7 hours, the minimum one minute.
+	// The window of a cluster is set when the cluster is created; a leader with a longer
+	// Window in its Config extends it. A peer with a shorter Window logs a warning and
+	// uses the window of the cluster.
 	Window time.Duration
 	// MaxRequestIDs is the maximum number of IDs in the deduplication window, at 20 bytes
-	// each. When it is reached, updates are rejected with [api.ErrTooManyIDs]. The default is
-	// 20,000,000.
+	// each. When this number is reached, updates are rejected with [api.ErrTooManyIDs]. The
+	// default is 20,000,000.
 	MaxRequestIDs int
 	// MaxData is the maximum size of an update in bytes. The default is 1 MiB, the maximum
 	// 16 MiB.
 	MaxData int
 
-	// CompactFile is the path of a file in which another program can place a snapshot of
-	// this peer's log, created by [CompactOffline]. The peer watches the path and installs
-	// the snapshot, unless the snapshot has no data and StateMachine is set. The file must belong
-	// to the user of this process or to root, no other user may be able to write it, and it must not
-	// be a link. Let no other user write its directory. See the command raftlog compact. If it is empty,
-	// no file is watched.
+	// CompactFile is the path of a file in which another program can place a snapshot of this peer's log,
+	// created by [CompactOffline]. The peer watches the path and installs the snapshot, unless the snapshot has
+	// no data and StateMachine is set. The file must belong to the user of this process or to root, no other
+	// user may be able to write it, and it must not be a link. Let no other user write its directory. See the
+	// command raftlog compact. If CompactFile is empty, the peer watches no file.
 	CompactFile string
 
-	// Logger receives messages for operators. If it is nil, logs are discarded.
+	// Logger receives messages for operators. If Logger is nil, the messages are discarded.
 	Logger *slog.Logger
-	// Listener, if not nil, is used instead of Listen, for tests and for other kinds of
-	// networks. It is closed with the node, and when Open fails.
+	// Listener, if not nil, is used instead of Listen, for tests and for other kinds of networks. The node
+	// closes the Listener when it stops, and Open closes it when it fails.
 	Listener net.Listener
 	// Dial, if not nil, is used instead of net.Dialer.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	fs      disk.FS // the disk that tests use instead of Dir
-	segment int64   // the size of the files of the log, for tests; 0 is the default
+	segment int64   // the size of the files of the log, which tests change; 0 means the default size
 }
 
 // The defaults and limits of the fields of Config.
@@ -131,7 +130,7 @@ const (
 // ticksPerTimeout is the number of ticks in an election timeout.
 const ticksPerTimeout = 20
 
-// withDefaults returns the configuration with defaults, and an error if it is invalid.
+// withDefaults returns the configuration with its defaults, and an error if the configuration is invalid.
 func (c Config) withDefaults() (Config, error) {
 	setDefault := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestOpen_InvalidConfig checks that an invalid configuration is rejected.
-func TestOpen_InvalidConfig(t *testing.T) {
+// TestOpen_RejectsInvalidConfig checks that Open rejects a Config whose fields are missing, out of range or
+// contradictory, and that repeated calls report the same field.
+func TestOpen_RejectsInvalidConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		for name, change := range map[string]func(*raftlog.Config){

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// logDir is the directory of the log, in that of the peer.
+// logDir is the name of the directory of the log, inside the directory of the peer.
 const logDir = "log"
 
 // identityErrorf returns an error that wraps ErrIdentity.
@@ -22,8 +22,8 @@ func identityErrorf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", api.ErrIdentity, fmt.Sprintf(format, args...))
 }
 
-// claimDirectory locks the directory, checks that it belongs to this peer, and increments its start
-// counter.
+// claimDirectory locks the directory, returns an error unless the directory is new or belongs to this peer, and
+// increments the start counter in the directory.
 func (n *Node) claimDirectory() error {
 	if err := n.fs.MkdirAll("."); err != nil {
 		return fmt.Errorf("raftlog: %w", err)
@@ -90,17 +90,17 @@ func (n *Node) newOwner() (identity.Owner, error) {
 	return identity.Owner{Format: identity.Format, Cluster: n.cfg.Cluster, Peer: n.cfg.ID, Instance: identity.New()}, nil
 }
 
-// ownIdentity returns what this process sends in handshakes.
+// ownIdentity returns the identity that this process sends in handshakes.
 func (n *Node) ownIdentity() link.Identity {
 	i := n.cfg.linkIdentity()
 	i.Claim = n.owner.Claim(n.process)
 	return i
 }
 
-// initialSnapshot returns the newest snapshot. If there is none, this is a new peer, which founds the
-// cluster with the other initial voters, or joins it.
+// initialSnapshot returns the newest snapshot. A new peer has no snapshot: initialSnapshot then founds the
+// cluster with the other initial voters, or joins the cluster.
 func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
-	if err := n.removeReceived(); err != nil {
+	if err := n.removeReceivedSnapshots(); err != nil {
 		return nil, err
 	}
 	r, err := snapshot.Open(n.fs, ".")
@@ -110,14 +110,14 @@ func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
 			"or remove peer %s from the cluster, and let it join with an empty directory under a new ID",
 			api.ErrInvalid, n.cfg.Dir, snapshot.Name, r.Meta().Cluster, n.cfg.Cluster, n.cfg.ID), r.Close())
 	case err == nil && n.owner.Founding != "":
-		again, err := n.mustFoundAgain(r.Meta().Index)
+		again, err := n.discardUnusedFounding(r.Meta().Index)
 		if err == nil && !again {
 			return r, nil
 		}
 		if err = errors.Join(err, r.Close()); err != nil {
 			return nil, err
 		}
-	case err == nil: // an earlier process stopped right after it had received the snapshot
+	case err == nil: // an earlier process has stopped right after it had received the snapshot, so fetch another snapshot
 		if err := r.Close(); err != nil {
 			return nil, fmt.Errorf("raftlog: %w", err)
 		}
@@ -133,8 +133,8 @@ func (n *Node) initialSnapshot() (*snapshot.Reader, error) {
 	return n.joinCluster()
 }
 
-// removeReceived removes snapshots that an earlier process has received but not installed.
-func (n *Node) removeReceived() error {
+// removeReceivedSnapshots removes snapshots that an earlier process has received but not installed.
+func (n *Node) removeReceivedSnapshots() error {
 	names, err := n.fs.List(".")
 	for _, name := range names {
 		if err == nil && strings.HasPrefix(name, receivedPrefix) {
@@ -160,8 +160,8 @@ func (n *Node) checkLog() error {
 	return nil
 }
 
-// markComplete records that the directory has a snapshot and a log.
-func (n *Node) markComplete() error {
+// markDirectoryComplete records that the directory has a snapshot and a log.
+func (n *Node) markDirectoryComplete() error {
 	if n.owner.Complete {
 		return nil
 	}

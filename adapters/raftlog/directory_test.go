@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestOpen_EarlierFormat checks that a node does not open a directory of an earlier format, whose records it
-// cannot decode, and that the error names the cause.
-func TestOpen_EarlierFormat(t *testing.T) {
+// TestOpen_RejectsDirectoryOfOtherFormat checks that Open rejects a directory of an earlier or later format,
+// whose records it cannot decode, and that the error names the format.
+func TestOpen_RejectsDirectoryOfOtherFormat(t *testing.T) {
 	for _, format := range []string{"1", "2", "4"} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			p := h.peers[0]
@@ -38,9 +38,9 @@ func TestOpen_EarlierFormat(t *testing.T) {
 	}
 }
 
-// TestOpen_BrokenFileStopsOnlyItsPeer checks that a broken file of one peer does not make others stop, and
-// that this peer does what it must: start, or return an error with the file and the remedy after it may have
-// lost what it has acknowledged.
+// TestOpen_BrokenFileStopsOnlyItsPeer checks that a broken file of one peer does not stop other peers, and that
+// Open of this peer either succeeds or, if the peer may have lost what it has acknowledged, returns an error
+// that names the file and the remedy.
 func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	const segment = "SEGMENT" // a placeholder for the name of the first segment of the log
 	write := func(name string, content []byte) func(t *testing.T, h *harness, d *testenv.Disk) {
@@ -90,7 +90,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		change func(t *testing.T, h *harness, d *testenv.Disk)
-		denied string // the file that must not be opened
+		denied string // the file that the process has no permission to open
 		file   string // the name of the file that the error must contain
 		remedy string // the remedy that the error must contain; empty if the peer starts
 		err    error
@@ -113,8 +113,8 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 		"snapshot: flipped bit":                   {change: edit("snap", flip), file: "snap", remedy: newID, err: api.ErrFault},
 		"snapshot: truncated":                     {change: edit("snap", half), file: "snap", remedy: newID, err: api.ErrFault},
 		"snapshot: empty":                         {change: edit("snap", empty), file: "snap", remedy: newID, err: api.ErrFault},
-		"snapshot: version":                       {change: edit("snap", newerSnapshot), file: "snap", remedy: "use the program that has written it"},
-		"snapshot: another cluster":               {change: otherSnapshot, file: "snap", remedy: newID, err: api.ErrInvalid},
+		"snapshot: version":                       {change: edit("snap", newerSnapshotContent), file: "snap", remedy: "use the program that has written it"},
+		"snapshot: another cluster":               {change: installOtherSnapshot, file: "snap", remedy: newID, err: api.ErrInvalid},
 		"snapshot: missing":                       {change: remove("snap"), file: "snap", remedy: newID, err: api.ErrIdentity},
 		"snapshot: directory":                     {change: directory("snap"), file: "snap", remedy: newID},
 		"snapshot: not permitted":                 {denied: "snap", file: "snap", remedy: permission},
@@ -157,7 +157,7 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 				before, err := d.List("log")
 				require.NoError(t, err)
 				for range 2 {
-					_, err = h.openPeer(p, func(cfg *raftlog.Config) { *cfg = cfg.OnDisk(deniedFile{d, denied}) })
+					_, err = h.openPeer(p, func(cfg *raftlog.Config) { *cfg = cfg.OnDisk(diskWithDeniedFile{d, denied}) })
 					h.proposeAll(t, h.otherPeers(p)[0], "x")
 					if c.remedy == "" {
 						require.NoError(t, err)
@@ -185,27 +185,27 @@ func TestOpen_BrokenFileStopsOnlyItsPeer(t *testing.T) {
 	}
 }
 
-// deniedFile is a disk on which one file must not be opened.
-type deniedFile struct {
+// diskWithDeniedFile is a disk on which opening the file with the given name fails with fs.ErrPermission.
+type diskWithDeniedFile struct {
 	disk.FS
 	name string
 }
 
-func (d deniedFile) Open(name string) (disk.File, error) {
+func (d diskWithDeniedFile) Open(name string) (disk.File, error) {
 	if name == d.name {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 	}
 	return d.FS.Open(name)
 }
 
-func (d deniedFile) OpenRead(name string) (disk.File, error) {
+func (d diskWithDeniedFile) OpenRead(name string) (disk.File, error) {
 	if name == d.name {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 	}
 	return d.FS.OpenRead(name)
 }
 
-// firstSegment returns the name of the first segment of a peer's log.
+// firstSegment returns the name of the first segment file of a peer's log.
 func firstSegment(t *testing.T, d *testenv.Disk) string {
 	t.Helper()
 	names, err := d.List("log")
@@ -215,14 +215,14 @@ func firstSegment(t *testing.T, d *testenv.Disk) string {
 	return names[i]
 }
 
-// newerSnapshot returns the content of a snapshot of a later version.
-func newerSnapshot([]byte) []byte {
+// newerSnapshotContent returns the content of a snapshot file in a later version of the format.
+func newerSnapshotContent([]byte) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte("raftsnap"), 99)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// otherSnapshot replaces the snapshot of a peer by a snapshot of another cluster.
-func otherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
+// installOtherSnapshot replaces the snapshot of a peer by a snapshot of another cluster.
+func installOtherSnapshot(t *testing.T, _ *harness, d *testenv.Disk) {
 	t.Helper()
 	require.NoError(t, d.Remove("snap"))
 	w, err := snapshot.Create(d, ".", snapshot.Meta{Cluster: "other", Index: 5, Term: 1, Created: time.Now()})
@@ -249,7 +249,7 @@ func TestOpen_RejectsDirectoryOfOtherPeer(t *testing.T) {
 		require.ErrorIs(t, open("p7", "test", "host7:1"), api.ErrInvalid)
 		require.ErrorIs(t, open(p.ID, "other", p.Addr), api.ErrInvalid)
 		_, err = h.openPeer(p, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = time.Second, 0 })
-		require.ErrorIs(t, err, api.ErrInvalid, "the cluster has another election timeout")
+		require.ErrorIs(t, err, api.ErrInvalid, "the cluster was founded with another election timeout")
 		h.startPeer(p)
 		h.requireUpdates(t, h.peers, "b")
 	})

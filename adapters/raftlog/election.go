@@ -37,12 +37,12 @@ type Election struct {
 
 	candidacy   candidacy.Candidacy
 	queue       atomic.Pointer[publishedQueue]
-	ended       atomic.Bool   // the election was ended while the candidate was queued
+	ended       atomic.Bool   // the election has ended while the candidate was in the queue
 	changed     chan struct{} // contains a token if queue, ended or the lease has changed
-	unconfirmed *campaign     // the campaign that may still be in the queue, or nil; set before the candidacy is over
+	unconfirmed *campaign     // the campaign whose candidate may still be queued, or nil; set before the candidacy is over
 
 	mu              sync.Mutex
-	resignRequested chan struct{} // returned by ResignRequested; nil before it is called
+	resignRequested chan struct{} // the channel that ResignRequested returns; nil before its first call
 	resignRequests  int           // the number of calls of RequestResign in progress
 }
 
@@ -101,7 +101,8 @@ func NewElection(node *Node, name string, opts ...Option) (*Election, error) {
 	}, nil
 }
 
-// newOptions applies the options, and checks them and the arguments of a function.
+// newOptions returns the result of applying the options, and an error if an option, the node or the name is
+// invalid.
 func newOptions(node *Node, name string, opts []Option) (options, error) {
 	o := options{ctx: context.Background()}
 	for _, opt := range opts {
@@ -208,8 +209,8 @@ func (e *Election) ElectLeader() error {
 type publishedQueue struct {
 	replica.Election
 	// After the end of the election, last is the last queue before it, and lease is the lease of the
-	// node at that time. No other candidate leads before that lease expires. Leases that are granted
-	// later do not prevent that the election is restarted.
+	// node at that time. No other candidate leads before this lease expires. A lease that is granted
+	// later does not prevent another peer from restarting the election.
 	last  *replica.Election
 	lease *time.Time
 }
@@ -247,7 +248,7 @@ func (e *Election) Resign() error {
 	return nil
 }
 
-// hasLeftQueue reports whether the candidate is not queued according to this peer.
+// hasLeftQueue reports whether the candidate is not in the queue, as far as this peer has applied the log.
 func (e *Election) hasLeftQueue() bool {
 	left := false
 	err := e.node.callLoop(context.Background(), func(c *core.Core) { left = c.Replica().Elections.Get(e.name).Position(e.ID()) < 0 })
@@ -288,8 +289,8 @@ func RestartElection(node *Node, name string, opts ...Option) error {
 	return changeElection(node, replica.Op{Do: replica.Restart, Election: name}, opts)
 }
 
-// changeElection proposes an operation until its outcome is known. However late and often it is
-// applied, it does not affect an election that was restarted, or ended, after this call.
+// changeElection proposes an operation until its outcome is known. However late and often the log applies the
+// operation, it does not affect an election that was restarted, or ended, after this call.
 func changeElection(node *Node, op replica.Op, opts []Option) error {
 	o, err := newOptions(node, op.Election, opts)
 	if err != nil {
@@ -320,7 +321,7 @@ func changeElection(node *Node, op replica.Op, opts []Option) error {
 	}
 }
 
-// changeError returns the error of an operation on an election.
+// changeError returns the documented error of DeleteElection or RestartElection for an error of the log.
 func changeError(ctx context.Context, node *Node, op replica.Op, err error) error {
 	switch {
 	case err == nil:

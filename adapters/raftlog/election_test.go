@@ -1,7 +1,7 @@
 package raftlog_test
 
-// These are the tests of elections that other backends do not share; conformance_test.go runs the
-// shared ones.
+// This file contains the tests of elections that only this package needs; conformance_test.go
+// runs the tests that all implementations of elections share.
 
 import (
 	"context"
@@ -22,7 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestElections_HaveSeparateLeaders checks that elections do not depend on each other, or on the leader of the log.
+// TestElections_HaveSeparateLeaders checks that several elections have different leaders, which depend neither
+// on each other nor on the leader of the log.
 func TestElections_HaveSeparateLeaders(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		names := []string{"a", "b", "c"}
@@ -59,8 +60,9 @@ func TestElections_HaveSeparateLeaders(t *testing.T) {
 	})
 }
 
-// TestTokens_Increase checks that tokens increase from one leadership to the next, after any kind of change.
-func TestTokens_Increase(t *testing.T) {
+// TestTokens_IncreaseWithEachLeadership checks that each leadership has a greater token than the one before,
+// also after a resignation, crashes of all peers, a restart of the election, and snapshots.
+func TestTokens_IncreaseWithEachLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := int64(0)
 		add := func(token int64) {
@@ -92,7 +94,7 @@ func TestTokens_Increase(t *testing.T) {
 }
 
 // TestRestart_RemovesCandidateOfFormerProcess checks that the candidate of the previous process of a peer is
-// removed soon after the peer was restarted.
+// removed from the queue soon after the peer was restarted.
 func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	for _, stop := range []func(*harness, api.Peer){
 		func(h *harness, p api.Peer) { h.crashPeer(p) },
@@ -120,8 +122,9 @@ func TestRestart_RemovesCandidateOfFormerProcess(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErr checks that the successor of a leader learns whether the leader has resigned.
-func TestElection_FormerErr(t *testing.T) {
+// TestElection_TellsSuccessorHowLeaderLeft checks that the successor of a leader learns whether the leader has
+// resigned.
+func TestElection_TellsSuccessorHowLeaderLeft(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		all := []*candidate{startLeader(t, h.nodeOf(h.peers[0]), "e")}
 		require.NoError(t, all[0].Current().FormerErr)
@@ -140,8 +143,9 @@ func TestElection_FormerErr(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_EndsForAllCandidates checks that an election ends for all candidates, that no candidates
-// return after it was restarted, and that the caller learns when the end is not confirmed.
+// TestDeleteElection_EndsForAllCandidates checks that DeleteElection ends the candidacies of all candidates,
+// that none of them is in the queue after RestartElection, and that the error wraps ErrUnconfirmed if no
+// majority is reachable.
 func TestDeleteElection_EndsForAllCandidates(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var all []*candidate
@@ -180,9 +184,9 @@ func TestDeleteElection_EndsForAllCandidates(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_CanBeJoinedAgainAfterWindow checks that a new candidate can lead an ended election after
-// the window, even at a restarted peer, and that the second call of DeleteElection writes no entry.
-func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
+// TestDeleteElection_AllowsNewCandidatesAfterWindow checks that a new candidate can lead an ended election
+// after the deduplication window, even at a restarted peer, and that a second DeleteElection writes no entry.
+func TestDeleteElection_AllowsNewCandidatesAfterWindow(t *testing.T) {
 	const window = 2 * time.Minute
 	briefly := func(c *raftlog.Config) { c.Window = window }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -211,9 +215,9 @@ func TestDeleteElection_CanBeJoinedAgainAfterWindow(t *testing.T) {
 	}, slowElections, briefly)
 }
 
-// TestDeleteElection_StaleRequestHasUnknownOutcome checks that the caller is told that the outcome is unknown
-// when its request is rejected as too old: an earlier attempt may have been applied.
-func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
+// TestDeleteElection_ReturnsErrUnconfirmedIfRequestIsStale checks that DeleteElection returns ErrUnconfirmed if
+// the log rejects its request as too old, because an earlier attempt may have been applied.
+func TestDeleteElection_ReturnsErrUnconfirmedIfRequestIsStale(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		err := raftlog.ChangeError(t.Context(), h.nodeOf(h.peers[0]), fmt.Errorf("%w", api.ErrStale))
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
@@ -221,9 +225,9 @@ func TestDeleteElection_StaleRequestHasUnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_AfterUnknownRestart checks that an election that was restarted is ended by a call at a
-// peer that does not know the restart yet.
-func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
+// TestDeleteElection_AtOutdatedPeerEndsRestartedElection checks that DeleteElection ends a restarted election
+// even if it is called at a peer that has not applied the restart yet.
+func TestDeleteElection_AtOutdatedPeerEndsRestartedElection(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
@@ -238,9 +242,9 @@ func TestDeleteElection_AfterUnknownRestart(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_BlockedStateMachine checks that an election can be ended at a peer whose state machine
-// is blocked, and that this is not confirmed before the state machine continues.
-func TestDeleteElection_BlockedStateMachine(t *testing.T) {
+// TestDeleteElection_EndsElectionDespiteBlockedStateMachine checks that DeleteElection at a peer whose state
+// machine blocks ends the election, and returns only after the state machine has continued.
+func TestDeleteElection_EndsElectionDespiteBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		c := startLeader(t, h.nodeOf(h.otherPeers(p)[0]), "e")
@@ -266,9 +270,9 @@ func TestDeleteElection_BlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_RestartedBeforeNoticed checks that the candidacy ends when the election was ended and
-// restarted before the candidate's peer has noticed.
-func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
+// TestDeleteElection_EndsCandidacyDespiteFastRestart checks that a candidacy ends if other peers have ended and
+// restarted the election before the candidate's peer has processed the end.
+func TestDeleteElection_EndsCandidacyDespiteFastRestart(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
@@ -281,8 +285,8 @@ func TestDeleteElection_RestartedBeforeNoticed(t *testing.T) {
 	})
 }
 
-// TestLeadership_ExpiresWhileLoopIsBlocked checks that a leadership expires in time while the loop of its
-// node is blocked, and that the candidate leads again, with its token, when the loop continues in time.
+// TestLeadership_ExpiresWhileLoopIsBlocked checks that a leadership expires at its deadline while the loop of
+// its node is blocked, and that the candidate leads again, without a smaller token, when the loop continues.
 func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
@@ -315,14 +319,15 @@ func TestLeadership_ExpiresWhileLoopIsBlocked(t *testing.T) {
 	})
 }
 
-// TestFailover_IsFast checks that a fail-over is not slower than the documented limit, in fake time with
-// election timeouts of 200 ms.
-func TestFailover_IsFast(t *testing.T) {
+// TestFailover_CompletesWithinDocumentedLimit checks that another candidate leads within the documented time
+// after the leader's peer was isolated, which may also lead the log. The clock is that of a bubble, and the
+// election timeout 200 ms.
+func TestFailover_CompletesWithinDocumentedLimit(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		for range 4 {
-			for _, ofTheLog := range []bool{false, true} {
+			for _, leadsLog := range []bool{false, true} {
 				p := h.waitForLeader(t)
-				if !ofTheLog {
+				if !leadsLog {
 					p = h.otherPeers(p)[0]
 				}
 				first := startLeader(t, h.nodeOf(p), "e")
@@ -333,7 +338,7 @@ func TestFailover_IsFast(t *testing.T) {
 				second.waitForLeadership(t)
 				took := time.Since(start)
 				require.GreaterOrEqual(t, took, 100*time.Millisecond)
-				if ofTheLog { // a new leader of the log takes up to two timeouts if votes are not split
+				if leadsLog { // a new leader of the log takes up to two timeouts if votes are not split
 					require.Less(t, took, 900*time.Millisecond)
 				} else {
 					require.Less(t, took, 280*time.Millisecond)
@@ -347,8 +352,9 @@ func TestFailover_IsFast(t *testing.T) {
 	})
 }
 
-// TestResign_BeforeJoining checks that a candidate that has not requested to join does not wait for its removal.
-func TestResign_BeforeJoining(t *testing.T) {
+// TestResign_ReturnsImmediatelyBeforeJoining checks that ElectLeader and Resign do not wait for the removal of
+// a candidate whose context was done before the candidate requested to join.
+func TestResign_ReturnsImmediatelyBeforeJoining(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -362,9 +368,9 @@ func TestResign_BeforeJoining(t *testing.T) {
 	})
 }
 
-// TestResign_UnconfirmedIfCandidateMayBeQueuedAgain checks that Resign does not return nil when the
-// candidate, which had expired, can be queued afterwards because its peer has requested that before.
-func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
+// TestResign_ReturnsNilOnlyIfCandidateCannotRejoin checks that Resign does not return nil while an expired
+// candidate can be queued again, because its peer has requested this before the resignation.
+func TestResign_ReturnsNilOnlyIfCandidateCannotRejoin(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		l := h.waitForLeader(t)
 		p := h.otherPeers(l)[0]
@@ -377,7 +383,7 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 		heal := h.isolate(p)
 		waitFor(t, "the candidate has expired", func() bool { return !isQueued(l) })
 		heal()
-		waitFor(t, "the peer knows", func() bool { return !isQueued(p) })
+		waitFor(t, "the peer has applied the removal of the candidate", func() bool { return !isQueued(p) })
 		h.net.Delay(p.Addr, l.Addr, time.Second)
 		time.Sleep(700 * time.Millisecond) // wait for a heartbeat and a tick, after which the request is in flight
 		if c.Resign() == nil {
@@ -389,9 +395,10 @@ func TestResign_UnconfirmedIfCandidateMayBeQueuedAgain(t *testing.T) {
 	}, func(c *raftlog.Config) { c.ElectionTimeout, c.Heartbeat = 4*time.Second, 400*time.Millisecond })
 }
 
-// TestResign_WithoutMajority checks that Resign returns ErrUnconfirmed in time while there is no majority and
-// other candidates change the queue: the request to join may still be applied. A later Resign must confirm it.
-func TestResign_WithoutMajority(t *testing.T) {
+// TestResign_ReturnsErrUnconfirmedWithoutMajority checks that Resign returns ErrUnconfirmed in time while there
+// is no majority and other candidates change the queue, because the request to join may still be applied.
+// Resign must return nil later, when a majority has confirmed the removal.
+func TestResign_ReturnsErrUnconfirmedWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		heal := h.isolate(p)
@@ -417,9 +424,9 @@ func TestResign_WithoutMajority(t *testing.T) {
 	})
 }
 
-// TestCandidates_NotDelayedByBlockedStateMachine checks that a blocked state machine does not delay a
-// resignation, or the notification that an election has ended, at its peer.
-func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
+// TestCandidate_EndsDespiteBlockedStateMachine checks that a blocked state machine delays neither the
+// resignation of a candidate at its peer, nor the end of its candidacy in an ended election.
+func TestCandidate_EndsDespiteBlockedStateMachine(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		deleteElection(t, h.nodeOf(p), "over")
@@ -447,9 +454,9 @@ func TestCandidates_NotDelayedByBlockedStateMachine(t *testing.T) {
 	})
 }
 
-// TestNewElection_InvalidArguments checks that an argument that cannot be used or stored is rejected, and
-// that no entry is written for it.
-func TestNewElection_InvalidArguments(t *testing.T) {
+// TestNewElection_RejectsInvalidArguments checks that the functions for elections, and ChangePeers, reject
+// invalid names, values, options and nodes without writing an entry.
+func TestNewElection_RejectsInvalidArguments(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.waitForLeader(t))
 		before := n.Info().LastIndex
@@ -488,7 +495,8 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 	}, slowElections)
 }
 
-// TestCandidate_EndsAtRemovedPeer checks that the candidacy at a removed peer ends, and that another candidate leads.
+// TestCandidate_EndsAtRemovedPeer checks that the candidacy at a peer that is removed from the cluster ends
+// with ErrRefused, and that another candidate leads.
 func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		removed := h.peers[0]
@@ -504,9 +512,9 @@ func TestCandidate_EndsAtRemovedPeer(t *testing.T) {
 	})
 }
 
-// TestStopGuard_LeadershipEndsBeforeLease checks that a leadership ends when the remaining lease is as long
-// as the stop guard, and that the candidate leads again when a lease that has not expired is renewed.
-func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
+// TestStopGuard_EndsLeadershipBeforeLease checks that a leadership ends when only the stop guard remains of the
+// lease, and that the candidate leads again with the same token if the lease is renewed before it expires.
+func TestStopGuard_EndsLeadershipBeforeLease(t *testing.T) {
 	const guard = 400 * time.Millisecond
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
@@ -520,6 +528,6 @@ func TestStopGuard_LeadershipEndsBeforeLease(t *testing.T) {
 		require.InDelta(t, guard, n.Info().Lease, float64(10*time.Millisecond))
 		heal()
 		require.Equal(t, token, c.waitForLeadership(t))
-		require.Equal(t, p, n.Info().Leader, "the lease has expired in the middle")
+		require.Equal(t, p, n.Info().Leader, "the lease must not expire before its renewal")
 	}, slowElections)
 }

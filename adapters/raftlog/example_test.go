@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// This cluster has one peer, which is a majority. The program is the same with more peers; each has
-// its own ID, Addr and Dir.
+// This cluster has one peer, which is a majority. With more peers, the program is the same, and each peer has a
+// different ID, Addr and Dir.
 func Example() {
 	dir, err := os.MkdirTemp("", "orders")
 	if err != nil {
@@ -43,7 +43,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	again, err := node.Propose(ctx, id, []byte("an order")) // a caller that received no reply
+	again, err := node.Propose(ctx, id, []byte("an order")) // repeats the update, like a caller that has received no reply
 	fmt.Println("applied once:", again == first, err)
 
 	election, err := raftlog.NewElection(node, "dispatcher")

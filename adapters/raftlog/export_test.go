@@ -16,13 +16,13 @@ func (c Config) OnDisk(fs disk.FS) Config {
 	return c
 }
 
-// InFiles returns the configuration with the given size of the files of the log.
+// InFiles returns the configuration of a node whose log consists of files of the given size.
 func (c Config) InFiles(size int64) Config {
 	c.segment = size
 	return c
 }
 
-// ProposeGuarded proposes an update that is guarded by the leadership with the given token.
+// ProposeGuarded proposes an update that the log applies only during the leadership with the given token.
 func ProposeGuarded(ctx context.Context, n *Node, election string, token int64, id api.RequestID, data []byte) (uint64, error) {
 	return n.proposeGuarded(ctx, replica.Guard{Election: election, Token: uint64(token)}, id, data)
 }
@@ -46,10 +46,10 @@ func (n *Node) BlockLoop() (release func()) {
 	return func() { close(free); <-done }
 }
 
-// HandleRefusal handles a refusal by another peer.
+// HandleRefusal calls handleRefusal, as if the peer with the given ID had refused a connection.
 func (n *Node) HandleRefusal(id string, refused *link.RefusedError) { n.handleRefusal(id, refused) }
 
-// OnDisk makes RecoverOffline use the given disk instead of Dir.
+// OnDisk returns the configuration of a call of RecoverOffline that uses the given disk instead of Dir.
 func (c RecoverConfig) OnDisk(fs disk.FS) RecoverConfig {
 	c.fs = fs
 	return c

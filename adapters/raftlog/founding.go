@@ -14,14 +14,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// foundersTimeout limits how long a founding peer waits for the other founding peers.
+// foundersTimeout limits how long an initial voter that founds the cluster waits for the other initial voters.
 const foundersTimeout = 2 * time.Second
 
-// checkPeers connects to the peers of the configuration before anything is written. A peer that already
-// belongs to the cluster refuses this peer if it was founded with another configuration, or if it
-// knows another directory of this peer: then the error is ErrIdentity. Peers that cannot be
-// reached within foundersTimeout are skipped; they refuse this peer later.
-func (n *Node) checkPeers() error {
+// checkRefusals connects to the peers in the configuration before this peer writes anything. A peer that
+// already belongs to the cluster refuses this peer if the cluster was founded with another
+// configuration, or if the other peer knows another directory of this peer: then the error is
+// ErrIdentity. Peers that cannot be reached within foundersTimeout are skipped; they refuse this peer
+// later.
+func (n *Node) checkRefusals() error {
 	ctx, cancel := context.WithTimeout(n.ctx, foundersTimeout)
 	defer cancel()
 	fatal := make([]error, len(n.cfg.Peers))
@@ -42,23 +43,23 @@ func (n *Node) checkPeers() error {
 	all.Wait()
 	for _, err := range fatal {
 		if err != nil {
-			return err // the error of one peer suffices to stop
+			return err // the refusal of one peer suffices to make this peer stop
 		}
 	}
 	return nil
 }
 
-// setFounding stores the configuration as that with which this peer founds the cluster.
+// setFounding stores in n.owner that this peer founds the cluster with the present configuration.
 func (n *Node) setFounding() {
 	n.owner.Founding = identity.Founding(n.cfg.Cluster, n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
 	n.owner.Founders = identity.Founders(n.cfg.Peers, n.cfg.Window, n.cfg.ElectionTimeout)
 }
 
-// foundCluster creates the first snapshot of the cluster, of entry 1. All founding peers create the
-// same snapshot.
+// foundCluster creates the first snapshot of the cluster, up to entry 1. All initial voters create the same
+// snapshot.
 func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	n.setFounding()
-	if err := n.checkPeers(); err != nil {
+	if err := n.checkRefusals(); err != nil {
 		return nil, err
 	}
 	var voters []replica.Peer
@@ -76,12 +77,12 @@ func (n *Node) foundCluster() (*snapshot.Reader, error) {
 	return snapshot.Open(n.fs, ".")
 }
 
-// mustFoundAgain reports whether the directory contains only a founding, which had another
-// configuration: then this peer has neither voted nor stored an entry, and no cluster that was founded
-// with the other configuration has included it. If a peer of an established cluster refuses the new
-// configuration, the directory is not changed, because the cluster may have been founded with the
-// configuration in the directory, and the new one may list later peers.
-func (n *Node) mustFoundAgain(index uint64) (bool, error) {
+// discardUnusedFounding prepares the directory for another founding, and returns true, if this peer has founded
+// the cluster with another configuration and has neither voted nor stored an entry since: then no cluster that
+// was founded with the other configuration has included this peer. If a peer of an established cluster refuses
+// the present configuration, the directory is not changed, because the cluster may have been founded with the
+// configuration in the directory, and the present configuration may list peers that joined later.
+func (n *Node) discardUnusedFounding(index uint64) (bool, error) {
 	if index != 1 || !n.cfg.isFounder() {
 		return false, nil
 	}
@@ -97,7 +98,7 @@ func (n *Node) mustFoundAgain(index uint64) (bool, error) {
 		return false, err
 	}
 	n.owner = founding
-	refused := n.checkPeers()
+	refused := n.checkRefusals()
 	n.owner = old
 	if refused != nil {
 		n.log.Warn("this directory was founded with another configuration, and nothing was committed in it",
@@ -106,7 +107,7 @@ func (n *Node) mustFoundAgain(index uint64) (bool, error) {
 	}
 	n.log.Warn("founding the cluster again: the configuration has changed, and nothing was committed in this directory",
 		"before", old.Founders, "now", founding.Founders)
-	// A process that is killed now founds the cluster at its next start.
+	// If the process is killed after the next write, it founds the cluster at its next start.
 	n.owner.Founding, n.owner.Founders, n.owner.Complete = "", "", false
 	err = n.owner.Write(n.fs)
 	if err == nil {

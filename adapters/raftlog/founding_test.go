@@ -12,13 +12,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// withInitialVoters returns the option for a configuration with these initial voters.
+// withInitialVoters returns an option that sets the initial voters, Config.Peers.
 func withInitialVoters(peers ...api.Peer) func(*raftlog.Config) {
 	return func(c *raftlog.Config) { c.Peers = peers }
 }
 
-// TestFounding_UnreachablePeers checks that a founding peer does not wait long for peers that cannot be reached.
-func TestFounding_UnreachablePeers(t *testing.T) {
+// TestFoundCluster_DoesNotWaitForUnreachablePeers checks that Open of an initial voter that cannot reach the
+// other initial voters returns within five seconds.
+func TestFoundCluster_DoesNotWaitForUnreachablePeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		defer h.isolate(h.peers[0])()
@@ -28,9 +29,9 @@ func TestFounding_UnreachablePeers(t *testing.T) {
 	})
 }
 
-// TestFounding_WrongPeersCanBeCorrected checks that a peer that was started with a wrong list of peers does
-// not stop others, reports both lists, and can be started with the right list.
-func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
+// TestFoundCluster_WrongPeersCanBeCorrected checks that a peer that was started with a wrong list of initial
+// voters does not stop other peers, logs both lists, and can be started again with the right list.
+func TestFoundCluster_WrongPeersCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -67,9 +68,9 @@ func TestFounding_WrongPeersCanBeCorrected(t *testing.T) {
 	})
 }
 
-// TestFounding_AllPeersWithWrongListCanBeCorrected checks that peers that were all started with a wrong list
-// can be started with the right list, one after another.
-func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
+// TestFoundCluster_AllPeersWithWrongListCanBeCorrected checks that peers that were all started with a wrong
+// list can be started with the right list, one after another.
+func TestFoundCluster_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		wrong := withInitialVoters(h.peers[0], api.Peer{ID: "p1", Addr: "mistyped:1"}, h.peers[2])
@@ -86,9 +87,9 @@ func TestFounding_AllPeersWithWrongListCanBeCorrected(t *testing.T) {
 	})
 }
 
-// TestFounding_NotRepeatedWithLaterPeers checks that a founding peer that has received nothing does not found
-// the cluster again when its configuration lists later peers.
-func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
+// TestFoundCluster_IsNotRepeatedWithLaterPeers checks that an initial voter that has received nothing from
+// other peers does not found the cluster again if its configuration now lists peers that joined later.
+func TestFoundCluster_IsNotRepeatedWithLaterPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -105,9 +106,9 @@ func TestFounding_NotRepeatedWithLaterPeers(t *testing.T) {
 	})
 }
 
-// TestFounding_CompletesAfterKill checks that a founding peer that is killed at any time, while it founds the
-// cluster again, belongs to the cluster at the next start.
-func TestFounding_CompletesAfterKill(t *testing.T) {
+// TestFoundCluster_CompletesAfterKill checks that a peer that is killed at any operation while it founds the
+// cluster again is a member of the cluster after its next start.
+func TestFoundCluster_CompletesAfterKill(t *testing.T) {
 	for op := 1; ; op++ {
 		complete := false
 		synctest.Test(t, func(t *testing.T) {
@@ -140,8 +141,9 @@ func TestFounding_CompletesAfterKill(t *testing.T) {
 	}
 }
 
-// TestFounding_RequiresListening checks that a peer that cannot listen at its address does not found the cluster.
-func TestFounding_RequiresListening(t *testing.T) {
+// TestFoundCluster_RequiresListening checks that a peer that cannot listen at its address does not found the
+// cluster.
+func TestFoundCluster_RequiresListening(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()

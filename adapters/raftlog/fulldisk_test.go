@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// fillDisk proposes updates until even the shortest one is rejected, and returns those that were applied.
+// fillDisk proposes updates until the node rejects even an update of one byte. It returns before, followed by
+// the updates that were applied.
 func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string) {
 	t.Helper()
 	applied = before
@@ -25,7 +26,7 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 			if size == 1 {
 				return applied
 			}
-			size = 1 // use the remaining space
+			size = 1 // fill the remaining space with short updates
 			continue
 		}
 		require.NoError(t, err)
@@ -35,8 +36,8 @@ func fillDisk(t *testing.T, n *raftlog.Node, before ...string) (applied []string
 	return nil
 }
 
-// TestFullDisks_DoNotStopPeers checks that disks that are full at the same time, because they have the same
-// size, do not stop peers or elections, and that updates are accepted again when there is space.
+// TestFullDisks_DoNotStopPeers checks that disks that become full at the same time, because they have the same
+// size, stop neither peers nor elections, and that updates are accepted again when there is space.
 func TestFullDisks_DoNotStopPeers(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -54,8 +55,8 @@ func TestFullDisks_DoNotStopPeers(t *testing.T) {
 		h.restart(t, leader)
 		leader = h.waitForLeader(t)
 		require.NoError(t, h.nodeOf(h.otherPeers(leader)[0]).Sync(contextWithin(t, time.Minute)))
-		applied = fillDisk(t, h.nodeOf(leader), applied...) // some space may remain
-		// The peers do not stop when the whole segment is used.
+		applied = fillDisk(t, h.nodeOf(leader), applied...) // fill the space that may remain at the new leader
+		// Fill the whole segment with operations on elections. The peers must not stop then.
 		for i := range 300 {
 			if err := raftlog.DeleteElection(h.nodeOf(leader), fmt.Sprint("job ", i), raftlog.WithContext(contextWithin(t, 300*time.Millisecond))); err != nil {
 				break
@@ -75,9 +76,9 @@ func TestFullDisks_DoNotStopPeers(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfLeader checks that a full disk of the leader does not stop the leader, and that updates
-// are rejected.
-func TestFullDisk_OfLeader(t *testing.T) {
+// TestFullDisk_DoesNotStopLeader checks that the leader of the log continues when its disk is full, rejects
+// updates, and accepts them again when there is space.
+func TestFullDisk_DoesNotStopLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.disks[leader.ID].SetSpace(0)
@@ -90,9 +91,9 @@ func TestFullDisk_OfLeader(t *testing.T) {
 	})
 }
 
-// TestFullDisk_OfFollower checks that a follower whose disk is full does not stop, does not delay the others,
-// and votes, and that it receives the missing entries when there is space.
-func TestFullDisk_OfFollower(t *testing.T) {
+// TestFullDisk_DoesNotStopFollower checks that a follower whose disk is full does not stop or delay other
+// peers, still votes, and receives the missing entries when there is space.
+func TestFullDisk_DoesNotStopFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p := h.otherPeers(leader)[0]
@@ -104,14 +105,14 @@ func TestFullDisk_OfFollower(t *testing.T) {
 		h.proposeAll(t, leader, updates...)
 		require.NoError(t, h.nodeOf(p).Err())
 		time.Sleep(5 * time.Second)
-		has := len(h.machine(p).recordedUpdates())
-		require.Less(t, has, 200)
+		recorded := len(h.machine(p).recordedUpdates())
+		require.Less(t, recorded, 200)
 
 		// The other peer becomes leader with the vote of the peer whose disk is full, but cannot commit.
 		h.crashPeer(leader)
 		second := h.otherPeers(leader, p)[0]
 		waitFor(t, "the other peer is elected", func() bool { return h.nodeOf(second).Info().Role == "leader" })
-		require.Equal(t, has, len(h.machine(p).recordedUpdates()))
+		require.Equal(t, recorded, len(h.machine(p).recordedUpdates()))
 		_, err := h.nodeOf(second).Propose(contextWithin(t, 5*time.Second), api.NewRequestID(), []byte("no majority has space"))
 		require.Error(t, err)
 

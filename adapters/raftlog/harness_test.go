@@ -42,7 +42,7 @@ type harness struct {
 	disks    map[string]*testenv.Disk
 	nodes    map[string]*raftlog.Node
 	machines map[string]*recorder
-	logs     map[string]*bytes.Buffer // the logs of all processes of each peer, by its ID
+	logs     map[string]*bytes.Buffer // the messages that all processes of each peer have logged, by the ID of the peer
 	mu       sync.Mutex
 }
 
@@ -62,7 +62,7 @@ func newHarness(t testingT, n int) *harness {
 	return h
 }
 
-// peerInfo returns peer i, whose ID is that of peers[i] at the start.
+// peerInfo returns the ID and the first address of peer i. A new harness of n peers contains peers 0 to n-1.
 func peerInfo(i int) api.Peer {
 	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprintf("host%d:1", i)}
 }
@@ -77,7 +77,7 @@ func (h *harness) runningNodes() []*raftlog.Node {
 	return all
 }
 
-// startAll starts the founding peers.
+// startAll starts all peers of the harness.
 func (h *harness) startAll(opts ...func(*raftlog.Config)) []*raftlog.Node {
 	var all []*raftlog.Node
 	for _, p := range h.peers {
@@ -86,7 +86,7 @@ func (h *harness) startAll(opts ...func(*raftlog.Config)) []*raftlog.Node {
 	return all
 }
 
-// startPeer starts a peer with the data on its disk.
+// startPeer opens a peer with the data on its disk.
 func (h *harness) startPeer(p api.Peer, opts ...func(*raftlog.Config)) *raftlog.Node {
 	h.t.Helper()
 	n, err := h.openPeer(p, opts...)
@@ -130,7 +130,7 @@ func (h *harness) openPeer(p api.Peer, opts ...func(*raftlog.Config)) (*raftlog.
 	return n, err
 }
 
-// lockedWriter is a writer that may be used concurrently.
+// lockedWriter is a writer that several goroutines may use at the same time.
 type lockedWriter struct {
 	mu *sync.Mutex
 	w  io.Writer
@@ -142,14 +142,14 @@ func (w lockedWriter) Write(p []byte) (int, error) {
 	return w.w.Write(p)
 }
 
-// logOf returns what a peer has logged.
+// logOf returns the messages that a peer has logged.
 func (h *harness) logOf(p api.Peer) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.logs[p.ID].String()
 }
 
-// isolate disconnects a peer from all others until heal is called.
+// isolate disconnects a peer from all other peers until heal is called.
 func (h *harness) isolate(p api.Peer) (heal func()) {
 	var others []string
 	for i := range 10 {
@@ -173,7 +173,7 @@ type recorder struct {
 	mu      sync.Mutex
 	applied uint64
 	updates []string
-	before  func(io.Writer) error // called before a snapshot writes its data
+	before  func(io.Writer) error // if not nil, called before a snapshot writes its data
 	err     error                 // the error that Apply returns
 }
 
@@ -248,13 +248,13 @@ func (r *recorder) Restore(index uint64, from io.Reader) error {
 	return nil
 }
 
-// candidate is a candidate that records the statuses it has published.
+// candidate is a candidate in an election, with the roles of all statuses that it has published.
 type candidate struct {
 	*raftlog.Election
 	mu    sync.Mutex
 	roles []leaderelection.Role
 	ended chan struct{}
-	err   error // the result of ElectLeader; set when ended is closed
+	err   error // the result of ElectLeader; set before ended is closed
 }
 
 // startCandidate starts a candidate at a node.
@@ -300,7 +300,7 @@ func (c *candidate) waitForLeadership(t testing.TB) int64 {
 	return c.Current().Leadership.Token()
 }
 
-// waitForEnd waits until the candidacy ends, and requires this reason.
+// waitForEnd waits until the candidacy ends, and requires that ElectLeader returns the reason.
 func (c *candidate) waitForEnd(t testing.TB, reason error) {
 	t.Helper()
 	receive(t, c.ended)
@@ -323,7 +323,7 @@ func restartElection(t testing.TB, n *raftlog.Node, name string) {
 	require.NoError(t, raftlog.RestartElection(n, name, raftlog.WithContext(contextWithin(t, time.Minute))))
 }
 
-// runCluster runs a test in a bubble, with a cluster of n founding peers that are started.
+// runCluster calls f in a bubble, with a cluster of n peers that runCluster has started.
 func runCluster(t *testing.T, n int, f func(t *testing.T, h *harness), opts ...func(*raftlog.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -395,7 +395,7 @@ func (h *harness) waitForLeader(t testing.TB) api.Peer {
 	return leader
 }
 
-// otherPeers returns the peers except for the given ones.
+// otherPeers returns the peers of the harness except for the given peers.
 func (h *harness) otherPeers(but ...api.Peer) []api.Peer {
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p api.Peer) bool { return slices.Contains(but, p) })
 }
@@ -416,8 +416,8 @@ func (h *harness) restart(t testing.TB, p api.Peer, opts ...func(*raftlog.Config
 	return h.startPeer(p, opts...)
 }
 
-// crashPeer simulates a power failure of a peer: it sends nothing more, and an arbitrary part of the
-// data that it has not synced is on its disk.
+// crashPeer simulates a power failure of a peer: the peer sends nothing more, and its disk contains an
+// arbitrary part of the data that was not synced.
 func (h *harness) crashPeer(p api.Peer) {
 	heal := h.isolate(p)
 	h.disks[p.ID] = h.disks[p.ID].Crash()
@@ -444,7 +444,8 @@ func (h *harness) proposeAll(t testing.TB, p api.Peer, updates ...string) {
 	}
 }
 
-// proposeUntilKnown proposes an update until its outcome is known.
+// proposeUntilKnown proposes an update again and again, with the same ID, until Propose returns the index of
+// its entry.
 func proposeUntilKnown(t testing.TB, n *raftlog.Node, id api.RequestID, update string) uint64 {
 	t.Helper()
 	for {
@@ -462,7 +463,7 @@ func (h *harness) syncPeer(t testing.TB, p api.Peer) {
 	require.NoError(t, h.nodeOf(p).Sync(contextWithin(t, time.Minute)), "sync at %s", p.ID)
 }
 
-// compact creates a snapshot at each peer, and returns the index of the last one.
+// compact calls Compact at each peer, and returns the index of the last snapshot.
 func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 	t.Helper()
 	for _, p := range peers {
@@ -473,8 +474,8 @@ func (h *harness) compact(t testing.TB, peers ...api.Peer) (index uint64) {
 	return index
 }
 
-// leaveBehind isolates a peer until it needs a snapshot of the others, which have applied
-// numberedUpdates("a", 20) since. All peers use shortWindow.
+// leaveBehind isolates a peer until it needs a snapshot: meanwhile the other peers apply numberedUpdates("a",
+// 20) and truncate their logs. All peers must use shortWindow. The caller calls heal to reconnect the peer.
 func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	t.Helper()
 	heal = h.isolate(p)
@@ -484,7 +485,8 @@ func (h *harness) leaveBehind(t testing.TB, p api.Peer) (heal func()) {
 	return heal
 }
 
-// requireUpdates requires that the state machine of each peer has exactly these updates.
+// requireUpdates waits until each of the peers has applied all confirmed updates, and requires that its state
+// machine then contains exactly the given updates.
 func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...string) {
 	t.Helper()
 	for _, p := range peers {
@@ -493,7 +495,7 @@ func (h *harness) requireUpdates(t testing.TB, peers []api.Peer, updates ...stri
 	}
 }
 
-// numberedUpdates returns n updates with the given prefix.
+// numberedUpdates returns n updates: the name followed by each of the numbers 0 to n-1.
 func numberedUpdates(name string, n int) []string {
 	var all []string
 	for i := range n {

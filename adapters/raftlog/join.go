@@ -12,11 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// joinCluster fetches a snapshot from the first peer that provides it.
+// joinCluster fetches a snapshot from the first configured peer that provides one, and retries until
+// JoinTimeout.
 func (n *Node) joinCluster() (*snapshot.Reader, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.JoinTimeout)
 	defer cancel()
-	if err := n.checkPeers(); err != nil {
+	if err := n.checkRefusals(); err != nil {
 		return nil, err
 	}
 	err := error(nil)
@@ -77,7 +78,7 @@ func (n *Node) fetchSnapshot(ctx context.Context, p api.Peer) (*snapshot.Reader,
 
 // dialPeer connects to a peer like a client that requests a stream, with the identity of this peer.
 func (n *Node) dialPeer(ctx context.Context, p api.Peer) (*link.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, transport.DialTimeout) // DialTimeout is less than the default of JoinTimeout
+	ctx, cancel := context.WithTimeout(ctx, transport.DialTimeout) // less than the default of JoinTimeout, to try several peers
 	defer cancel()
 	conn, err := n.cfg.Dial(ctx, p.Addr)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 type knownPeers struct {
 	mu       sync.Mutex
 	registry identity.Registry
-	stored   map[string]string   // the instances that are on disk
+	stored   map[string]string   // the instances of the peers, as they are on the disk
 	unstored bool                // the registry differs from the file, because a write has failed
-	refusals identity.Refusals   // the refusals of this peer by others
-	reported transport.Reporters // limit how often the refusals of each peer are logged, by its ID
+	refusals identity.Refusals   // the refusals of this peer by other peers
+	reported transport.Reporters // limits how often refusals are logged, by the ID of the refusing peer
 
 	// instances is a copy of the registry's instances for the loop, which must not wait for the disk.
 	instances atomic.Pointer[map[string]string]
@@ -54,7 +54,7 @@ func (n *Node) readKnownPeers() error {
 		return fmt.Errorf("raftlog: directory %s: %w", n.cfg.Dir, err)
 	}
 	n.known.registry = identity.Registry{
-		Founding: n.owner.Founding, Founders: n.owner.Founders, Former: n.owner.Former, IsEstablished: func() bool { return n.standing.Load().established }, Peers: peers,
+		Founding: n.owner.Founding, Founders: n.owner.Founders, Former: n.owner.Former, IsEstablished: func() bool { return n.memberStatus.Load().established }, Peers: peers,
 	}
 	n.known.stored = n.known.registry.Instances()
 	n.known.publishInstances()
@@ -64,8 +64,8 @@ func (n *Node) readKnownPeers() error {
 // acceptHandshake decides whether a remote process may participate in the cluster, for incoming and
 // outgoing connections, and again when the members have changed. When it returns nil, the instance of a
 // remote member that participates is on disk. Nothing that a client, or a process that is not a member
-// according to the log, says about itself is stored. It tries again to store records that could not be
-// written before.
+// according to the log, says about itself is stored. acceptHandshake also tries again to store records
+// that could not be written before.
 func (n *Node) acceptHandshake(h link.Hello) error {
 	if !h.Peer {
 		return nil
@@ -77,7 +77,7 @@ func (n *Node) acceptHandshake(h link.Hello) error {
 	switch {
 	case refused != nil:
 		return refused
-	case h.Purpose != link.PurposeRaft: // a connection of another purpose does not prove which process uses the ID
+	case h.Purpose != link.PurposeRaft: // only a connection for the Raft protocol shows which process uses the ID
 		return nil
 	case n.isMember(h.ID):
 		return n.recordClaim(h.ID, h.Claim)
@@ -121,7 +121,7 @@ func (n *Node) learnInstances(received []map[string]string) {
 		changed, contradicted := k.registry.Learn(instances)
 		learned = learned || changed
 		if len(contradicted) > 0 {
-			n.log.Error("another peer of the cluster has these IDs with other data directories", "peers", contradicted)
+			n.log.Error("another peer has recorded other data directories of these peers", "peers", contradicted)
 		}
 	}
 	if !learned {
@@ -138,14 +138,15 @@ func (n *Node) knownInstances() map[string]string {
 	return *n.known.instances.Load()
 }
 
-// handleRefusal handles the refusal of a connection by another peer.
+// handleRefusal stops the node if the refusal of a connection by another peer means that this peer must not
+// participate in the cluster.
 func (n *Node) handleRefusal(by string, refused *link.RefusedError) {
 	if fatal := n.fatalRefusal(by, refused); fatal != nil {
 		n.stopWithFault(fatal)
 	}
 }
 
-// remedies contains what the operator can do about a peer that must stop.
+// remedies contains, for each reason for which a peer must stop, what the operator can do.
 var remedies = map[link.Reason]string{
 	link.ReasonFounding: "",
 	link.ReasonInstance: ": it does not have the data of its ID, because its directory was lost or replaced: " +
@@ -177,7 +178,7 @@ func (n *Node) fatalRefusal(by string, err error) error {
 	if !concerned && refused.Reason != link.ReasonUncommitted {
 		return nil
 	}
-	own := n.standing.Load()
+	own := n.memberStatus.Load()
 	k := &n.known
 	k.mu.Lock()
 	fatal := k.refusals.Add(by, refused.Reason, nodeClock{n}.Now(), own.established, own.voters)

@@ -13,12 +13,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/transport"
 )
 
-// TestAcceptHandshake_FullDisk checks that a peer is not accepted whose instance cannot be written because
-// the disk is full, and that the instances of other peers are stored when there is space again.
-func TestAcceptHandshake_FullDisk(t *testing.T) {
+// TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull checks that acceptHandshake rejects a peer whose directory
+// instance is not on the disk and cannot be written, because the disk is full, and that the instances are
+// written when there is space again.
+func TestAcceptHandshake_RejectsNewPeerWhileDiskIsFull(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
-	n.standing.Store(&memberStatus{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
+	n.memberStatus.Store(&memberStatus{members: []api.Peer{{ID: "b"}, {ID: "c"}, {ID: "d"}}})
 	require.NoError(t, n.readKnownPeers())
 	connects := func(id string, start uint64) error {
 		return n.acceptHandshake(link.Hello{Peer: true, Purpose: link.PurposeRaft, ID: id, Claim: link.Claim{Founding: "f", Instance: "of " + id, Start: start, Process: "p"}})
@@ -28,10 +29,10 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 	d.SetSpace(0)
 	n.learnInstances([]map[string]string{{"c": "of c"}})
 	for range 2 {
-		require.Error(t, connects("c", 1), "it is learned, but not stored")
-		require.Error(t, connects("d", 1), "it is not known")
+		require.Error(t, connects("c", 1), "the instance of c is learned, but not stored")
+		require.Error(t, connects("d", 1), "the instance of d is unknown")
 	}
-	require.NoError(t, connects("b", 2), "only its start is not stored")
+	require.NoError(t, connects("b", 2), "only the start counter of b is not stored")
 
 	d.SetSpace(-1)
 	require.NoError(t, connects("b", 2))
@@ -42,13 +43,13 @@ func TestAcceptHandshake_FullDisk(t *testing.T) {
 	require.NoError(t, connects("c", 1))
 	require.NoError(t, connects("d", 1))
 	d.SetSpace(0)
-	require.NoError(t, connects("c", 1), "nothing has changed")
+	require.NoError(t, connects("c", 1), "nothing must be written for the same claim")
 }
 
-// TestAcceptHandshake_OnlyMembers checks that a process that is not a member, or whose connection does not
-// carry the Raft protocol, does not change what this peer knows about an ID, also after the log has made the
-// ID a member: another process may use the ID by then. A member must be recorded.
-func TestAcceptHandshake_OnlyMembers(t *testing.T) {
+// TestAcceptHandshake_RecordsOnlyMembers checks that acceptHandshake records the claim of a process only if the
+// process is a member and its connection carries the Raft protocol. Claims that a process made before its ID
+// became a member must not be recorded later, because another process may use the ID by then.
+func TestAcceptHandshake_RecordsOnlyMembers(t *testing.T) {
 	d := testenv.NewDisk(1)
 	n := &Node{cfg: Config{ID: "a"}, fs: d, log: slog.New(slog.DiscardHandler), owner: identity.Owner{Founding: "f"}}
 	members := func(ids ...string) {
@@ -56,7 +57,7 @@ func TestAcceptHandshake_OnlyMembers(t *testing.T) {
 		for _, id := range ids {
 			s.members = append(s.members, api.Peer{ID: id})
 		}
-		n.standing.Store(&s)
+		n.memberStatus.Store(&s)
 		n.net.CheckPeers()
 	}
 	n.net = transport.New(transport.Config{Accepts: n.acceptHandshake})

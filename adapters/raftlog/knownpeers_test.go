@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// requireIdentityError requires that Open returns ErrIdentity, or that the peer stops with it later.
+// requireIdentityError requires that Open returns ErrIdentity, or that the peer stops with ErrIdentity later,
+// and that the error contains the text says.
 func (h *harness) requireIdentityError(t testing.TB, p api.Peer, says string, opts ...func(*raftlog.Config)) {
 	t.Helper()
 	n, err := h.openPeer(p, opts...)
@@ -27,7 +28,7 @@ func (h *harness) requireIdentityError(t testing.TB, p api.Peer, says string, op
 	require.ErrorIs(t, err, api.ErrIdentity)
 	require.ErrorIs(t, err, api.ErrFault)
 	require.ErrorContains(t, err, says)
-	require.NotContains(t, err.Error(), "\n", "it is one line")
+	require.NotContains(t, err.Error(), "\n", "the error must have one line")
 }
 
 // stopAll closes all peers that run.
@@ -51,7 +52,7 @@ func removeAll(t testing.TB, d *testenv.Disk, dir string) {
 	}
 }
 
-// copyDisk returns a disk with the same files.
+// copyDisk returns a disk with the same files, except for the lock of the directory.
 func copyDisk(t testing.TB, d *testenv.Disk) *testenv.Disk {
 	t.Helper()
 	to := testenv.NewDisk(9)
@@ -78,9 +79,10 @@ func copyDisk(t testing.TB, d *testenv.Disk) *testenv.Disk {
 	return to
 }
 
-// TestIdentity_LostDirectory checks that a peer that has lost its directory, its log or its snapshot does not
-// participate after all peers were restarted, although no peer remembers what it has acknowledged.
-func TestIdentity_LostDirectory(t *testing.T) {
+// TestIdentity_RejectsPeerThatLostItsDirectory checks that a peer that has lost its directory, its log or its
+// snapshot stops with ErrIdentity after all peers were restarted, although no peer remembers what it has
+// acknowledged.
+func TestIdentity_RejectsPeerThatLostItsDirectory(t *testing.T) {
 	for what, says := range map[string]string{
 		"all": "does not have the data", "log": "the log was lost", "segments": "files of the log", "snapshot": "snapshot in directory", "peer.json": "not the whole directory",
 	} {
@@ -111,7 +113,7 @@ func TestIdentity_LostDirectory(t *testing.T) {
 				h.startPeer(c)
 				h.requireIdentityError(t, b, says)
 				if what == "all" {
-					require.Empty(t, h.listFiles(t, b, ".", "snap"), "it has founded the cluster again")
+					require.Empty(t, h.listFiles(t, b, ".", "snap"), "the peer has founded the cluster again")
 				}
 				require.NotEqual(t, "leader", h.nodeOf(c).Info().Role)
 				h.startPeer(a)
@@ -122,9 +124,9 @@ func TestIdentity_LostDirectory(t *testing.T) {
 	}
 }
 
-// TestIdentity_LearnedFromThirdPeer checks that a peer recognizes the lost directory of a peer that it knows
-// only from a third peer.
-func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
+// TestIdentity_RecognizesLostDirectoryThroughThirdPeer checks that a peer recognizes that another peer has lost
+// its directory, although it has learned the identity of that directory only from a third peer.
+func TestIdentity_RecognizesLostDirectoryThroughThirdPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		d := peerInfo(3)
@@ -140,9 +142,9 @@ func TestIdentity_LearnedFromThirdPeer(t *testing.T) {
 	})
 }
 
-// TestIdentity_LostVoterJoins checks that a voter that has lost its directory does not join a cluster whose
-// peers do not remember the directory.
-func TestIdentity_LostVoterJoins(t *testing.T) {
+// TestIdentity_RejectsJoinOfVoterThatLostDirectory checks that a voter that has lost its directory cannot join
+// the cluster again, even if the other peers have lost their records of that directory.
+func TestIdentity_RejectsJoinOfVoterThatLostDirectory(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		a, d := h.peers[0], peerInfo(3)
 		h.startPeer(d)
@@ -158,8 +160,8 @@ func TestIdentity_LostVoterJoins(t *testing.T) {
 	})
 }
 
-// TestIdentity_RejectsPeerOfSecondFounding checks that a peer that founds a second configuration of the
-// cluster does not participate.
+// TestIdentity_RejectsPeerOfSecondFounding checks that a peer that has founded a cluster of the same name with
+// other initial voters stops with ErrIdentity.
 func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
@@ -170,14 +172,15 @@ func TestIdentity_RejectsPeerOfSecondFounding(t *testing.T) {
 		h.proposeAll(t, h.peers[0], "b")
 		h.requireUpdates(t, h.peers, "a", "b")
 		require.Empty(t, membershipOf(t, h.nodeOf(h.peers[0])).Learners)
-		h.startPeer(d) // the configuration of this peer is that of a joining peer, so it does not found a cluster
+		h.startPeer(d) // without the option, Config.Peers does not list d, so d joins the cluster instead of founding one
 		h.requireUpdates(t, []api.Peer{d}, "a", "b")
 	})
 }
 
-// TestIdentity_EarlierDirectory checks that a directory that was restored to an earlier state is recognized
-// by peers that do not remember its acknowledgements.
-func TestIdentity_EarlierDirectory(t *testing.T) {
+// TestIdentity_RejectsDirectoryRestoredToEarlierState checks that a majority of the peers recognizes a
+// directory that was restored to an earlier state, although all peers were restarted and do not remember what
+// its peer has acknowledged.
+func TestIdentity_RejectsDirectoryRestoredToEarlierState(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.waitForLeader(t)
@@ -192,7 +195,7 @@ func TestIdentity_EarlierDirectory(t *testing.T) {
 		h.startPeer(c)
 		n := h.startPeer(b)
 		time.Sleep(time.Minute)
-		require.NoError(t, n.Err(), "one peer can be wrong")
+		require.NoError(t, n.Err(), "one peer alone must not stop another peer")
 		require.NotEqual(t, "leader", n.Info().Role)
 		h.startPeer(a)
 		waitFor(t, b.ID+" has stopped", func() bool { return n.Err() != nil })
@@ -202,15 +205,15 @@ func TestIdentity_EarlierDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_CopiedDirectory checks that a process with a copy of the directory of a running peer does not
-// participate, and that the running peer continues.
-func TestIdentity_CopiedDirectory(t *testing.T) {
+// TestIdentity_StopsProcessWithCopiedDirectory checks that a process with a copy of the directory of a running
+// peer stops with ErrIdentity, and that the running peer continues.
+func TestIdentity_StopsProcessWithCopiedDirectory(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		b := h.peers[1]
 		h.proposeAll(t, b, "a")
 		original := h.nodeOf(b)
 		h.disks[b.ID] = copyDisk(t, h.disks[b.ID])
-		// The copy has another address than the peer.
+		// The process with the copied directory listens at another address than the peer.
 		n, err := h.openPeer(api.Peer{ID: b.ID, Addr: "host8:1"}, func(c *raftlog.Config) {
 			c.Addr = b.Addr
 		})
@@ -231,9 +234,9 @@ func TestIdentity_CopiedDirectory(t *testing.T) {
 	})
 }
 
-// TestIdentity_RestartIsNotACopy checks that a peer that was killed, or whose machine has lost power, is
-// accepted when it returns.
-func TestIdentity_RestartIsNotACopy(t *testing.T) {
+// TestIdentity_AcceptsPeerAfterKillOrPowerFailure checks that the other peers accept a peer that was killed, or
+// whose machine has lost power, when it returns, and do not take it for a process with a copied directory.
+func TestIdentity_AcceptsPeerAfterKillOrPowerFailure(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for range 5 {
 			for _, p := range h.peers {
@@ -242,7 +245,8 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 				h.proposeAll(t, p, "a")
 			}
 		}
-		// The connections of the first peer are not closed, so the other peers do not notice that it stopped.
+		// Do not close the connections of the first peer, so that the other peers do not notice that the peer
+		// has stopped.
 		p := h.peers[0]
 		heal := h.isolate(p)
 		h.disks[p.ID] = h.disks[p.ID].Crash()
@@ -253,8 +257,8 @@ func TestIdentity_RestartIsNotACopy(t *testing.T) {
 	})
 }
 
-// TestRefusal_ByMinorityDoesNotStopPeer checks that a peer with entries does not stop when no majority of the
-// voters refuses it.
+// TestRefusal_ByMinorityDoesNotStopPeer checks that a peer that has stored entries continues while only a
+// minority of the voters refuses it, and stops when a majority does.
 func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -263,7 +267,7 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 		for _, reason := range []link.Reason{
 			link.ReasonFounding, link.ReasonRunning, link.ReasonCluster, link.ReasonRecovered, link.ReasonInstance, link.ReasonEarlier, link.ReasonUncommitted,
 		} {
-			for range 12 { // together longer than the time for which a majority must refuse a peer before it stops
+			for range 12 { // longer than the time for which a majority must refuse a peer before the peer stops
 				n.HandleRefusal(b.ID, &link.RefusedError{Reason: reason})
 				n.HandleRefusal("z", &link.RefusedError{Reason: reason})
 				time.Sleep(time.Second)
@@ -279,7 +283,8 @@ func TestRefusal_ByMinorityDoesNotStopPeer(t *testing.T) {
 	})
 }
 
-// damagePeers changes the instances that a peer knows of the others, with a correct checksum.
+// damagePeers replaces what peer p has recorded about the directories of other peers by wrong records with a
+// correct checksum.
 func (h *harness) damagePeers(t testing.TB, p api.Peer, ids ...string) {
 	t.Helper()
 	known, err := identity.ReadPeers(h.disks[p.ID])
@@ -293,9 +298,9 @@ func (h *harness) damagePeers(t testing.TB, p api.Peer, ids ...string) {
 	require.NoError(t, identity.WritePeers(h.disks[p.ID], known))
 }
 
-// TestKnownPeers_WrongRecordsOfOnePeer checks that the wrong records of one peer do not stop other peers, and
-// do not prevent them from committing entries.
-func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
+// TestKnownPeers_WrongRecordsDoNotStopOtherPeers checks that the wrong records of one peer about the others do
+// not stop them, and do not prevent them from committing entries.
+func TestKnownPeers_WrongRecordsDoNotStopOtherPeers(t *testing.T) {
 	for name, wrong := range map[string][]string{"one": {"p1"}, "all": {"p0", "p1"}} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -306,7 +311,7 @@ func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 				h.damagePeers(t, c, wrong...)
 				h.startPeer(c)
 				for range 3 {
-					// Longer than the time for which a majority must refuse a peer before it stops.
+					// Sleep longer than the time for which a majority must refuse a peer before the peer stops.
 					time.Sleep(15 * time.Second)
 					h.proposeAll(t, b, "b")
 					for _, p := range []api.Peer{a, b} {
@@ -315,7 +320,7 @@ func TestKnownPeers_WrongRecordsOfOnePeer(t *testing.T) {
 				}
 				h.requireUpdates(t, []api.Peer{a, b}, "a", "b", "b", "b")
 				require.Contains(t, h.logOf(b), "another peer refuses this one")
-				// This is the remedy that peer b has logged.
+				// Apply the remedy that peer b has logged.
 				require.NoError(t, h.stopPeer(c))
 				require.NoError(t, h.disks[c.ID].Remove(identity.PeersFile))
 				h.startPeer(c)

@@ -17,8 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// Clients repeat their updates across changes of the leader until the outcome is known. The checker
-// searches for an order in which each update was applied exactly once, and that all readers have seen.
+// In these tests, clients repeat each update, across changes of the leader, until its outcome is
+// known. The checker porcupine searches for one order of all updates that agrees with all reads and
+// contains each update once.
 
 // operation is an update, or a read of all updates, by one client.
 type operation struct {
@@ -26,7 +27,7 @@ type operation struct {
 	read   []string
 }
 
-// updateListModel is a list to which each update is appended once, although clients repeat them. A
+// updateListModel models the log as a list: an update appends itself once, although clients repeat it, and a
 // read returns the whole list.
 var updateListModel = porcupine.Model{
 	Init: func() any { return "" },
@@ -43,9 +44,9 @@ var updateListModel = porcupine.Model{
 	},
 }
 
-// TestHistories_Linearizable checks that updates that clients retry across leaders are applied exactly once
+// TestHistories_AreLinearizable checks that updates that clients retry across leaders are applied exactly once
 // in an order that all reads agree with.
-func TestHistories_Linearizable(t *testing.T) {
+func TestHistories_AreLinearizable(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { runHistory(t, seed) })
@@ -84,7 +85,7 @@ func runHistory(t *testing.T, seed uint64) {
 	}
 	done := make(chan struct{})
 	go func() { clients.Wait(); close(done) }()
-	for weather := true; weather; {
+	for disturbing := true; disturbing; {
 		p := h.peers[random.IntN(3)]
 		if random.IntN(2) == 0 {
 			heal := h.isolate(p)
@@ -97,7 +98,7 @@ func runHistory(t *testing.T, seed uint64) {
 		}
 		select {
 		case <-done:
-			weather = false
+			disturbing = false
 		case <-time.After(time.Duration(random.IntN(1500)) * time.Millisecond):
 		}
 	}
@@ -114,7 +115,7 @@ func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 	id := api.NewRequestID()
 	for {
 		n := h.nodeOf(h.peers[r.IntN(3)])
-		if n == nil { // the peer is stopped
+		if n == nil { // the peer is closed at the moment
 			time.Sleep(time.Millisecond)
 			continue
 		}
@@ -124,7 +125,7 @@ func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 		if err == nil {
 			return
 		}
-		if !isAny(err, api.ErrUnknownOutcome, api.ErrNotLeader, api.ErrBusy, api.ErrClosed, context.DeadlineExceeded) {
+		if !wrapsAny(err, api.ErrUnknownOutcome, api.ErrNotLeader, api.ErrBusy, api.ErrClosed, context.DeadlineExceeded) {
 			t.Errorf("update %s: %v", update, err)
 			return
 		}
@@ -132,7 +133,8 @@ func proposeAtAnyPeer(t *testing.T, h *harness, r *rand.Rand, update string) {
 	}
 }
 
-// readAtAnyPeer returns the state after all earlier updates from any peer.
+// readAtAnyPeer reads, at an arbitrary peer, a list of updates that contains all updates that were confirmed
+// before the call.
 func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 	for {
 		p := h.peers[r.IntN(3)]
@@ -152,6 +154,6 @@ func readAtAnyPeer(t *testing.T, h *harness, r *rand.Rand) []string {
 	}
 }
 
-func isAny(err error, targets ...error) bool {
+func wrapsAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(err, t) })
 }

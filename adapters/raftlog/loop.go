@@ -17,15 +17,15 @@ import (
 type loopRequest struct {
 	core.Request
 	reply chan core.Reply // receives the reply; has capacity 1, so that the loop does not wait
-	ctx   context.Context // the context of the caller; if it is done, the request is not started
+	ctx   context.Context // the context of the caller; the loop does not start a request whose context is done
 }
 
-// runLoop owns the core. It receives all inputs over channels, and passes all output to queues and
-// connections that do not block.
+// runLoop runs the goroutine of the node that alone uses the core. It receives frames, requests and calls over
+// channels, and passes the output of the core to queues and connections that do not block.
 func (n *Node) runLoop(c *core.Core) {
 	l := &loopState{n: n, c: c, waiting: map[uint64]chan core.Reply{}, dropped: transport.Reporters{}}
 	n.loop = l
-	defer n.lease.Store(nil) // ends all leaderships when the loop ends
+	defer n.lease.Store(nil) // ends all leaderships at this node when the loop ends
 	defer func() {
 		if r := recover(); r != nil {
 			fault, ok := r.(core.Fault)
@@ -40,13 +40,13 @@ func (n *Node) runLoop(c *core.Core) {
 	defer tick.Stop()
 	notice := time.NewTimer(c.UntilNotice())
 	defer notice.Stop()
-	noticeSet := false // reports whether the timer notice is set
+	noticeSet := false // the timer notice is running
 	frames, unreachable := n.net.Received(), n.net.Unreachable()
 	l.now = time.Now()
 	c.Advance()
 	l.handleOutput()
 	for {
-		n.completed.await(c.AwaitsStored(), c.AwaitsApplied())
+		n.completed.wakeOn(c.AwaitsStored(), c.AwaitsApplied())
 		l.now = time.Now()
 		select {
 		case <-n.ctx.Done():
@@ -62,7 +62,7 @@ func (n *Node) runLoop(c *core.Core) {
 			if !ok {
 				return
 			}
-			n.completed.report(c) // the requests to the core may refer to these results
+			n.completed.report(c) // report results first, because the messages in the frame may refer to them
 			l.receiveFrame(f.From.ID, f.Data)
 		case r := <-n.requests:
 			l.acceptRequest(r)
@@ -74,7 +74,7 @@ func (n *Node) runLoop(c *core.Core) {
 			c.ReportUnreachable(id)
 		}
 		l.handleInputs()
-		if n.ctx.Err() != nil { // nothing may be sent after a fault
+		if n.ctx.Err() != nil { // the node must send nothing after a fault
 			return
 		}
 		l.handleOutput()
@@ -86,12 +86,14 @@ func (n *Node) runLoop(c *core.Core) {
 	}
 }
 
-// maxInputs is the maximum number of inputs that are handled before the output.
+// maxInputs is the maximum number of frames, requests and calls that the loop passes to the core before it
+// handles the output.
 const maxInputs = 1024
 
-// handleInputs handles the inputs that have arrived, so that they share one write and one round of
-// messages. If several callers wait for replies, other goroutines are about to make requests, and
-// run first, once: with 16 clients that halves the number of writes, and allows a third more updates.
+// handleInputs handles the frames, requests and calls that have arrived, so that they share one write
+// to the log and one round of messages. If several callers wait for replies, other goroutines are
+// about to make requests, and handleInputs lets them run once: with 16 clients this halves the number
+// of writes, and allows a third more updates.
 func (l *loopState) handleInputs() {
 	frames := l.n.net.Received()
 	yielded := len(l.waiting) < 2
@@ -119,24 +121,24 @@ func (l *loopState) handleInputs() {
 	}
 }
 
-// loopState contains the core, and what the loop needs to pass inputs to the core and to handle its
-// outputs.
+// loopState is the state of the loop. It contains the core.
 type loopState struct {
 	n        *Node
 	c        *core.Core
-	now      time.Time                  // the time before the inputs of this iteration
-	lease    time.Duration              // the published lease, on the node's clock
-	token    uint64                     // token of the last request
+	now      time.Time                  // the time at which the loop began to wait in this iteration
+	lease    time.Duration              // the end of the published lease, on the clock of the node
+	token    uint64                     // the token of the newest request
 	waiting  map[uint64]chan core.Reply // the channels on which the callers wait for replies, by token
-	hadLease bool                       // the node had a lease when candidates were last signaled
-	leaseEnd time.Duration              // when the lease expires, as it was then
-	dropped  transport.Reporters        // limit how often each error of frames is logged, by its text
+	hadLease bool                       // the node had a lease at the last call of signalCandidates
+	leaseEnd time.Duration              // the time at which that lease expires
+	dropped  transport.Reporters        // limits how often errors of frames are logged, by the text of the error
 	removed  bool                       // this peer knows that it was removed from the cluster
 
 	compactions []*compactionWaiter
 }
 
-// receiveFrame passes a frame to the core. It does not log the same error for each frame.
+// receiveFrame passes a frame to the core. It logs that the core has dropped a frame, but not for each frame
+// with the same error.
 func (l *loopState) receiveFrame(from string, frame []byte) {
 	l.c.SetFreeSpace(l.n.freeSpace.Load(), l.n.full.Load())
 	if err := l.c.Receive(from, frame); err != nil {
@@ -146,7 +148,7 @@ func (l *loopState) receiveFrame(from string, frame []byte) {
 	}
 }
 
-// acceptRequest passes a request to the core, unless the caller does not wait any more.
+// acceptRequest passes a request to the core, unless the context of its caller is done.
 func (l *loopState) acceptRequest(r *loopRequest) {
 	if r.ctx != nil && r.ctx.Err() != nil {
 		r.reply <- core.Reply{Err: fmt.Errorf("%w: nothing was applied: %w", api.ErrBusy, context.Cause(r.ctx))}
@@ -159,15 +161,15 @@ func (l *loopState) acceptRequest(r *loopRequest) {
 	l.c.Propose(r.Request)
 }
 
-// addWaiting returns a token whose reply is sent to the channel.
+// addWaiting returns a new token for a request. The loop sends the reply to this request to the channel.
 func (l *loopState) addWaiting(reply chan core.Reply) (token uint64) {
 	l.token++
 	l.waiting[l.token] = reply
 	return l.token
 }
 
-// abandonChange replies to a request for a change of the voters whose caller does not wait any longer,
-// if it is certain that nothing was changed.
+// abandonChange makes the core abandon a request for a change of the voters whose caller does not wait any
+// longer, and reply to it. It reports whether the request has, or will have, a reply with a certain outcome.
 func (l *loopState) abandonChange(reply chan core.Reply) bool {
 	for token, r := range l.waiting {
 		if r == reply {
@@ -177,7 +179,7 @@ func (l *loopState) abandonChange(reply chan core.Reply) bool {
 	return true // the request has a reply, or the loop has not received it and will not start it
 }
 
-// handleOutput passes on the output of the core.
+// handleOutput passes the output of the core to the writer, the applier, the callers and the connections.
 func (l *loopState) handleOutput() {
 	n := l.n
 	out := l.c.TakeOutput()
@@ -208,7 +210,7 @@ func (l *loopState) handleOutput() {
 		wake = wake || !w.CanWait()
 	}
 	if wake {
-		signal(n.writes.added) // signal after all writes are added, so that they share one sync
+		signal(n.writes.added) // signal only after all writes were added, so that they share one sync
 	}
 	if out.AllElections || len(out.Apply) > 0 {
 		n.publishSkips(l.c)
@@ -237,11 +239,11 @@ func (l *loopState) handleOutput() {
 	}
 	l.publishElections(out)
 	n.publishStatus(status)
-	if out.PeersChanged || !n.standing.Load().established {
-		n.publishStanding(l.c)
+	if out.PeersChanged || !n.memberStatus.Load().established {
+		n.publishMemberStatus(l.c)
 	}
 	if out.PeersChanged {
-		n.startGoroutine(n.net.CheckPeers) // record the processes that were connected before they became members
+		n.startGoroutine(n.net.CheckPeers) // record the identities of processes that were connected before they became members
 	}
 	l.publishLease(status.Lease)
 	if status.Role == core.Removed && !l.removed {
@@ -254,8 +256,8 @@ func (l *loopState) handleOutput() {
 	l.signalCandidates(out, status.Lease)
 }
 
-// publishElections publishes changed queues to candidates and observers. It must be called before the
-// lease is published, because the lease may have been granted for these changes.
+// publishElections publishes changed queues to candidates and observers. The loop must call it before it
+// publishes the lease, because the lease may have been granted for these changes.
 func (l *loopState) publishElections(out core.Output) {
 	if !out.AllElections && len(out.Elections) == 0 {
 		return
@@ -323,27 +325,27 @@ func (l *loopState) publishLease(until time.Duration) {
 	l.n.lease.Store(&end)
 }
 
-// memberStatus contains whether this peer is established, as core.Established reports it, and all members
-// according to the log.
+// memberStatus contains the members of the cluster according to the log, and the results of core.Established:
+// whether this peer is established, and the voters.
 type memberStatus struct {
 	members     []api.Peer
 	established bool
 	voters      []string
 }
 
-// publishStanding publishes the members, and whether this peer is established, to other goroutines.
-func (n *Node) publishStanding(c *core.Core) {
+// publishMemberStatus publishes the members, and whether this peer is established, to other goroutines.
+func (n *Node) publishMemberStatus(c *core.Core) {
 	var s memberStatus
 	s.established, s.voters = c.Established()
 	for _, p := range c.Replica().Members.All() {
 		s.members = append(s.members, api.Peer{ID: p.ID, Addr: p.Addr})
 	}
-	n.standing.Store(&s)
+	n.memberStatus.Store(&s)
 }
 
 // addrsOf returns the addresses of a peer according to the log and the configuration.
 func (n *Node) addrsOf(id string) (addrs []string) {
-	for _, p := range slices.Concat(n.standing.Load().members, n.cfg.Peers) {
+	for _, p := range slices.Concat(n.memberStatus.Load().members, n.cfg.Peers) {
 		if p.ID == id && !slices.Contains(addrs, p.Addr) {
 			addrs = append(addrs, p.Addr)
 		}
@@ -353,10 +355,11 @@ func (n *Node) addrsOf(id string) (addrs []string) {
 
 // isMember reports whether a peer is a member of the cluster according to the log.
 func (n *Node) isMember(id string) bool {
-	return slices.ContainsFunc(n.standing.Load().members, func(p api.Peer) bool { return p.ID == id })
+	return slices.ContainsFunc(n.memberStatus.Load().members, func(p api.Peer) bool { return p.ID == id })
 }
 
-// publishSkips publishes the indexes of skipped entries to other goroutines, if they have changed.
+// publishSkips publishes the indexes of the entries that the log skips, such as duplicates, to other
+// goroutines, if these indexes have changed.
 func (n *Node) publishSkips(c *core.Core) {
 	skips := c.Replica().Skips
 	if published := n.skips.Load(); published == nil || len(*published) != len(skips) || len(skips) > 0 && &(*published)[0] != &skips[0] {
@@ -364,7 +367,7 @@ func (n *Node) publishSkips(c *core.Core) {
 	}
 }
 
-// failWaiting replies to all callers when the loop stops.
+// failWaiting replies with an error to all callers that wait when the loop ends.
 func (l *loopState) failWaiting(cause error) {
 	l.n.failReplies(l.n.apply.takeAll())
 	for _, reply := range l.waiting {

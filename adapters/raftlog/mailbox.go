@@ -2,12 +2,12 @@ package raftlog
 
 import "sync"
 
-// mailbox passes elements to one goroutine, which receives all elements that were added since it
-// last received. Adding does not block.
+// mailbox passes elements to one goroutine, which receives all elements that were added since it last received.
+// Adding an element does not block.
 type mailbox[T any] struct {
 	mu    sync.Mutex
 	items []T
-	added chan struct{} // contains a token if there may be items
+	added chan struct{} // contains a token if items may not be empty
 }
 
 func newMailbox[T any]() *mailbox[T] { return &mailbox[T]{added: make(chan struct{}, 1)} }
@@ -36,7 +36,7 @@ func (m *mailbox[T]) takeAll() []T {
 	return items
 }
 
-// signal adds a token to a channel with a capacity of one, unless it contains one.
+// signal adds a token to a channel with a capacity of one, unless the channel already contains a token.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

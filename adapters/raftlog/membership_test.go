@@ -21,7 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// changeVoters replaces the voters by a request at one peer.
+// changeVoters replaces the voters of the cluster by a call of ChangePeers at peer by, and returns the index of
+// the change.
 func (h *harness) changeVoters(t testing.TB, by api.Peer, voters ...api.Peer) uint64 {
 	t.Helper()
 	index, err := h.nodeOf(by).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), voters)
@@ -36,8 +37,8 @@ func membershipOf(t testing.TB, n *raftlog.Node) api.Membership {
 	return m
 }
 
-// TestJoin_PeerBecomesLearner checks that a peer that is not a voter receives the log, is a learner, and does
-// not request votes.
+// TestJoin_PeerBecomesLearner checks that a peer that is not a voter receives the log, becomes a learner, and
+// starts no election when the voters stop.
 func TestJoin_PeerBecomesLearner(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
@@ -64,8 +65,9 @@ func TestJoin_PeerBecomesLearner(t *testing.T) {
 	})
 }
 
-// TestJoin_WithoutPeers checks that Open of a joining peer returns after JoinTimeout, and does not log each attempt.
-func TestJoin_WithoutPeers(t *testing.T) {
+// TestJoin_FailsAfterTimeoutWithoutPeers checks that Open of a joining peer that reaches no other peer fails
+// after JoinTimeout, and logs one message for each peer.
+func TestJoin_FailsAfterTimeoutWithoutPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 3)
 		start := time.Now()
@@ -77,12 +79,12 @@ func TestJoin_WithoutPeers(t *testing.T) {
 		require.Equal(t, 3, strings.Count(logs.String(), "no snapshot to join the cluster"), "one message for each peer: %s", &logs)
 		require.InDelta(t, 5*time.Second, time.Since(start), float64(time.Second))
 		h.startAll()
-		h.startPeer(peerInfo(3)) // the directory can be used
+		h.startPeer(peerInfo(3)) // the directory of the failed call of Open can be used again
 	})
 }
 
-// TestJoin_LogsThatShorterWindowIsIgnored checks that only a peer whose window is shorter than that of the
-// cluster logs that it is ignored.
+// TestJoin_LogsThatShorterWindowIsIgnored checks that a peer with a shorter Config.Window than the cluster logs
+// that its window is ignored, and that no other peer logs this.
 func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
@@ -96,8 +98,9 @@ func TestJoin_LogsThatShorterWindowIsIgnored(t *testing.T) {
 	})
 }
 
-// TestJoin_UnresponsivePeer checks that a peer joins even when the first of Peers does not answer.
-func TestJoin_UnresponsivePeer(t *testing.T) {
+// TestJoin_SucceedsDespiteUnresponsivePeer checks that a peer joins the cluster even if the first peer in
+// Config.Peers does not answer.
+func TestJoin_SucceedsDespiteUnresponsivePeer(t *testing.T) {
 	for name, dial := range map[string]func(context.Context, api.Peer) (net.Conn, error){
 		"before it accepts": func(ctx context.Context, _ api.Peer) (net.Conn, error) {
 			<-ctx.Done()
@@ -141,14 +144,16 @@ func TestJoin_UnresponsivePeer(t *testing.T) {
 	}
 }
 
-// TestChangePeers_UnreachablePeer checks that a caller whose context is done before the deadline of the
-// leader learns that nothing was changed, and that the change is not made later.
-func TestChangePeers_UnreachablePeer(t *testing.T) {
+// TestChangePeers_ChangesNothingIfNewPeerIsUnreachable checks that ChangePeers returns ErrBusy, and changes
+// nothing later, if a new peer does not answer, even if the caller's context is done before the leader's
+// deadline for new peers.
+func TestChangePeers_ChangesNothingIfNewPeerIsUnreachable(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		voters := append(h.otherPeers(), peerInfo(3))
 		c := h.newClient(t, h.otherPeers(leader)...)
-		// The first deadline is before that of the leader. After the second one the client repeats the request.
+		// The first context is done before the leader's deadline. During the second context the client repeats
+		// the request.
 		for _, wait := range []time.Duration{3 * time.Second, 20 * time.Second} {
 			start := time.Now()
 			_, err := c.ChangePeers(contextWithin(t, wait), api.NewRequestID(), voters)
@@ -167,8 +172,9 @@ func TestChangePeers_UnreachablePeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceOne checks that a leader and a follower can be replaced.
-func TestChangePeers_ReplaceOne(t *testing.T) {
+// TestChangePeers_ReplacesLeaderAndFollower checks that ChangePeers can replace the leader of the log, and then
+// a follower, by a new peer.
+func TestChangePeers_ReplacesLeaderAndFollower(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "before")
 		for _, removed := range []api.Peer{h.waitForLeader(t), h.otherPeers(h.waitForLeader(t))[0]} {
@@ -191,9 +197,9 @@ func TestChangePeers_ReplaceOne(t *testing.T) {
 	})
 }
 
-// TestChangePeers_ReplaceAll checks that clients find the new voters after all voters were replaced, and that
-// removed peers do not disturb the new voters.
-func TestChangePeers_ReplaceAll(t *testing.T) {
+// TestChangePeers_ReplacesAllVoters checks that clients find the new voters after all voters were replaced, and
+// that removed peers do not disturb the new voters.
+func TestChangePeers_ReplacesAllVoters(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		old := h.otherPeers()
 		h.proposeAll(t, old[0], numberedUpdates("a", 5)...)
@@ -215,7 +221,7 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, index, again)
 
-		time.Sleep(5 * time.Second) // leave the removed peers time to disturb the new ones
+		time.Sleep(5 * time.Second) // give the removed peers time to disturb the new voters
 		var terms []uint64
 		for _, p := range fresh {
 			require.ElementsMatch(t, fresh, membershipOf(t, h.nodeOf(p)).Voters)
@@ -232,7 +238,7 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 		h.requireUpdates(t, fresh, append(numberedUpdates("a", 5), "b", "b", "b")...)
 		time.Sleep(5 * time.Second)
 		for i, p := range fresh {
-			require.Equal(t, terms[i], h.nodeOf(p).Info().Term, "removed peers start elections")
+			require.Equal(t, terms[i], h.nodeOf(p).Info().Term, "removed peers must not start elections")
 		}
 		_, err = h.nodeOf(old[0]).Propose(contextWithin(t, time.Second), api.NewRequestID(), []byte("c"))
 		require.ErrorIs(t, err, api.ErrRefused)
@@ -250,8 +256,9 @@ func TestChangePeers_ReplaceAll(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Invalid checks that an invalid change is rejected.
-func TestChangePeers_Invalid(t *testing.T) {
+// TestChangePeers_RejectsInvalidChanges checks that ChangePeers rejects voters with missing, duplicate, removed
+// or contradictory IDs and addresses, the present voters, and an invalid request ID.
+func TestChangePeers_RejectsInvalidChanges(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
 		h.startPeer(peerInfo(3))
@@ -274,7 +281,7 @@ func TestChangePeers_Invalid(t *testing.T) {
 		require.ErrorIs(t, err, api.ErrInvalid)
 		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.RequestIDAt(time.Now().Add(-8*time.Hour)), []api.Peer{a, b})
 		require.ErrorIs(t, err, api.ErrStale)
-		// The new voter has not contacted the cluster.
+		// The new voter p9 is not running.
 		start := time.Now()
 		_, err = h.nodeOf(b).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), []api.Peer{a, b, peerInfo(9)})
 		require.ErrorIs(t, err, api.ErrBusy)
@@ -285,8 +292,9 @@ func TestChangePeers_Invalid(t *testing.T) {
 	})
 }
 
-// TestJoin_RemovedPeer checks that a removed peer does not join again under its ID.
-func TestJoin_RemovedPeer(t *testing.T) {
+// TestJoin_RejectsRemovedPeer checks that a removed peer that starts with an empty directory cannot join the
+// cluster again under its former ID.
+func TestJoin_RejectsRemovedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.startPeer(peerInfo(3))
 		h.changeVoters(t, h.peers[0], h.peers[0], h.peers[1], peerInfo(3))
@@ -299,8 +307,9 @@ func TestJoin_RemovedPeer(t *testing.T) {
 	})
 }
 
-// TestChangePeers_Concurrent checks that a change is rejected while another change is in progress.
-func TestChangePeers_Concurrent(t *testing.T) {
+// TestChangePeers_RejectsSecondConcurrentChange checks that ChangePeers returns ErrChanging while another
+// change is in progress.
+func TestChangePeers_RejectsSecondConcurrentChange(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		first := make(chan error, 1)
@@ -308,7 +317,7 @@ func TestChangePeers_Concurrent(t *testing.T) {
 			_, err := h.nodeOf(h.peers[0]).ChangePeers(t.Context(), api.NewRequestID(), append(h.otherPeers(), peerInfo(3)))
 			first <- err
 		}()
-		time.Sleep(time.Second) // the change waits for the new peer
+		time.Sleep(time.Second) // wait until the change waits for the new peer
 		_, err := h.nodeOf(h.peers[1]).ChangePeers(contextWithin(t, time.Minute), api.NewRequestID(), h.peers[:2])
 		require.ErrorIs(t, err, api.ErrChanging)
 		h.startPeer(peerInfo(3))
@@ -317,9 +326,10 @@ func TestChangePeers_Concurrent(t *testing.T) {
 	})
 }
 
-// TestChangePeers_LeaderCrashes checks that a change whose leader crashes at any moment is either completed by
-// the next leader or without effect, and that the caller learns the outcome. This covers defect Z10 of ØMQ Raft.
-func TestChangePeers_LeaderCrashes(t *testing.T) {
+// TestChangePeers_SucceedsDespiteLeaderCrash checks that ChangePeers at another peer returns nil, and that all
+// voters complete the change, at whatever moment of the change the leader crashes. This covers defect Z10 of
+// ØMQ Raft.
+func TestChangePeers_SucceedsDespiteLeaderCrash(t *testing.T) {
 	for after := range 8 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			old := h.otherPeers()
@@ -327,7 +337,7 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 			h.startPeer(peerInfo(3))
 			h.peers = append(h.peers, peerInfo(3))
 			waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(leader)).Learners) == 1 })
-			for _, p := range h.peers { // the leader crashes at different moments of the change
+			for _, p := range h.peers { // with this delay, the leader crashes at different moments of the change
 				for _, q := range h.peers {
 					h.net.Delay(p.Addr, q.Addr, 2*time.Millisecond)
 				}
@@ -361,16 +371,16 @@ func TestChangePeers_LeaderCrashes(t *testing.T) {
 	}
 }
 
-// TestIdentity_WipedVoter checks that a voter that has lost its disk, and so its votes and acknowledgements,
-// does not participate with its previous ID.
-func TestIdentity_WipedVoter(t *testing.T) {
+// TestIdentity_RejectsVoterThatLostItsDisk checks that a voter that has lost its disk, and so its votes and
+// acknowledgements, stops with ErrFault when it returns under its previous ID.
+func TestIdentity_RejectsVoterThatLostItsDisk(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		wiped := h.otherPeers(leader)[0]
 		h.proposeAll(t, leader, numberedUpdates("a", 10)...)
 		h.crashPeer(wiped)
 		delete(h.disks, wiped.ID)
-		heal := h.isolate(wiped) // the isolated peer founds the cluster again
+		heal := h.isolate(wiped) // while the peer is isolated, it founds the cluster again
 		n := h.startPeer(wiped)
 		heal()
 		waitFor(t, "the peer has stopped", func() bool { return n.Err() != nil })
@@ -385,7 +395,8 @@ func TestIdentity_WipedVoter(t *testing.T) {
 	})
 }
 
-// TestMove_OtherPeersUseNewAddress checks that other peers learn the new address of a peer, and reach it there.
+// TestMove_OtherPeersUseNewAddress checks that the other peers learn the new address of a peer that has moved,
+// and connect to the new address.
 func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -420,12 +431,12 @@ func TestMove_OtherPeersUseNewAddress(t *testing.T) {
 	}, shortWindow)
 }
 
-// movedTo returns the peer with another address.
+// movedTo returns peer p with the address of host i.
 func movedTo(p api.Peer, i int) api.Peer { return api.Peer{ID: p.ID, Addr: fmt.Sprintf("host%d:1", i)} }
 
-// TestMove_AllPeersAtOnce checks that peers that have all moved at the same time become a cluster again, and
-// know their new addresses after that.
-func TestMove_AllPeersAtOnce(t *testing.T) {
+// TestMove_AllPeersFormClusterAtNewAddresses checks that peers whose addresses have all changed at the same
+// time form the cluster again, and that the log contains the new addresses after that.
+func TestMove_AllPeersFormClusterAtNewAddresses(t *testing.T) {
 	for name, stays := range map[string]int{"all of three": 0, "two of three": 1} {
 		t.Run(name, func(t *testing.T) {
 			runCluster(t, 3, func(t *testing.T, h *harness) {
@@ -441,8 +452,8 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 				waitFor(t, "the log contains the addresses", func() bool {
 					return slices.Equal(membershipOf(t, h.nodeOf(h.peers[1])).Voters, h.peers)
 				})
-				// The peers find the new addresses in the log, because the configuration lists the
-				// former ones.
+				// The peers find the new addresses in the log, because their configurations list the former
+				// addresses.
 				h.stopAll()
 				founded := []api.Peer{peerInfo(0), peerInfo(1), peerInfo(2)}
 				for i, p := range h.peers {
@@ -456,9 +467,9 @@ func TestMove_AllPeersAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoin_TakenAddress checks that a peer with the address of a member is not admitted, that it reports the
-// reason, and that the leader does not report it again and again.
-func TestJoin_TakenAddress(t *testing.T) {
+// TestJoin_RejectsAddressOfMember checks that a peer with the address of a member does not become a learner,
+// and that the peer and the leader each log the reason once.
+func TestJoin_RejectsAddressOfMember(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		d := peerInfo(3)

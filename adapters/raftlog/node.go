@@ -44,14 +44,14 @@ type Node struct {
 	joined  bool           // Open has fetched the snapshot of the cluster
 	known   knownPeers
 
-	startedAt time.Time // the origin of the monotonic clock
+	startedAt time.Time // the time at which the clock of the node, nodeClock, was 0
 
 	calls     chan func(*core.Core) // functions that the loop calls
 	requests  chan *loopRequest
 	idle      sync.Pool           // *loopRequests that can be used again
-	writes    *mailbox[writeTask] // what runWriter must write
-	apply     *mailbox[applyTask] // what runApplier must apply
-	completed *completions        // what runWriter and runApplier have done, and the loop has not processed yet
+	writes    *mailbox[writeTask] // the writes that runWriter must make
+	apply     *mailbox[applyTask] // the entries and snapshots that runApplier must apply
+	completed *completions        // the results of runWriter and runApplier that the loop has not processed yet
 
 	loop       *loopState                // used by the goroutine of the loop only
 	staged     map[uint64]string         // received snapshots that are not installed, by index; used by the goroutine of the loop only
@@ -61,27 +61,27 @@ type Node struct {
 	snapshotMu sync.Mutex                // held while the newest snapshot is replaced
 
 	// machineIndex is the index of the last entry that the state machine includes. It is used by Open
-	// and then by the applier only. applied is the index up to which the log was applied since Open. A
-	// durable state machine can be ahead of it, and even of this peer's log, if other peers have
-	// stored the last entries first.
+	// and then by the applier only. applied is the index up to which the log was applied since Open.
+	// The index of a durable state machine can be greater than applied, and even greater than the last
+	// index of this peer's log, if other peers have stored the last entries first.
 	machineIndex uint64
 	applied      watchedIndex
-	lease        atomic.Pointer[time.Time] // when the lease expires; nil without a lease
-	freeSpace    atomic.Int64              // bytes of updates that fit on the disk
-	full         atomic.Bool               // an entry could not be written, because the disk has no space
-	skips        atomic.Pointer[[]uint64]  // indexes of entries that were not applied, in order
+	lease        atomic.Pointer[time.Time] // the time at which the lease of this peer expires; nil without a lease
+	freeSpace    atomic.Int64              // the size of the updates that still fit on the disk, in bytes
+	full         atomic.Bool               // entries wait to be written, because the disk has no space
+	skips        atomic.Pointer[[]uint64]  // the indexes of skipped entries, in order
 	statusMu     sync.Mutex
 	status       core.Status // published by the loop
-	standing     atomic.Pointer[memberStatus]
+	memberStatus atomic.Pointer[memberStatus]
 
 	mu        sync.Mutex
 	elections map[*Election]struct{}
 	observers map[*observer]struct{}
-	fault     error // why the node has stopped, if not by Close; set before ended is closed
+	fault     error // the fault that has stopped the node, or nil; set before ended is closed
 
 	ctx   context.Context // done after Close or a fault
 	stop  context.CancelCauseFunc
-	tasks sync.WaitGroup // waits for all goroutines of the node
+	tasks sync.WaitGroup // counts the goroutines of the node that must end before Close returns
 	ended chan struct{}  // closed when all goroutines have ended
 }
 
@@ -114,7 +114,7 @@ func Open(cfg Config) (*Node, error) {
 	if n.fs == nil {
 		n.fs = disk.OS(cfg.Dir)
 	}
-	n.standing.Store(&memberStatus{})
+	n.memberStatus.Store(&memberStatus{})
 	n.freeSpace.Store(math.MaxInt64)
 	n.ctx, n.stop = context.WithCancelCause(context.Background())
 	if err := n.openFiles(); err != nil {
@@ -155,10 +155,10 @@ func (n *Node) openFiles() error {
 	if n.joined && state.Members.IsVoter(replica.RaftID(n.cfg.Cluster, n.cfg.ID)) {
 		return identityErrorf("peer %s is a voter of the cluster, and its directory %s is empty%s", n.cfg.ID, n.cfg.Dir, remedies[link.ReasonInstance])
 	}
-	// The window of a cluster is never shortened, so this peer keeps a shorter window than the cluster.
-	// Log that once.
+	// The window of a cluster is never shortened, so the cluster ignores a shorter window in the configuration
+	// of this peer. Log this once, at the start.
 	if n.cfg.Window < state.Window {
-		n.log.Warn("the window of this peer is ignored, because that of the cluster is longer: configure the same one at all peers",
+		n.log.Warn("the window of this peer is ignored, because the window of the cluster is longer: configure the same window at all peers",
 			"window", n.cfg.Window, "cluster-window", state.Window)
 	}
 	if err := n.checkLog(); err != nil {
@@ -167,7 +167,7 @@ func (n *Node) openFiles() error {
 	if err := n.openLog(meta); err != nil {
 		return err
 	}
-	if err := n.markComplete(); err != nil {
+	if err := n.markDirectoryComplete(); err != nil {
 		return err
 	}
 	if err := n.readKnownPeers(); err != nil {
@@ -220,7 +220,8 @@ func (n *Node) openLog(meta snapshot.Meta) error {
 	return nil
 }
 
-// listen starts to listen. Connections are closed until startGoroutines is called.
+// listen creates the transport, which listens at the address of the peer. The transport closes all connections
+// until startGoroutines is called.
 func (n *Node) listen() error {
 	listener := n.cfg.Listener
 	if listener == nil {
@@ -240,10 +241,10 @@ func (n *Node) listen() error {
 	return nil
 }
 
-// startGoroutines starts the goroutines of the node.
+// startGoroutines starts the transport, the loop, the writer and the applier of the node.
 func (n *Node) startGoroutines(c *core.Core) error {
 	n.publishStatus(c.Status())
-	n.publishStanding(c)
+	n.publishMemberStatus(c)
 	n.publishSkips(c)
 	n.net.SetClaim(n.owner.Claim(n.process))
 	if err := n.net.Run(); err != nil {
@@ -259,7 +260,7 @@ func (n *Node) startGoroutines(c *core.Core) error {
 	go func() {
 		<-n.ctx.Done()
 		n.net.Close()
-		n.startGoroutine(nil) // wait for a concurrent call to add its goroutine; later calls start nothing
+		n.startGoroutine(nil) // wait until concurrent calls have added their goroutines; later calls start nothing
 		n.tasks.Wait()
 		n.releaseResources()
 		close(n.ended)
@@ -282,7 +283,7 @@ func (n *Node) startGoroutine(f func()) bool {
 	return true
 }
 
-// releaseResources closes what Open has opened.
+// releaseResources closes the connections, the log and the lock of the directory that Open has opened.
 func (n *Node) releaseResources() {
 	n.stop(api.ErrClosed)
 	switch {
@@ -303,7 +304,7 @@ func (n *Node) releaseResources() {
 	}
 }
 
-// stopWithFault stops the node because of a fault, unless it has stopped.
+// stopWithFault stops the node because of a fault, unless the node has stopped before.
 func (n *Node) stopWithFault(err error) {
 	if !errors.Is(err, api.ErrFault) { // api.ErrIdentity wraps api.ErrFault
 		err = fmt.Errorf("%w: %w", api.ErrFault, err)
@@ -356,11 +357,11 @@ type Connection struct {
 	Connected bool
 	// Err is the error of the last attempt of this peer to connect, or nil. It wraps [api.ErrRefused]
 	// if one of the two peers refuses the other, and [api.ErrUnproven] as well if the process at the
-	// address has not proven to be a peer.
+	// address has not authenticated itself as a peer.
 	Err error
-	// Misconfigured is set if Err is the refusal of a process that has proven to be a peer, and the
-	// reason is the configuration of one of the two: the name of the cluster, an ID or address, or
-	// that this peer has the secret of clients.
+	// Misconfigured is set if Err is the refusal of a process that has authenticated itself as a
+	// peer, and the reason is the configuration of one of the two peers: the name of the cluster,
+	// an ID or address, or that this peer has the secret of clients.
 	Misconfigured bool
 }
 
@@ -395,8 +396,8 @@ func (n *Node) callLoop(ctx context.Context, f func(*core.Core)) error {
 // handOverTimeouts is the number of election timeouts for which Close waits for another leader.
 const handOverTimeouts = 2
 
-// handOverLog transfers leadership of the log to another peer. It returns when this peer has voted for
-// its successor, when it is not the leader for another reason, or after handOverTimeouts.
+// handOverLog transfers leadership of the log to another peer. It returns when this peer has voted for its
+// successor, when this peer is not the leader for another reason, or after handOverTimeouts.
 func (n *Node) handOverLog() {
 	ctx, cancel := context.WithTimeout(n.ctx, handOverTimeouts*n.cfg.ElectionTimeout)
 	defer cancel()

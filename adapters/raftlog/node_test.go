@@ -19,11 +19,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestDisk_WriteErrorStopsPeer checks that a peer stops when a write or sync fails, that its candidate has a final
-// status, and that no confirmed update is lost.
+// TestDisk_WriteErrorStopsPeer checks that a peer stops with ErrFault when a write or sync fails, that its
+// candidate publishes a final status, and that no confirmed update is lost.
 func TestDisk_WriteErrorStopsPeer(t *testing.T) {
 	for _, atLeader := range []bool{true, false} {
-		for op := range 6 { // writes and syncs alternate
+		for op := range 6 { // the disk alternates between writes and syncs
 			t.Run(fmt.Sprintf("leader=%t/%d", atLeader, op), func(t *testing.T) {
 				runCluster(t, 3, func(t *testing.T, h *harness) {
 					leader := h.waitForLeader(t)
@@ -77,7 +77,8 @@ func TestDisk_ReadErrorDoesNotStopOthers(t *testing.T) {
 	}
 }
 
-// requireStopped waits until a peer and its candidate have stopped because of a fault.
+// requireStopped waits until a peer has stopped, and requires that its node and its candidate c, which may be
+// nil, report a fault with this cause.
 func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candidate) {
 	t.Helper()
 	n := h.nodeOf(p)
@@ -109,8 +110,9 @@ func (h *harness) requireStopped(t testing.TB, p api.Peer, cause error, c *candi
 	require.False(t, c.isLeader())
 }
 
-// TestStateMachine_Fails checks that a peer stops when its state machine returns an error.
-func TestStateMachine_Fails(t *testing.T) {
+// TestStateMachine_ErrorStopsPeer checks that a peer stops with ErrFault when its state machine returns an
+// error, and that it can be started again.
+func TestStateMachine_ErrorStopsPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		other := h.otherPeers(p)[0]
@@ -125,9 +127,10 @@ func TestStateMachine_Fails(t *testing.T) {
 	})
 }
 
-// TestEngine_Panics checks that a panic of the engine does not end the process. The test sends a message that
-// the engine never sends, and that makes it panic.
-func TestEngine_Panics(t *testing.T) {
+// TestRaftLibrary_PanicStopsOnlyItsNode checks that a panic of the Raft library, the engine, stops the node
+// with ErrFault and does not end the process. The test sends a message that peers never send, and that makes
+// the library panic.
+func TestRaftLibrary_PanicStopsOnlyItsNode(t *testing.T) {
 	runCluster(t, 5, func(t *testing.T, h *harness) {
 		p := h.waitForLeader(t)
 		sender := h.otherPeers(p)[0]
@@ -150,8 +153,9 @@ func TestEngine_Panics(t *testing.T) {
 	})
 }
 
-// TestStateMachine_Panics checks that a panic of a state machine ends the process.
-func TestStateMachine_Panics(t *testing.T) {
+// TestStateMachine_PanicEndsProcess checks that a panic of a state machine ends the process. The test runs
+// itself in another process.
+func TestStateMachine_PanicEndsProcess(t *testing.T) {
 	if os.Getenv("RAFTLOG_PANIC") != "" {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
 			h.restart(t, h.peers[0], func(c *raftlog.Config) { c.StateMachine = panickingMachine{} })
@@ -159,19 +163,21 @@ func TestStateMachine_Panics(t *testing.T) {
 		})
 		return
 	}
-	cmd := exec.CommandContext(contextWithin(t, time.Minute), os.Args[0], "-test.run", "^TestStateMachine_Panics$")
+	cmd := exec.CommandContext(contextWithin(t, time.Minute), os.Args[0], "-test.run", "^TestStateMachine_PanicEndsProcess$")
 	cmd.Env = append(os.Environ(), "RAFTLOG_PANIC=1")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "panic: the state machine failed")
 }
 
-type panickingMachine struct{ failingRestore }
+// panickingMachine is a state machine whose Apply panics.
+type panickingMachine struct{ failingMachine }
 
 func (panickingMachine) Apply([]api.Entry, uint64) error { panic("the state machine failed") }
 
-// TestOpen_StateMachineFails checks that a peer whose snapshot cannot be restored is not opened.
-func TestOpen_StateMachineFails(t *testing.T) {
+// TestOpen_FailsIfSnapshotCannotBeRestored checks that Open returns the error of a state machine that cannot
+// restore the snapshot, and that another state machine can restore it.
+func TestOpen_FailsIfSnapshotCannotBeRestored(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		h.proposeAll(t, p, "a")
@@ -179,7 +185,7 @@ func TestOpen_StateMachineFails(t *testing.T) {
 		require.NoError(t, h.stopPeer(p))
 		broken := errors.New("no")
 		for range 2 {
-			_, err := h.openPeer(p, func(c *raftlog.Config) { c.StateMachine = failingRestore{broken} })
+			_, err := h.openPeer(p, func(c *raftlog.Config) { c.StateMachine = failingMachine{broken} })
 			require.ErrorIs(t, err, broken)
 		}
 		h.startPeer(p)
@@ -187,12 +193,13 @@ func TestOpen_StateMachineFails(t *testing.T) {
 	})
 }
 
-type failingRestore struct{ err error }
+// failingMachine is a state machine that cannot restore a snapshot.
+type failingMachine struct{ err error }
 
-func (b failingRestore) LastApplied() (uint64, error) { return 0, nil }
+func (b failingMachine) LastApplied() (uint64, error) { return 0, nil }
 
-func (b failingRestore) Apply([]api.Entry, uint64) error { return nil }
+func (b failingMachine) Apply([]api.Entry, uint64) error { return nil }
 
-func (b failingRestore) Snapshot() (io.WriterTo, error) { return nil, nil }
+func (b failingMachine) Snapshot() (io.WriterTo, error) { return nil, nil }
 
-func (b failingRestore) Restore(uint64, io.Reader) error { return b.err }
+func (b failingMachine) Restore(uint64, io.Reader) error { return b.err }

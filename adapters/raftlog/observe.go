@@ -77,8 +77,8 @@ func Observe(ctx context.Context, node *Node, name string) (<-chan leaderelectio
 	return nil, err
 }
 
-// observer is an [Observe] in progress. The loop publishes queues to it, and its goroutine delivers
-// changes.
+// observer is the state of a call of [Observe]. The loop publishes queues to the observer, and a separate
+// goroutine delivers the changes of the leader.
 type observer struct {
 	name    string
 	queue   atomic.Pointer[replica.Election]

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestObserve_DeliversNewestLeader checks that an observer receives the newest leader, the absence of a
-// leader and that the election has ended, and no observation while the leader has not changed.
+// TestObserve_DeliversNewestLeader checks that Observe delivers the newest leader, the absence of a leader, and
+// the end of the election, and delivers nothing while the leader has not changed.
 func TestObserve_DeliversNewestLeader(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
@@ -51,7 +51,7 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 		synctest.Wait()
 		select {
 		case o := <-in:
-			t.Fatal(o)
+			t.Fatalf("observation without a change: %v", o)
 		default:
 		}
 
@@ -93,8 +93,9 @@ func TestObserve_DeliversNewestLeader(t *testing.T) {
 	})
 }
 
-// TestObserve_NodeCloses checks that an observer that has read nothing receives the reason why its node has stopped.
-func TestObserve_NodeCloses(t *testing.T) {
+// TestObserve_DeliversReasonWhenNodeCloses checks that an observer that has read nothing yet receives
+// ErrConnClosed when its node is closed.
+func TestObserve_DeliversReasonWhenNodeCloses(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		n := h.nodeOf(p)
@@ -110,8 +111,9 @@ func TestObserve_NodeCloses(t *testing.T) {
 	})
 }
 
-// TestObserve_RemovedPeer checks that an observer at a removed peer receives the reason.
-func TestObserve_RemovedPeer(t *testing.T) {
+// TestObserve_DeliversReasonAtRemovedPeer checks that an observer at a peer that is removed from the cluster
+// receives ErrRefused.
+func TestObserve_DeliversReasonAtRemovedPeer(t *testing.T) {
 	runCluster(t, 4, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		in, err := raftlog.Observe(t.Context(), h.nodeOf(p), "e")
@@ -124,6 +126,6 @@ func TestObserve_RemovedPeer(t *testing.T) {
 				return
 			}
 		}
-		t.Fatal("no reason was given")
+		t.Fatal("the observer has received no error")
 	})
 }

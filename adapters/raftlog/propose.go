@@ -56,8 +56,8 @@ func (e *Election) Propose(ctx context.Context, l *leaderelection.Leadership, id
 	return e.node.proposeGuarded(ctx, replica.Guard{Election: e.name, Token: uint64(l.Token())}, id, data)
 }
 
-// proposeGuarded proposes an update that is applied only during the leadership in g. Otherwise the error wraps
-// api.ErrFenced and leaderelection.ErrNotLeader.
+// proposeGuarded proposes an update that is applied only during the leadership in g. If this leadership is
+// over, the error wraps api.ErrFenced and leaderelection.ErrNotLeader.
 func (n *Node) proposeGuarded(ctx context.Context, g replica.Guard, id api.RequestID, data []byte) (uint64, error) {
 	index, err := n.proposeUntilKnown(ctx, core.Request{Kind: api.KindState, ID: id, Data: data, Forward: true, Guard: g})
 	if errors.Is(err, api.ErrFenced) {
@@ -128,7 +128,7 @@ func (n *Node) readLinearizable(ctx context.Context, read func(c *core.Core, tok
 
 // proposeUntilKnown proposes a request until it is certain whether the request is applied.
 func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, error) {
-	var last error // the error of the last attempt
+	var last error // the error of the previous attempt, or nil
 	stopped := func(cause error) error {
 		switch {
 		case last == nil, n.ctx.Err() != nil && !errors.Is(last, api.ErrUnknownOutcome):
@@ -147,7 +147,7 @@ func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, e
 			return 0, stopped(err)
 		}
 		retry := isRetryable(r, err)
-		// ErrRequestIDReused is certain for all attempts.
+		// ErrRequestIDReused means that no attempt of this call has been or will be applied.
 		if errors.Is(last, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
 			err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 		}
@@ -165,8 +165,8 @@ func (n *Node) proposeUntilKnown(ctx context.Context, r core.Request) (uint64, e
 	}
 }
 
-// isRetryable reports whether to retry a request after an error. A change of the voters can make the
-// leader hand over; the next leader knows its outcome.
+// isRetryable reports whether proposeUntilKnown must retry a request after an error. A change of the voters can
+// make the leader hand over; the next leader knows the outcome of the change.
 func isRetryable(r core.Request, err error) bool {
 	if r.Kind == api.KindConfig {
 		return errors.Is(err, api.ErrNotLeader) || errors.Is(err, api.ErrUnknownOutcome)
@@ -174,8 +174,8 @@ func isRetryable(r core.Request, err error) bool {
 	return errors.Is(err, api.ErrNotLeader) || errors.Is(err, api.ErrBusy)
 }
 
-// proposeOnce makes one attempt. proposed is false if the context or the node is done and nothing was
-// proposed.
+// proposeOnce passes a request to the loop once, and waits for the reply. proposed is false if the context was
+// done or the node has stopped before the loop received the request.
 func (n *Node) proposeOnce(ctx context.Context, r core.Request) (index uint64, proposed bool, err error) {
 	if r.Kind != api.KindConfig && r.Deadline == 0 {
 		r.Deadline = 2 * n.cfg.ElectionTimeout
@@ -210,7 +210,7 @@ func (n *Node) proposeOnce(ctx context.Context, r core.Request) (index uint64, p
 		return reply.Index, true, reply.Err
 	case <-ctx.Done():
 		if r.Kind == api.KindConfig && n.abandonChange(q.reply) {
-			reply := <-q.reply // the loop sends it without waiting for another peer
+			reply := <-q.reply // the loop sends this reply without waiting for another peer
 			return reply.Index, true, reply.Err
 		}
 		return 0, true, fmt.Errorf("%w: %w", api.ErrUnknownOutcome, context.Cause(ctx))

@@ -24,7 +24,8 @@ func newRequestNode(t *testing.T) (n *Node, answer func(index uint64, err error)
 	}
 }
 
-// manualContext is a context that returns an error after done is set, but never closes its channel.
+// manualContext is a context whose Err returns an error after done is set, but whose Done channel is never
+// closed.
 type manualContext struct {
 	context.Context
 	done atomic.Bool
@@ -37,9 +38,9 @@ func (e *manualContext) Err() error {
 	return nil
 }
 
-// TestPropose_AppliedWhileContextEnds checks that an update that was applied is not reported as not applied
-// when the context ends just before.
-func TestPropose_AppliedWhileContextEnds(t *testing.T) {
+// TestPropose_ReturnsIndexIfAppliedWhileContextEnds checks that Propose returns the index of an update that was
+// applied, even if its context ends just before the reply.
+func TestPropose_ReturnsIndexIfAppliedWhileContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, answer := newRequestNode(t)
 		ctx := &manualContext{Context: context.Background()}
@@ -55,9 +56,10 @@ func TestPropose_AppliedWhileContextEnds(t *testing.T) {
 	})
 }
 
-// TestChangePeers_UnknownOutcome checks that a change that a former leader may have written is not reported
-// as not made when the next attempt is impossible or rejected.
-func TestChangePeers_UnknownOutcome(t *testing.T) {
+// TestChangePeers_KeepsUnknownOutcomeOfEarlierAttempt checks that the error of ChangePeers wraps
+// ErrUnknownOutcome if a former leader may have written the change, even if the next attempt is impossible or
+// rejected.
+func TestChangePeers_KeepsUnknownOutcomeOfEarlierAttempt(t *testing.T) {
 	for name, cause := range map[string]struct {
 		by func(n *Node, cancel context.CancelFunc, answer func(uint64, error))
 		is error
@@ -89,9 +91,9 @@ func TestChangePeers_UnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestPropose_NotReceivedByLoop checks that the outcome of a request that the loop did not receive before it
-// stopped is known.
-func TestPropose_NotReceivedByLoop(t *testing.T) {
+// TestPropose_OutcomeIsKnownIfLoopReceivedNothing checks that the error of Propose does not wrap
+// ErrUnknownOutcome if the loop has stopped before it has received the request.
+func TestPropose_OutcomeIsKnownIfLoopReceivedNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := newRequestNode(t)
 		go func() {

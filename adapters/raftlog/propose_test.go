@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/filelog"
 )
 
-// TestPropose_AtAnyPeer checks that an update can be proposed at each peer, and that Propose returns after
-// that peer has applied it.
-func TestPropose_AtAnyPeer(t *testing.T) {
+// TestPropose_SucceedsAtAnyPeer checks that an update can be proposed at each peer, and that Propose returns
+// after the peer that was called has applied the update.
+func TestPropose_SucceedsAtAnyPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		last := uint64(0)
 		for _, p := range h.peers {
@@ -33,8 +33,9 @@ func TestPropose_AtAnyPeer(t *testing.T) {
 	})
 }
 
-// TestPropose_Concurrent checks that concurrent updates are not lost, and are applied in one order.
-func TestPropose_Concurrent(t *testing.T) {
+// TestPropose_AppliesConcurrentUpdatesInOneOrder checks that concurrent updates are not lost, and are applied
+// in one order.
+func TestPropose_AppliesConcurrentUpdatesInOneOrder(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		const n = 300
 		var all sync.WaitGroup
@@ -84,9 +85,9 @@ func TestPropose_RetryIsAppliedOnce(t *testing.T) {
 	})
 }
 
-// TestPropose_RetriedAtNewPeer checks that a peer that has joined by a snapshot knows earlier request IDs when
-// it leads.
-func TestPropose_RetriedAtNewPeer(t *testing.T) {
+// TestPropose_RetryAtNewPeerIsAppliedOnce checks that a peer that has joined with a snapshot knows the request
+// IDs of earlier updates when it leads the log.
+func TestPropose_RetryAtNewPeerIsAppliedOnce(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		id := api.NewRequestID()
 		index := h.propose(t, h.peers[0], id, "once")
@@ -101,9 +102,9 @@ func TestPropose_RetriedAtNewPeer(t *testing.T) {
 	})
 }
 
-// TestPropose_Rejects checks that an invalid, stale or future ID, and too much data, are rejected and not
-// written to the log, and that valid updates are accepted.
-func TestPropose_Rejects(t *testing.T) {
+// TestPropose_RejectsInvalidIDAndTooMuchData checks that Propose rejects an invalid, stale or future request
+// ID, and too much data, without writing an entry, and that it accepts valid updates.
+func TestPropose_RejectsInvalidIDAndTooMuchData(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		for _, p := range []api.Peer{leader, h.otherPeers(leader)[0]} {
@@ -136,15 +137,16 @@ func TestMaxData_LimitsUpdatesOnly(t *testing.T) {
 	small := func(c *raftlog.Config) { c.MaxData = 1 }
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		startLeader(t, h.nodeOf(h.peers[0]), "e")
-		h.startPeer(peerInfo(3), small) // the new peer may lead
+		h.startPeer(peerInfo(3), small) // the new peer needs the same limit, because it may become the leader
 		h.changeVoters(t, h.peers[0], peerInfo(0), peerInfo(1), peerInfo(3))
 		_, err := h.nodeOf(h.peers[0]).Propose(contextWithin(t, time.Minute), api.NewRequestID(), []byte("xx"))
 		require.ErrorIs(t, err, api.ErrTooLarge)
 	}, small)
 }
 
-// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected when the maximum number of IDs is
-// within the window, and accepted when an ID has left it, although nothing is written in between.
+// TestMaxRequestIDs_RejectsFurtherUpdates checks that updates are rejected while the maximum number of request
+// IDs is within the deduplication window, and accepted when an ID has left the window, although nothing was
+// written in between.
 func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, first := h.peers[0], api.NewRequestID()
@@ -170,16 +172,16 @@ func TestMaxRequestIDs_RejectsFurtherUpdates(t *testing.T) {
 		}
 		require.Greater(t, time.Since(start), 80*time.Second, "IDs expired within the window")
 		_, err = n.Propose(contextWithin(t, time.Minute), id, []byte("x"))
-		if err != nil { // the ID may be known a little longer
+		if err != nil { // the peer may still know the ID for a short time
 			require.ErrorIs(t, err, api.ErrStale)
 		}
 		h.requireUpdates(t, h.peers, "x", "x", "x", "z")
 	}, slowElections, func(c *raftlog.Config) { c.MaxRequestIDs, c.Window = 3, 4*time.Minute })
 }
 
-// TestPropose_UnknownOutcome checks that the outcome of an update in flight is not reported as known when the
-// leader is lost, and is known after a retry.
-func TestPropose_UnknownOutcome(t *testing.T) {
+// TestPropose_ReturnsErrUnknownOutcomeIfLeaderIsLost checks that Propose returns ErrUnknownOutcome if the
+// leader is lost while an update is in flight, and that a retry with the same ID determines the outcome.
+func TestPropose_ReturnsErrUnknownOutcomeIfLeaderIsLost(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		other := h.otherPeers(leader)[0]
@@ -205,8 +207,9 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestPropose_WithoutLeader checks that Propose waits for a leader until its context is done.
-func TestPropose_WithoutLeader(t *testing.T) {
+// TestPropose_WaitsForLeaderUntilContextIsDone checks that Propose waits for a leader until its context is
+// done.
+func TestPropose_WaitsForLeaderUntilContextIsDone(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.waitForLeader(t)
 		for _, p := range h.peers[1:] {
@@ -230,8 +233,9 @@ func TestPropose_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_PowerFailures checks that a confirmed update is not lost in power failures of leaders or of all peers.
-func TestPropose_PowerFailures(t *testing.T) {
+// TestPropose_LosesNoConfirmedUpdateInPowerFailures checks that no confirmed update is lost, and none is
+// applied twice, in power failures of leaders or of all peers.
+func TestPropose_LosesNoConfirmedUpdateInPowerFailures(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		var want []string
 		for round := range 6 {
@@ -262,9 +266,9 @@ func TestPropose_PowerFailures(t *testing.T) {
 	})
 }
 
-// TestPropose_AfterClose checks that calls return when their node is closed, and do not report an unknown
-// outcome when they were made after the close.
-func TestPropose_AfterClose(t *testing.T) {
+// TestPropose_ReturnsErrClosedAfterClose checks that pending calls return when their node is closed, and that
+// later calls return ErrClosed without ErrUnknownOutcome.
+func TestPropose_ReturnsErrClosedAfterClose(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.waitForLeader(t))
 		synced, proposed := make(chan error, 1), make(chan error, 1)
@@ -298,8 +302,8 @@ func TestPropose_AfterClose(t *testing.T) {
 	})
 }
 
-// TestPropose_RejectsUpdateLargerThanFrame checks that an update that exceeds the limit of frames is not sent
-// to the leader.
+// TestPropose_RejectsUpdateLargerThanFrame checks that each peer rejects an update that exceeds the limit of
+// frames, which it could not send to the leader.
 func TestPropose_RejectsUpdateLargerThanFrame(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		for _, p := range h.peers {
@@ -331,7 +335,7 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 		}
 
 		last := h.nodeOf(p).Info().LastIndex
-		time.Sleep(2 * time.Millisecond) // the other peers learn the last commit index
+		time.Sleep(2 * time.Millisecond) // wait until the other peers have learned the last commit index
 		for _, p := range h.otherPeers(p) {
 			require.NoError(t, h.stopPeer(p))
 			log, err := filelog.Open(h.disks[p.ID], "log", filelog.Options{ReadOnly: true})
@@ -342,9 +346,10 @@ func TestPropose_SyncsOncePerPeer(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_OnlyDuringLeadership checks that an update that a leadership guards is not applied
-// after another candidate has become the head, and that it is recognized when a later leader retries it.
-func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
+// TestElectionPropose_AppliesOnlyDuringLeadership checks that Election.Propose applies no update of a former
+// leader after another candidate has become leader, and that an update that was applied before is not applied
+// again when the next leader retries it.
+func TestElectionPropose_AppliesOnlyDuringLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startLeader(t, h.nodeOf(h.peers[0]), "e")
 		second := startCandidate(t, h.nodeOf(h.peers[1]), "e")
@@ -355,7 +360,8 @@ func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 		_, err = second.Propose(t.Context(), nil, api.NewRequestID(), []byte("not the leader"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 
-		// The message of the process is delivered after another candidate has become leader.
+		// Simulate an update of the former leader that reaches the log after another candidate has become
+		// leader.
 		require.NoError(t, first.Resign())
 		require.Greater(t, second.waitForLeadership(t), former.Token())
 		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(h.peers[0]), "e", former.Token(), api.NewRequestID(), []byte("late"))
@@ -367,9 +373,9 @@ func TestElectionPropose_OnlyDuringLeadership(t *testing.T) {
 	})
 }
 
-// TestElectionPropose_LaterLeadership checks that an update of a former leadership is not applied when the
-// same candidate leads again.
-func TestElectionPropose_LaterLeadership(t *testing.T) {
+// TestElectionPropose_RejectsUpdateOfFormerLeadership checks that Election.Propose rejects an update of a
+// former leadership when the same candidate leads again.
+func TestElectionPropose_RejectsUpdateOfFormerLeadership(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		c := startLeader(t, h.nodeOf(p), "e")
@@ -384,7 +390,7 @@ func TestElectionPropose_LaterLeadership(t *testing.T) {
 
 		_, err := c.Propose(t.Context(), former, api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-		require.ErrorIs(t, err, former.Err(), "the reason")
+		require.ErrorIs(t, err, former.Err(), "the error must contain the reason why the leadership has ended")
 		_, err = raftlog.ProposeGuarded(t.Context(), h.nodeOf(p), "e", former.Token(), api.NewRequestID(), []byte("late"))
 		require.ErrorIs(t, err, leaderelection.ErrNotLeader)
 		_, err = c.Propose(t.Context(), l, api.NewRequestID(), []byte("in time"))
@@ -393,8 +399,8 @@ func TestElectionPropose_LaterLeadership(t *testing.T) {
 	})
 }
 
-// steppedMachine is a state machine that applies an update of a key of released after its channel is
-// closed.
+// steppedMachine is a state machine that waits, before it applies an update that is a key of released, until
+// the channel of this key is closed.
 type steppedMachine struct {
 	raftlog.StateMachine
 	released map[string]chan struct{}
@@ -409,8 +415,8 @@ func (s steppedMachine) Apply(entries []api.Entry, through uint64) error {
 	return s.StateMachine.Apply(entries, through)
 }
 
-// TestSync_WaitsForEarlierEntries checks that Sync waits for earlier entries, and not for entries that were
-// committed after the call.
+// TestSync_WaitsForEarlierEntries checks that Sync waits until all entries that were committed before the call
+// are applied, and does not wait for later entries.
 func TestSync_WaitsForEarlierEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]

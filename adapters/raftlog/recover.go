@@ -30,7 +30,7 @@ type RecoverConfig struct {
 	// DryRun makes RecoverOffline return its result without changing anything.
 	DryRun bool
 
-	fs disk.FS // tests replace the file system
+	fs disk.FS // the disk that tests use instead of Dir
 }
 
 // Recovery is the result of [RecoverOffline].
@@ -73,7 +73,7 @@ func RecoverOffline(cfg RecoverConfig) (Recovery, error) {
 	return r.made, nil
 }
 
-// recovery is a call of RecoverOffline.
+// recovery is the state of a call of RecoverOffline.
 type recovery struct {
 	cfg   RecoverConfig
 	fs    disk.FS
@@ -133,7 +133,8 @@ func (r *recovery) runRecovery() error {
 	return r.writeRecovery(self)
 }
 
-// lockDirectory locks the directory and reads its owner.
+// lockDirectory reads the owner of the directory, locks the directory, and returns an error unless the peer has
+// been a member of the cluster and its log is present.
 func (r *recovery) lockDirectory() (err error) {
 	if r.owner, err = identity.ReadOwner(r.fs); err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, identity.ErrFormat) {
@@ -171,10 +172,10 @@ func (r *recovery) readSnapshot() (snapshot.Meta, error) {
 	return s.Meta(), nil
 }
 
-// readSize is the size of the entries that are read at a time, in bytes.
+// readSize is the size of the entries that applyLog reads at a time, in bytes.
 const readSize = 4 << 20
 
-// applyLog applies all entries of the log to the state.
+// applyLog opens the log, and applies all its entries to the replicated state.
 func (r *recovery) applyLog(meta snapshot.Meta) (err error) {
 	if r.files, err = filelog.Open(r.fs, logDir, filelog.Options{ReadOnly: r.cfg.DryRun}); err != nil {
 		return fmt.Errorf("%w: %w", api.ErrFault, err)
@@ -237,11 +238,11 @@ func (r *recovery) writeRecovery(self replica.Peer) error {
 	})
 }
 
-// errOtherLog is returned if the log and the snapshot have different histories, because the machine
-// was stopped between the two steps in which a snapshot is installed.
+// errOtherLog is the error of checkContinues if the log and the snapshot have different histories, because the
+// machine was stopped between the two steps of installing a snapshot.
 var errOtherLog = errors.New("the log does not match the snapshot")
 
-// checkContinues returns nil if the log continues the history of the snapshot, and errOtherLog if it
+// checkContinues returns nil if the log continues the history of the snapshot, and errOtherLog if the log
 // belongs to another history.
 func checkContinues(files *filelog.Log, meta snapshot.Meta) error {
 	last, errLast := files.LastIndex()

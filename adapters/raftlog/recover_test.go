@@ -20,8 +20,8 @@ func (h *harness) recoverOffline(t testing.TB, p api.Peer, dry bool) raftlog.Rec
 	return r
 }
 
-// TestRecoverOffline_KeepsEntries checks that a recovered peer keeps every entry that it has, that the peers
-// of the lost majority are rejected when they return, and that new peers can join.
+// TestRecoverOffline_KeepsEntries checks that a recovered peer keeps every entry that it has, that the cluster
+// rejects the other former peers when they return, and that new peers can join.
 func TestRecoverOffline_KeepsEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		a, b, c := h.peers[0], h.peers[1], h.peers[2]
@@ -53,7 +53,7 @@ func TestRecoverOffline_KeepsEntries(t *testing.T) {
 		for _, p := range []api.Peer{b, c} {
 			h.startPeer(p)
 			time.Sleep(time.Minute)
-			require.NoError(t, h.nodeOf(p).Err(), "the recovery can be a mistake")
+			require.NoError(t, h.nodeOf(p).Err(), "the recovered peer alone must not stop another peer")
 			require.Equal(t, "candidate", h.nodeOf(p).Info().Role)
 			require.Contains(t, h.logOf(p), "recovered without this peer")
 			require.NoError(t, h.stopPeer(p))
@@ -76,15 +76,15 @@ func TestRecoverOffline_KeepsEntries(t *testing.T) {
 	})
 }
 
-// TestRecoverOffline_AnyPeer checks that a learner, and a peer in the middle of a change, can be recovered,
-// also repeatedly.
-func TestRecoverOffline_AnyPeer(t *testing.T) {
+// TestRecoverOffline_RecoversLearnerDuringChange checks that RecoverOffline recovers a learner whose cluster
+// has stopped in the middle of a change of the voters, also when it is called twice.
+func TestRecoverOffline_RecoversLearnerDuringChange(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		d := peerInfo(3)
 		h.startPeer(d)
 		waitFor(t, "the peer is a learner", func() bool { return len(membershipOf(t, h.nodeOf(h.peers[0])).Learners) == 1 })
 		h.proposeAll(t, d, "x")
-		// The new voters cannot commit, so the change remains incomplete.
+		// Stop two of the three voters, so that the change remains incomplete.
 		for _, p := range h.otherPeers(h.waitForLeader(t)) {
 			_ = h.stopPeer(p)
 		}
@@ -106,7 +106,7 @@ func TestRecoverOffline_AnyPeer(t *testing.T) {
 }
 
 // TestRestoreOffline_StartsNewCluster checks that a new cluster continues from an exported snapshot, with
-// greater indexes, and that a gap is rejected with which later indexes would overflow.
+// greater indexes, and that RestoreOffline rejects an IndexGap with which later indexes would overflow.
 func TestRestoreOffline_StartsNewCluster(t *testing.T) {
 	dir := t.TempDir()
 	open := func(name string) *raftlog.Node {

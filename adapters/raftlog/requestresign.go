@@ -26,7 +26,7 @@ func (e *Election) ResignRequested() <-chan struct{} {
 	return e.resignRequested
 }
 
-// notifyRequested closes the channel of ResignRequested if there are requests. The caller holds mu.
+// notifyRequested closes the channel of ResignRequested if there are requests to resign. The caller holds mu.
 func (e *Election) notifyRequested() {
 	if e.resignRequests == 0 || e.resignRequested == nil {
 		return
@@ -51,7 +51,8 @@ func (e *Election) addResignRequest() (withdraw func()) {
 	}
 }
 
-// findCandidate returns the candidate with that ID, or nil if it is not one of this node.
+// findCandidate returns the candidate of this node with the given ID in the election with the given name, or
+// nil if there is none.
 func (n *Node) findCandidate(name, id string) *Election {
 	n.mu.Lock()
 	defer n.mu.Unlock()

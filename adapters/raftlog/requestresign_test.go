@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/client"
 )
 
-// newClient returns a client that is configured with these peers.
+// newClient returns a client that connects to the given peers first.
 func (h *harness) newClient(t *testing.T, peers ...api.Peer) *client.Client {
 	t.Helper()
 	c, err := client.New(client.Config{
@@ -34,9 +34,10 @@ func (c *candidate) waitForQueue(t *testing.T) *candidate {
 	return c
 }
 
-// TestClient_Elections checks that a client reads the candidates of an election, and that its request to
-// resign is delivered to the candidate and to no other candidate, and is withdrawn when its context is done.
-func TestClient_Elections(t *testing.T) {
+// TestClient_ReadsElectionAndRequestsResignation checks that a client reads the candidates of an election, and
+// that its request to resign is delivered only to the candidate that it names, and is withdrawn when its
+// context is done.
+func TestClient_ReadsElectionAndRequestsResignation(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := startCandidate(t, h.nodeOf(h.peers[0]), "report", raftlog.WithName("zero"), raftlog.WithValue("10.0.0.1:80")).waitForQueue(t)
 		second := startCandidate(t, h.nodeOf(h.peers[1]), "report", raftlog.WithName("one")).waitForQueue(t)
@@ -52,7 +53,8 @@ func TestClient_Elections(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "10.0.0.1:80", all[0].Value)
 
-		// The candidate receives the request if it subscribes later, and no other candidate does.
+		// The candidate receives the request even if it calls ResignRequested later, and no other candidate
+		// receives it.
 		others := second.ResignRequested()
 		asked := make(chan error, 1)
 		go func() { asked <- c.RequestResign(ctx, "report", first.ID()) }()
@@ -88,8 +90,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestClient_ElectionWithoutMajority checks that a client does not read an election at a peer that has no majority.
-func TestClient_ElectionWithoutMajority(t *testing.T) {
+// TestClient_DoesNotReadElectionWithoutMajority checks that a client does not read an election at a peer that
+// cannot reach a majority, because the peer may not know the newest queue.
+func TestClient_DoesNotReadElectionWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		c := h.newClient(t, h.peers[0])
 		_, err := c.Election(contextWithin(t, time.Minute), "report")
@@ -103,8 +106,9 @@ func TestClient_ElectionWithoutMajority(t *testing.T) {
 	})
 }
 
-// TestRequestResign_LostClient checks that the request of a client that was partitioned is withdrawn.
-func TestRequestResign_LostClient(t *testing.T) {
+// TestRequestResign_IsWithdrawnIfClientIsLost checks that a peer withdraws the request to resign of a client
+// that it cannot reach any more.
+func TestRequestResign_IsWithdrawnIfClientIsLost(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		e := startCandidate(t, h.nodeOf(h.peers[0]), "report").waitForQueue(t)
 		c := h.newClient(t, h.peers[0])

@@ -20,7 +20,7 @@ import (
 type Exported struct {
 	// Cluster is the name of the cluster.
 	Cluster string
-	// Index and Term are those of the last entry in the snapshot.
+	// Index and Term are the index and the term of the last entry in the snapshot.
 	Index, Term uint64
 	// Size is the size of the file in bytes.
 	Size int64
@@ -75,8 +75,8 @@ func openSnapshotFile(fsys disk.FS, name string) (*snapshot.Reader, error) {
 // DefaultIndexGap is the default of RestoreConfig.IndexGap.
 const DefaultIndexGap = 1_000_000
 
-// maxRestoredIndex is the maximum index at which a restored cluster starts. Tokens are indexes and
-// int64, so it leaves room for as many entries.
+// maxRestoredIndex is the maximum index at which a restored cluster starts. Tokens are indexes of the type
+// int64, so that as many entries can follow.
 const maxRestoredIndex uint64 = 1 << 62
 
 // RestoreConfig configures [RestoreOffline]. Snapshot, Dir and Peer are required.
@@ -127,7 +127,7 @@ func restoreDirectory(cfg RestoreConfig) (made Exported, err error) {
 		return made, fmt.Errorf("%w: %w", api.ErrFault, err)
 	}
 	if cfg.IndexGap > maxRestoredIndex || state.Index > maxRestoredIndex-cfg.IndexGap {
-		return made, fmt.Errorf("%w: a gap of %d indexes after entry %d: the greatest index is %d", api.ErrInvalid, cfg.IndexGap, state.Index, maxRestoredIndex)
+		return made, fmt.Errorf("%w: a gap of %d indexes after entry %d exceeds the greatest index, %d", api.ErrInvalid, cfg.IndexGap, state.Index, maxRestoredIndex)
 	}
 	fsys := disk.OS(cfg.Dir)
 	if err := fsys.MkdirAll("."); err != nil {

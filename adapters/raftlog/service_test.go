@@ -36,7 +36,7 @@ func (h messageHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// dialClient connects a client to a peer.
+// dialClient connects a client with the given ID, at the address from, to peer p.
 func (h *harness) dialClient(t *testing.T, from, id string, p api.Peer, purpose link.Purpose) (net.Conn, *link.Conn) {
 	t.Helper()
 	raw, err := h.net.Dial(t.Context(), from, p.Addr)
@@ -46,8 +46,8 @@ func (h *harness) dialClient(t *testing.T, from, id string, p api.Peer, purpose 
 	return raw, conn
 }
 
-// TestServeClient_ClosesConnectionOfLostClient checks that the connection of a lost client is closed, and
-// that of a slow client is not.
+// TestServeClient_ClosesConnectionOfLostClient checks that a peer closes the connection of a client that it
+// cannot reach any more, and keeps the connection of a client that reads slowly.
 func TestServeClient_ClosesConnectionOfLostClient(t *testing.T) {
 	for _, purpose := range []link.Purpose{link.PurposeClient, link.PurposeStream} {
 		t.Run(purpose.String(), func(t *testing.T) { testStalledClient(t, purpose) })
@@ -63,7 +63,7 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 		}
 		_, conn := h.dialClient(t, "client:1", "client", p, purpose)
 		if purpose == link.PurposeStream {
-			// The stream has more data than the network holds. Nothing reads it.
+			// The stream has more data than the network holds, and the client reads only its first element.
 			stream := rpc.Entries(t.Context(), conn, 1, 0)
 			defer stream.Close()
 			_, err := stream.Next()
@@ -79,20 +79,20 @@ func testStalledClient(t *testing.T, purpose link.Purpose) {
 			require.NoError(t, err)
 			h.net.Cut(p.Addr, "client:1")
 			for range 100 {
-				// The reply contains the long name.
+				// Each reply quotes the invalid name, so that together the replies exceed what the network
+				// holds.
 				go func() { _, _ = caller.Election(t.Context(), strings.Repeat("\xff", 1<<10)) }()
 			}
 		}
 		require.Contains(t, receive(t, ended), "ended")
 	}, func(c *raftlog.Config) {
-		ended = make(chan string, 1) // the channel must be created in the bubble
+		ended = make(chan string, 1) // synctest requires that the channel is created in the bubble
 		c.Logger = slog.New(messageHandler{slog.DiscardHandler, ended})
 	})
 }
 
 // TestServeClient_LimitsIncompleteFrames checks that clients that do not complete a frame do not occupy 64 MB
-// together, that they do not prevent updates of another client from the same address, and that their
-// connections are closed.
+// together, do not prevent updates of another client from the same address, and are disconnected.
 func TestServeClient_LimitsIncompleteFrames(t *testing.T) {
 	for _, c := range []struct{ clients, size, sent int }{{16, 16 << 20, 15 << 20}, {200, 16 << 20, 1 << 20}, {200, 128 << 10, 127 << 10}} {
 		runCluster(t, 1, func(t *testing.T, h *harness) {
@@ -136,8 +136,8 @@ func TestServeClient_LimitsIncompleteFrames(t *testing.T) {
 	}
 }
 
-// TestServeClient_DoesNotBlockJoiningPeer checks that clients that use up the limits of an address do not
-// prevent a peer with that address from joining.
+// TestServeClient_DoesNotBlockJoiningPeer checks that a peer can join even if clients with the same address
+// have reached the limit of connections for an address.
 func TestServeClient_DoesNotBlockJoiningPeer(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, joins := h.waitForLeader(t), peerInfo(1)
@@ -157,7 +157,7 @@ func TestServeClient_DoesNotBlockJoiningPeer(t *testing.T) {
 	})
 }
 
-// heapInUse returns the size of the objects in use.
+// heapInUse returns the size of the objects on the heap after a garbage collection, in bytes.
 func heapInUse() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -165,8 +165,8 @@ func heapInUse() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestClientAddress_GroupsByNetwork checks that the clients whose number is limited together are those of one
-// IPv4 address, or of one /64 network of IPv6.
+// TestClientAddress_GroupsByNetwork checks that the limits of clients apply to one IPv4 address, or to one /64
+// network of IPv6.
 func TestClientAddress_GroupsByNetwork(t *testing.T) {
 	for from, want := range map[string]string{
 		"10.0.0.1:80": "10.0.0.1", "[::ffff:10.0.0.1]:80": "::ffff:10.0.0.1", "[fe80::1%eth0]:80": "fe80::/64",

@@ -46,7 +46,7 @@ func writeSnapshotFile(fsys disk.FS, cluster string, view *replica.View, members
 // createSnapshot captures the state of the state machine, and writes a snapshot in another goroutine.
 func (n *Node) createSnapshot(s *core.CreateSnapshot) error {
 	if n.machineIndex > s.Index { // soon after the start, a durable state machine can be ahead of the log
-		err := fmt.Errorf("%w: the state machine has applied entry %d, and the log was read up to %d", api.ErrBusy, n.machineIndex, s.Index)
+		err := fmt.Errorf("%w: the state machine has applied entry %d, but this peer has read its log only up to entry %d", api.ErrBusy, n.machineIndex, s.Index)
 		return n.callLoop(n.ctx, func(c *core.Core) {
 			c.ReportSnapshotFailed()
 			n.loop.reportSnapshot(s.Index, 0, err)
@@ -70,7 +70,7 @@ func (n *Node) createSnapshot(s *core.CreateSnapshot) error {
 			case err != nil:
 				c.ReportSnapshotFailed()
 				n.loop.reportSnapshot(s.Index, 0, err)
-			case overtaken: // completeCompactions replies to the callers when the core knows the newer snapshot
+			case overtaken: // completeCompactions replies to the callers of Compact when the core knows the newer snapshot
 				c.ReportSnapshotFailed()
 			default:
 				n.loop.reportSnapshot(created.Index, c.ReportSnapshotCreated(created), nil)
@@ -104,10 +104,10 @@ func (n *Node) writeSnapshot(s *core.CreateSnapshot, data io.WriterTo) (core.Sna
 	return core.Snapshot{Index: s.Index, Term: s.Term, Size: r.Size(), Members: s.Members}, nil
 }
 
-// sending contains the snapshots that are being sent, by their receivers. An earlier snapshot for the
-// same receiver, for example of an earlier term, is cancelled, and its failure is not reported to the
-// engine, which would think that the new snapshot has failed, and would send a third one, which would
-// abort the new one.
+// sending contains the snapshots that are being sent, by their receivers. Before a new snapshot is
+// sent, an earlier snapshot for the same receiver, for example of an earlier term, is cancelled. The
+// failure of the earlier snapshot is not reported to the engine, because the engine would conclude
+// that the new snapshot has failed, and would send a third snapshot, which would abort the new one.
 type sending map[string]*context.CancelFunc
 
 // beginSnapshot cancels the earlier snapshot for a receiver. The returned context is done when a newer snapshot
@@ -153,13 +153,13 @@ func (n *Node) streamSnapshot(ctx context.Context, s core.SendSnapshot) error {
 	}
 	defer r.Close()
 	if r.Meta().Index != s.Index {
-		return fmt.Errorf("there is a newer snapshot, of entry %d", r.Meta().Index)
+		return fmt.Errorf("a newer snapshot, of entry %d, has replaced the requested snapshot", r.Meta().Index)
 	}
 	return n.net.Snapshot(ctx, s.To, s.Frame, r.Size(), io.NewSectionReader(r.Raw(), 0, r.Size()))
 }
 
 // receiveSnapshot receives a snapshot from the leader, if the core accepts its header. It stages the snapshot
-// next to the newest one, and then offers it to the core, which decides.
+// next to the newest snapshot, and then offers it to the core, which decides whether to install it.
 func (n *Node) receiveSnapshot(conn *link.Conn) {
 	from := conn.Remote().ID
 	in, err := transport.ReceiveSnapshot(conn)
@@ -188,8 +188,8 @@ type receiving struct {
 }
 
 // beginReceiving returns when the snapshot may be received, or an error that describes why it must not. If
-// another snapshot is being received, it is aborted, because the leader has lost that connection, or has
-// changed. The caller must call end.
+// another snapshot is being received, beginReceiving aborts it, because the leader has lost the connection for
+// the other snapshot, or has changed. The caller must call end.
 func (n *Node) beginReceiving(from string, in *transport.Incoming) (end func(), err error) {
 	r := &receiving{in, make(chan struct{})}
 	for {
@@ -236,7 +236,7 @@ func (n *Node) stageSnapshot(body io.Reader, size int64) (name string, meta snap
 	return name, meta, nil
 }
 
-// checkCluster returns an error if a snapshot is not one of this cluster.
+// checkCluster returns an error if a snapshot belongs to another cluster.
 func (n *Node) checkCluster(m snapshot.Meta) error {
 	if m.Cluster != n.cfg.Cluster {
 		return fmt.Errorf("%w: the snapshot belongs to cluster %q", api.ErrInvalid, m.Cluster)
@@ -256,14 +256,14 @@ func copyTo(fsys disk.FS, name string, from io.Reader, size int64) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if disk.IsFull(err) { // Allocate does not reserve space on all systems
+	if disk.IsFull(err) { // any operation may find the disk full, because Allocate does not reserve space on all systems
 		err = fmt.Errorf("%w for a snapshot of %d bytes: free some, for example with raftlog compact: %w", api.ErrNoSpace, size, err)
 	}
 	return errors.Join(err, f.Close())
 }
 
-// offerSnapshot offers a staged snapshot to the core. If the core does not need it, or the frame
-// announces another snapshot, it is deleted.
+// offerSnapshot offers a staged snapshot to the core. If the core does not need the snapshot, or the frame
+// announces another one, offerSnapshot deletes the staged file.
 func (n *Node) offerSnapshot(from string, frame []byte, name string, meta snapshot.Meta) error {
 	var rejected error
 	installing := false
@@ -281,7 +281,7 @@ func (n *Node) offerSnapshot(from string, frame []byte, name string, meta snapsh
 	return nil
 }
 
-// replaceSnapshot replaces the newest snapshot by a staged one.
+// replaceSnapshot replaces the newest snapshot by the staged snapshot with the given name.
 func (n *Node) replaceSnapshot(name string) (*snapshot.Reader, error) {
 	n.snapshotMu.Lock()
 	defer n.snapshotMu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestSending_NewerSnapshotCancelsOlder checks that a snapshot is cancelled when a newer snapshot for the
-// same peer replaces it, and that its result does not count as that of the newer snapshot.
+// TestSending_NewerSnapshotCancelsOlder checks that beginSnapshot cancels an older snapshot that is being sent
+// to the same peer, and that the end of the older snapshot does not count as the end of the newer one.
 func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	s := sending{}
 	first, _, endFirst := s.beginSnapshot(t.Context(), "b")
@@ -32,11 +32,11 @@ func TestSending_NewerSnapshotCancelsOlder(t *testing.T) {
 	require.True(t, endThird())
 }
 
-// TestCopyTo_RecognizesFullDisk checks that only the right errors are reported as a full disk, and that space
-// is reserved first.
+// TestCopyTo_RecognizesFullDisk checks that copyTo reports ENOSPC and EDQUOT, and no other error, as a full
+// disk, and reserves space before it reads.
 func TestCopyTo_RecognizesFullDisk(t *testing.T) {
 	for failure, full := range map[error]bool{syscall.ENOSPC: true, syscall.EDQUOT: true, syscall.EIO: false, syscall.EPERM: false} {
-		for operation := 2; operation <= 4; operation++ { // Allocate, WriteAt and Sync, after Create
+		for operation := 2; operation <= 4; operation++ { // the operations after Create: Allocate, WriteAt and Sync
 			d := testenv.NewDisk(1)
 			d.FailWith(d.Ops()+operation, failure)
 			from := strings.NewReader("content")

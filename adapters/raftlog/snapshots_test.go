@@ -41,8 +41,9 @@ func (h *harness) listFiles(t testing.TB, p api.Peer, dir, prefix string) []stri
 
 func shortWindow(c *raftlog.Config) { c.Window = time.Minute }
 
-// TestRestart_DurableStateMachine checks that a state machine that stores its state does not receive an update twice.
-func TestRestart_DurableStateMachine(t *testing.T) {
+// TestRestart_DurableMachineReceivesEachUpdateOnce checks that a state machine that stores its state itself
+// receives no update again when its peer restarts.
+func TestRestart_DurableMachineReceivesEachUpdateOnce(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p := h.peers[0]
 		require.NoError(t, h.stopPeer(p))
@@ -67,9 +68,10 @@ func TestRestart_DurableStateMachine(t *testing.T) {
 	})
 }
 
-// TestRestart_StateMachineAhead checks that a peer starts when its state machine includes entries that its
-// log lacks: other peers have stored them, and they were not on this peer's disk when the power failed.
-func TestRestart_StateMachineAhead(t *testing.T) {
+// TestRestart_SucceedsIfStateMachineIsAheadOfLog checks that a peer starts even if its state machine includes
+// entries that its log lacks, because they were not on this peer's disk when the power failed, although other
+// peers have stored them.
+func TestRestart_SucceedsIfStateMachineIsAheadOfLog(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		sm := &durableMachine{}
@@ -118,9 +120,9 @@ func (d *durableMachine) Restore(index uint64, r io.Reader) error {
 	return d.recorder.Restore(index, r)
 }
 
-// TestSnapshot_ForDisconnectedPeer checks that a peer that needs entries before the start of the log receives
-// a snapshot, and that its subscribers continue.
-func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
+// TestSnapshot_IsSentToPeerBehindLog checks that the leader sends a snapshot to a peer that needs entries
+// before the start of the leader's log, and that the subscribers of this peer continue after the snapshot.
+func TestSnapshot_IsSentToPeerBehindLog(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		isolated := h.otherPeers(leader)[0]
@@ -149,14 +151,14 @@ func TestSnapshot_ForDisconnectedPeer(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSnapshot_BrokenWhileRunning checks that a peer with a broken snapshot file does not make others stop
-// and reports the file, and that a peer that needs the snapshot receives the next snapshot. A broken snapshot
-// is replaced by the next one, unless it is that of another cluster.
-func TestSnapshot_BrokenWhileRunning(t *testing.T) {
+// TestSnapshot_BrokenFileDoesNotStopPeers checks that a leader whose snapshot file is broken while it runs logs
+// the name of the file, that no peer stops, and that a peer that needs a snapshot receives the next one.
+// Compact replaces a broken snapshot, but neither a snapshot of another cluster nor a directory.
+func TestSnapshot_BrokenFileDoesNotStopPeers(t *testing.T) {
 	for name, c := range map[string]struct {
 		breakFile func(d *testenv.Disk) error
-		// removed says that the test must remove the file: Compact does not replace it, and returns an
-		// error that names it.
+		// removed says that the test must remove the file, because Compact does not replace it but
+		// returns an error with its name.
 		removed bool
 	}{
 		"flipped bit": {breakFile: func(d *testenv.Disk) error {
@@ -170,7 +172,7 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 		"empty":   {breakFile: func(d *testenv.Disk) error { return disk.Replace(d, "snap", nil) }},
 		"missing": {breakFile: func(d *testenv.Disk) error { return d.Remove("snap") }},
 		"of another cluster": {removed: true, breakFile: func(d *testenv.Disk) error {
-			otherSnapshot(t, nil, d)
+			installOtherSnapshot(t, nil, d)
 			return nil
 		}},
 		"directory": {removed: true, breakFile: func(d *testenv.Disk) error {
@@ -204,9 +206,9 @@ func TestSnapshot_BrokenWhileRunning(t *testing.T) {
 	}
 }
 
-// TestSnapshot_ReceiverCrashes checks that a crash at any moment of receiving a snapshot does not prevent the
-// peer from receiving it later.
-func TestSnapshot_ReceiverCrashes(t *testing.T) {
+// TestSnapshot_IsReceivedAgainAfterCrash checks that a peer that crashes at any moment while it receives or
+// installs a snapshot receives a snapshot after its restart.
+func TestSnapshot_IsReceivedAgainAfterCrash(t *testing.T) {
 	for seed := range 5 {
 		runCluster(t, 3, func(t *testing.T, h *harness) {
 			leader := h.waitForLeader(t)
@@ -230,9 +232,9 @@ func TestSnapshot_ReceiverCrashes(t *testing.T) {
 	}
 }
 
-// TestSnapshot_RejectedUnlessAsAnnounced checks that a snapshot that differs from the announced snapshot is
-// not installed, and does not stop a peer.
-func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
+// TestSnapshot_IsRejectedUnlessAsAnnounced checks that a peer neither installs a snapshot that differs from its
+// announcement by the leader, nor stops because of it.
+func TestSnapshot_IsRejectedUnlessAsAnnounced(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		h.proposeAll(t, leader, "a")
@@ -272,12 +274,13 @@ func TestSnapshot_RejectedUnlessAsAnnounced(t *testing.T) {
 	})
 }
 
-// endlessData is the data of a snapshot that does not end.
+// endlessData is a reader of snapshot data that never ends.
 type endlessData struct{}
 
 func (endlessData) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestSnapshot_OnlyOneIsReceivedAtATime checks that two snapshots are not received at the same time.
+// TestSnapshot_OnlyOneIsReceivedAtATime checks that a peer stores at most one incomplete snapshot, even if the
+// sender starts to send a second one.
 func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -301,7 +304,8 @@ func TestSnapshot_OnlyOneIsReceivedAtATime(t *testing.T) {
 	})
 }
 
-// impersonatePeer stops the peer p, and returns a transport that is connected to another peer as p.
+// impersonatePeer stops peer p, and returns a transport that is connected to the peer to and authenticates
+// itself as p.
 func (h *harness) impersonatePeer(t *testing.T, p, to api.Peer) *transport.Transport {
 	t.Helper()
 	require.NoError(t, h.stopPeer(p))
@@ -320,7 +324,7 @@ func (h *harness) impersonatePeer(t *testing.T, p, to api.Peer) *transport.Trans
 	tr.SetPeers([]api.Peer{to})
 	require.NoError(t, tr.Run())
 	t.Cleanup(tr.Close)
-	time.Sleep(time.Second) // the other peer notices that the earlier process has stopped
+	time.Sleep(time.Second) // wait until the other peer has noticed that the process of p has stopped
 	return tr
 }
 
@@ -346,7 +350,7 @@ func engineFrame(t testing.TB, from, to api.Peer, m *raftpb.Message) []byte {
 	return append([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0}, body...)
 }
 
-// newSnapshotFile returns the file of a snapshot of the entry.
+// newSnapshotFile returns the content of a snapshot file up to the entry with the given index and term.
 func (h *harness) newSnapshotFile(t testing.TB, index, term uint64) []byte {
 	t.Helper()
 	var voters []replica.Peer

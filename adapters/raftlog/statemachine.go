@@ -23,15 +23,16 @@ type StateMachine interface {
 	Apply(entries []api.Entry, through uint64) error
 	// Snapshot captures the current state. WriteTo is called at most once, from another
 	// goroutine, while later entries are applied; it must write the state as of the call of
-	// Snapshot. If the returned value implements io.Closer, Close is called when it is not
-	// needed any more.
+	// Snapshot. If the returned value implements io.Closer, Close is called when the value
+	// is not needed any more.
 	Snapshot() (io.WriterTo, error)
 	// Restore replaces the state by data that Snapshot has written, at this or another
 	// peer. After that LastApplied is index.
 	Restore(index uint64, r io.Reader) error
 }
 
-// noStateMachine replaces the state machine of a node that has none, and is its own, empty snapshot.
+// noStateMachine is the state machine of a node whose Config has none. It ignores updates. It is also the type
+// of its empty snapshots.
 type noStateMachine struct{}
 
 func (noStateMachine) LastApplied() (uint64, error)     { return 0, nil }

@@ -39,7 +39,7 @@ func (n *Node) Subscribe(ctx context.Context, from uint64) *Subscription {
 	return s
 }
 
-// endStream closes the stream, which has ended because of err.
+// endStream closes the channel of the stream, and makes Err return the reason err.
 func (s *Subscription) endStream(err error) {
 	s.stop()
 	s.err = err
@@ -85,20 +85,20 @@ func (s *Subscription) Err() error {
 func (s *Subscription) Close() {
 	s.stop()
 	<-s.done
-	for range s.events { // wait until the channel is closed
+	for range s.events { // drop the remaining events until the channel is closed
 	}
 }
 
 // progressInterval is the interval at which a stream without new entries reports its progress.
 const progressInterval = 500 * time.Millisecond
 
-// readBytes is the size of the entries that are read from the log at a time.
+// readBytes is the size of the entries that a subscription reads from the log at a time.
 const readBytes = 256 << 10
 
 // followLog passes the entries that this peer has applied, starting at index from, to send, until
 // send returns an error, ctx is done, or the node stops. It reads the entries from the files of
-// the log, so that a slow reader does not delay other operations. A snapshot is the only event
-// of a call of send, which must close its data.
+// the log, so that a slow reader does not delay other operations. An event with a snapshot is
+// passed to send alone, and send must close the data of the snapshot.
 func (n *Node) followLog(ctx context.Context, from uint64, send func([]api.Event) error) error {
 	next, reported := max(from, 1), uint64(0)
 	quiet := time.NewTimer(progressInterval)
@@ -116,7 +116,7 @@ func (n *Node) followLog(ctx context.Context, from uint64, send func([]api.Event
 		switch {
 		case next <= applied:
 			if events, next, err = n.readEvents(next, applied); err != nil {
-				if n.ctx.Err() != nil { // the log is closed
+				if n.ctx.Err() != nil { // the read has failed because the log is closed
 					err = context.Cause(n.ctx)
 				}
 				return err
@@ -152,8 +152,8 @@ func (n *Node) progressEvent(applied uint64) []api.Event {
 	return []api.Event{{Progress: &p}}
 }
 
-// readEvents reads entries that are applied, starting at index next, or the snapshot that
-// contains them. It returns the index after the last event.
+// readEvents returns applied entries, starting at index next, or the snapshot that contains these entries. It
+// returns the index after the last event.
 func (n *Node) readEvents(next, applied uint64) ([]api.Event, uint64, error) {
 	if next < n.publishedStatus().First {
 		return n.snapshotEvent(next)
@@ -185,7 +185,7 @@ func (n *Node) readEvents(next, applied uint64) ([]api.Event, uint64, error) {
 func (n *Node) snapshotEvent(next uint64) ([]api.Event, uint64, error) {
 	r, err := n.newestSnapshot()
 	if err != nil {
-		return nil, next, fmt.Errorf("raftlog: entry %d is in a snapshot: %w", next, err)
+		return nil, next, fmt.Errorf("raftlog: open the snapshot that contains entry %d: %w", next, err)
 	}
 	m := r.Meta()
 	return []api.Event{{Snapshot: &api.SnapshotStream{

@@ -30,7 +30,7 @@ func waitForEvent(t testing.TB, s *raftlog.Subscription, wanted func(api.Event) 
 				return e
 			}
 		case <-end:
-			t.Fatal("no such event")
+			t.Fatal("the subscription delivers no such event within a minute")
 		}
 	}
 }
@@ -41,13 +41,13 @@ func nextEvent(t testing.TB, s *raftlog.Subscription) api.Event {
 	return waitForEvent(t, s, func(e api.Event) bool { return e.Progress == nil })
 }
 
-// waitForProgress waits for an event that reports progress for which met returns true.
+// waitForProgress reads events until an event reports progress for which met returns true.
 func waitForProgress(t testing.TB, s *raftlog.Subscription, met func(*api.Progress) bool) {
 	t.Helper()
 	waitForEvent(t, s, func(e api.Event) bool { return e.Progress != nil && met(e.Progress) })
 }
 
-// streamReader reads a subscription, and checks that it has no gap.
+// streamReader collects the updates of a subscription, and checks that no entry is missing or repeated.
 type streamReader struct {
 	next    uint64
 	updates []string
@@ -79,7 +79,7 @@ func (r *streamReader) handleEvent(t testing.TB, e api.Event) {
 	}
 }
 
-// readUntil reads events until the update.
+// readUntil reads events until it has read the update.
 func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update string) {
 	t.Helper()
 	for len(r.updates) == 0 || r.updates[len(r.updates)-1] != update {
@@ -87,14 +87,15 @@ func (r *streamReader) readUntil(t testing.TB, s *raftlog.Subscription, update s
 	}
 }
 
-// TestSubscribe_DeliversEveryEntry checks that a subscriber at any peer receives every entry, from any index.
+// TestSubscribe_DeliversEveryEntry checks that a subscription at any peer delivers every entry from the index
+// at which it starts.
 func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		first := numberedUpdates("a", 20)
 		h.proposeAll(t, h.peers[0], first...)
 		subs, readers := map[api.Peer]*raftlog.Subscription{}, map[api.Peer]*streamReader{}
 		for i, p := range h.peers {
-			s := h.nodeOf(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the beginning
+			s := h.nodeOf(p).Subscribe(t.Context(), uint64(i/2)) // the indexes 0 and 1 both mean the start of the log
 			defer s.Close()
 			subs[p], readers[p] = s, &streamReader{next: 1}
 			readers[p].readUntil(t, s, first[19])
@@ -118,9 +119,9 @@ func TestSubscribe_DeliversEveryEntry(t *testing.T) {
 	})
 }
 
-// TestSubscribe_Compacted checks that a subscription, or a peer that joins, continues after a snapshot when
-// its entries were compacted. This covers defect Z1 of ØMQ Raft.
-func TestSubscribe_Compacted(t *testing.T) {
+// TestSubscribe_DeliversSnapshotOfCompactedEntries checks that a subscription, or a peer that joins, continues
+// after a snapshot if the entries that it needs were compacted. This covers defect Z1 of ØMQ Raft.
+func TestSubscribe_DeliversSnapshotOfCompactedEntries(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		n := h.nodeOf(h.peers[0])
 		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
@@ -160,8 +161,9 @@ func TestSubscribe_Compacted(t *testing.T) {
 	}, slowElections, shortWindow)
 }
 
-// TestSubscribe_SlowReader checks that a slow reader does not delay the peer, and misses no entries.
-func TestSubscribe_SlowReader(t *testing.T) {
+// TestSubscribe_SlowReaderDoesNotDelayPeer checks that a subscription that is read slowly neither delays the
+// peer nor misses entries.
+func TestSubscribe_SlowReaderDoesNotDelayPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		s := h.nodeOf(h.peers[0]).Subscribe(t.Context(), 1)
 		defer s.Close()
@@ -220,8 +222,8 @@ func TestSubscribe_RepeatedIDIsSkipped(t *testing.T) {
 	})
 }
 
-// TestSubscribe_ReportsProgress checks that progress is reported twice a second, and is reported as fresh
-// exactly while the peer has contact with a leader.
+// TestSubscribe_ReportsProgress checks that a subscription reports its progress twice a second, with Fresh set
+// only while the peer has contact with a leader.
 func TestSubscribe_ReportsProgress(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
@@ -243,9 +245,9 @@ func TestSubscribe_ReportsProgress(t *testing.T) {
 	})
 }
 
-// TestSubscription_Ends checks that a subscription ends with its context, its Close or its node, and reports
-// this reason.
-func TestSubscription_Ends(t *testing.T) {
+// TestSubscription_EndsWithContextCloseOrNode checks that a subscription ends when its context is done, when it
+// is closed, and when its node is closed, and that Err returns the reason.
+func TestSubscription_EndsWithContextCloseOrNode(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], numberedUpdates("a", 10)...)
 		n := h.nodeOf(h.peers[0])
@@ -272,9 +274,9 @@ func TestSubscription_Ends(t *testing.T) {
 	})
 }
 
-// TestSubscription_EndsBeforeClose checks that Close of the node does not return while a subscription reads
-// files, and that a subscription of a closed node is closed immediately.
-func TestSubscription_EndsBeforeClose(t *testing.T) {
+// TestSubscription_EndsBeforeCloseOfNodeReturns checks that Close of a node waits for a subscription that reads
+// files, and that a subscription that is created after Close ends immediately.
+func TestSubscription_EndsBeforeCloseOfNodeReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
 		p := h.peers[0]
@@ -306,8 +308,9 @@ func TestSubscription_EndsBeforeClose(t *testing.T) {
 	})
 }
 
-// TestSubscription_ErrAfterEvents checks that Err does not return nil after Events was closed.
-func TestSubscription_ErrAfterEvents(t *testing.T) {
+// TestSubscription_ErrIsSetWhenEventsIsClosed checks that Err returns the reason as soon as the channel of
+// Events is closed.
+func TestSubscription_ErrIsSetWhenEventsIsClosed(t *testing.T) {
 	h := newHarness(t, 1)
 	n := h.startPeer(h.peers[0])
 	for range 2000 {
@@ -321,14 +324,14 @@ func TestSubscription_ErrAfterEvents(t *testing.T) {
 	}
 }
 
-// countingDisk counts the open snapshot files of a disk, and calls onOpen when one is opened.
+// countingDisk counts the open snapshot files of a disk, and calls onOpen when a snapshot file is opened.
 type countingDisk struct {
 	disk.FS
 	count  atomic.Int64
 	onOpen func()
 }
 
-// countedFile is an open snapshot file of a countingDisk.
+// countedFile is an open snapshot file that a countingDisk counts.
 type countedFile struct {
 	disk.File
 	of *countingDisk
@@ -349,9 +352,9 @@ func (f countedFile) Close() error {
 	return f.File.Close()
 }
 
-// TestSubscription_ClosesSnapshot checks that a snapshot that is not delivered, because the subscription
-// ends, is closed.
-func TestSubscription_ClosesSnapshot(t *testing.T) {
+// TestSubscription_ClosesUndeliveredSnapshot checks that a subscription that ends before it has delivered a
+// snapshot closes the file of the snapshot.
+func TestSubscription_ClosesUndeliveredSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, 1)
 		p := h.peers[0]

@@ -28,8 +28,9 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-// startTCPCluster starts a cluster on the loopback interface, and returns its peers.
-func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.Peer, []*raftlog.Node) {
+// startTCPCluster starts n peers on the loopback interface, and returns them and their nodes. It calls
+// configure to set the authentication in the configuration of each peer.
+func startTCPCluster(t testing.TB, n int, configure func(c *raftlog.Config)) ([]api.Peer, []*raftlog.Node) {
 	t.Helper()
 	var peers []api.Peer
 	var listeners []net.Listener
@@ -45,7 +46,7 @@ func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.
 			Cluster: "tcp", ID: p.ID, Addr: p.Addr, Peers: peers, Dir: memoryDir(t), Listener: listeners[i],
 			ElectionTimeout: time.Second, StateMachine: &recorder{},
 		}
-		prove(&c)
+		configure(&c)
 		node, err := raftlog.Open(c.InFiles(1 << 20))
 		require.NoError(t, err)
 		t.Cleanup(func() { node.Close() })
@@ -54,8 +55,8 @@ func startTCPCluster(t testing.TB, n int, prove func(c *raftlog.Config)) ([]api.
 	return peers, nodes
 }
 
-// TestSecret_RequiredForAccess checks that a peer or client with another secret or cluster name is rejected,
-// and that a client finds the leader. It covers defect Z12 of ØMQ Raft.
+// TestSecret_RequiredForAccess checks that peers reject a client or peer with another secret or cluster name,
+// and that a client with the secret finds the leader. This covers defect Z12 of ØMQ Raft.
 func TestSecret_RequiredForAccess(t *testing.T) {
 	t.Parallel()
 	secret, clientSecret := []byte("a secret of enough bytes"), []byte("another secret for clients")
@@ -65,7 +66,7 @@ func TestSecret_RequiredForAccess(t *testing.T) {
 	require.Eventually(t, func() bool { return nodes[0].Info().Leader.ID != "" }, time.Minute, 10*time.Millisecond)
 	leader := nodes[0].Info().Leader
 
-	// A client whose first peer does not lead finds the leader.
+	// A client that knows only a peer that is not the leader finds the leader.
 	for _, p := range peers {
 		if p == leader {
 			continue
@@ -112,7 +113,8 @@ func TestSecret_RequiredForAccess(t *testing.T) {
 	opening.Wait()
 }
 
-// TestCertificates_RequiredForAccess checks that a client with a certificate of another authority is rejected.
+// TestCertificates_RequiredForAccess checks that peers reject a client whose certificate another authority has
+// signed.
 func TestCertificates_RequiredForAccess(t *testing.T) {
 	t.Parallel()
 	ours, theirs := testenv.NewAuthority(t), testenv.NewAuthority(t)
@@ -133,9 +135,10 @@ func TestCertificates_RequiredForAccess(t *testing.T) {
 	require.ErrorIs(t, err, api.ErrRefused)
 }
 
-// TestCertificates_HostName checks that clients and joining peers accept a certificate that contains the host
-// name of a peer, and not its IP address, and that a client cannot join as a peer.
-func TestCertificates_HostName(t *testing.T) {
+// TestCertificates_AreVerifiedWithHostName checks that clients and joining peers accept a certificate for the
+// host name of a peer, without its IP address, and that a client's certificate does not permit to join as a
+// peer.
+func TestCertificates_AreVerifiedWithHostName(t *testing.T) {
 	t.Parallel()
 	authority := testenv.NewAuthority(t)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) { // resolves all names to the loopback address

@@ -28,9 +28,9 @@ type storedWrite struct {
 	installed *core.Installed // the snapshot of the write, or nil
 }
 
-// runWriter writes the log: the pending tasks by one write and one sync. The first error stops the
-// node, because the contents of a disk are unknown after a sync has failed. A full disk is an
-// exception, because it rejects a write before anything is written.
+// runWriter writes the log. It combines all pending tasks to one write and one sync. The first
+// error stops the node, because the contents of a disk are unknown after a sync has failed. A full
+// disk is an exception, because it rejects a write before anything is written.
 func (n *Node) runWriter() {
 	w := &writer{n: n, log: filelog.NewAppender(n.files)}
 	defer func() {
@@ -41,7 +41,7 @@ func (n *Node) runWriter() {
 			n.log.Error("writing the commit index failed", "err", err)
 		}
 	}()
-	var retry <-chan time.Time // when to try again to write; nil unless the disk has no space
+	var retry <-chan time.Time // receives the time for the next attempt to write; nil unless the disk has no space
 	for {
 		var err error
 		select {
@@ -92,7 +92,7 @@ func (w *writer) writeAll() error {
 	for len(w.tasks) > 0 {
 		batch, err := w.writeBatch(w.tasks)
 		if errors.Is(err, filelog.ErrNoSpace) && len(batch) > 1 {
-			batch, err = w.writeBatch(w.tasks[:1]) // the first task alone may fit
+			batch, err = w.writeBatch(w.tasks[:1]) // write the first task alone, which may fit
 		}
 		if err != nil {
 			return err
@@ -116,8 +116,8 @@ func (w *writer) finish() error {
 	return w.log.Finish()
 }
 
-// writeBatch writes as many tasks as can be written together, from the first one on. It returns these
-// tasks also with an error.
+// writeBatch writes as many of the first tasks as can be written together. It returns these tasks even if
+// writing them has failed.
 func (w *writer) writeBatch(tasks []writeTask) (batch []storedWrite, err error) {
 	count, data := nextBatch(tasks)
 	for _, t := range tasks[:count] {
@@ -136,7 +136,7 @@ func (w *writer) writeBatch(tasks []writeTask) (batch []storedWrite, err error) 
 	return batch, err
 }
 
-// complete removes the tasks of a batch, which is durable, and passes it to the loop.
+// complete removes the tasks of a durable batch, sends their frames, and passes the batch to the loop.
 func (w *writer) complete(batch []storedWrite) {
 	// Send these frames before the loop handles the result, because other peers wait for them.
 	urgent := false
@@ -172,7 +172,7 @@ func (w *writer) writeVotesAhead() error {
 				w.n.completed.addStored([]storedWrite{{write: work}}, true)
 			}
 		}
-		if errors.Is(err, filelog.ErrNoSpace) { // there is no space for votes either
+		if errors.Is(err, filelog.ErrNoSpace) { // the disk has no space even for votes
 			return nil
 		}
 		if err != nil {
@@ -183,7 +183,7 @@ func (w *writer) writeVotesAhead() error {
 	return nil
 }
 
-// reportSpace publishes the free space for the loop.
+// reportSpace publishes the free space on the disk to the loop, and logs when it becomes limited or sufficient.
 func (w *writer) reportSpace(full bool) {
 	n := w.n
 	free := w.log.FreeSpace()
@@ -199,12 +199,12 @@ func (w *writer) reportSpace(full bool) {
 	}
 }
 
-// maxBatchBytes is the maximum size of the entries of several tasks that are written together. The
-// log limits the size of a batch.
+// maxBatchBytes is the maximum size of the entries of several tasks that are written together. The log rejects
+// a batch of more than 1 GiB.
 const maxBatchBytes = 64 << 20
 
-// nextBatch returns the number of tasks that can be written together, and their data. A task that
-// installs a snapshot or compacts the log is handled separately.
+// nextBatch returns the number of tasks that can be written together, and their data. A task that installs a
+// snapshot or compacts the log forms a separate batch.
 func nextBatch(tasks []writeTask) (int, filelog.Batch) {
 	var b filelog.Batch
 	size := 0
@@ -229,8 +229,8 @@ func nextBatch(tasks []writeTask) (int, filelog.Batch) {
 	return len(tasks), b
 }
 
-// installSnapshot replaces the newest snapshot by a staged one, and resets the log to start after it,
-// with the entries of the batch. If the machine stops in between, Open completes this.
+// installSnapshot replaces the newest snapshot by a staged snapshot, and resets the log to start after this
+// snapshot, with the entries of the batch. If the machine stops in between, the next Open resets the log.
 func (n *Node) installSnapshot(log *filelog.Appender, t writeTask, batch filelog.Batch) (*core.Installed, error) {
 	meta := t.write.Snapshot.GetMetadata()
 	if t.staged == "" {

@@ -19,10 +19,10 @@ import (
 // stagedName is the name of the received snapshot that the writer installs.
 const stagedName = "snap.received-1"
 
-// TestWriter_DeferredCommitBeforeSnapshot checks that a commit index that was deferred before a snapshot is
-// installed is not written after it: then it would have an older term than the log, which rejects it.
-func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
-	n, done := newWriter(t, 1)
+// TestWriter_DropsDeferredCommitAtSnapshot checks that the writer, after it has installed a snapshot, does not
+// write a commit index that it has deferred before: the log would reject the older term.
+func TestWriter_DropsDeferredCommitAtSnapshot(t *testing.T) {
+	n, store := newWriter(t, 1)
 	st := replica.New([]replica.Peer{{ID: "p", Addr: "a:1", Raft: 1}}, time.Hour, time.Second)
 	st.Index, st.Term = 20, 6
 	w, err := snapshot.Create(n.fs, ".", snapshot.Meta{Cluster: "test", Index: 20, Term: 6})
@@ -32,13 +32,13 @@ func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 	require.NoError(t, w.Commit())
 	require.NoError(t, n.fs.Rename(snapshot.Name, stagedName))
 
-	done(&core.Write{HardState: hardState(5, 1, 0), Entries: newEntries(5, 1, 2), Sync: true})
-	done(&core.Write{HardState: hardState(5, 1, 2)})
-	done(&core.Write{
+	store(&core.Write{HardState: hardState(5, 1, 0), Entries: newEntries(5, 1, 2), Sync: true})
+	store(&core.Write{HardState: hardState(5, 1, 2)})
+	store(&core.Write{
 		Snapshot:  &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(20)), Term: new(uint64(6))}},
 		HardState: hardState(6, 0, 20), Sync: true,
 	})
-	done(&core.Write{Entries: newEntries(6, 21), Sync: true})
+	store(&core.Write{Entries: newEntries(6, 21), Sync: true})
 	hs := n.files.HardState()
 	require.Equal(t, []uint64{6, 0, 20}, []uint64{hs.GetTerm(), hs.GetVote(), hs.GetCommit()})
 	n.stop(nil)
@@ -46,14 +46,14 @@ func TestWriter_DeferredCommitBeforeSnapshot(t *testing.T) {
 	require.NoError(t, n.files.Close())
 }
 
-// newWriter returns a node that only has its writer goroutine and an empty disk. Function done stores a
-// write and returns when it is durable.
-func newWriter(t *testing.T, seed uint64) (n *Node, done func(*core.Write)) {
+// newWriter returns a node that has only the goroutine of its writer, and an empty disk. Function store passes
+// a write to the writer, and returns when the write is durable.
+func newWriter(t *testing.T, seed uint64) (n *Node, store func(*core.Write)) {
 	n = &Node{
 		fs: testenv.NewDisk(seed), log: slog.New(slog.DiscardHandler),
 		writes: newMailbox[writeTask](), completed: newCompletions(), ended: make(chan struct{}),
 	}
-	n.completed.await(true, true)
+	n.completed.wakeOn(true, true)
 	n.ctx, n.stop = context.WithCancelCause(t.Context())
 	var err error
 	n.files, err = filelog.Open(n.fs, "log", filelog.Options{SegmentSize: 64 << 10})
@@ -85,8 +85,8 @@ func newEntries(term uint64, indexes ...uint64) []*raftpb.Entry {
 	return all
 }
 
-// TestWriter_SyncsBeforeSending checks that a vote, a term and entries that other peers may know are on the
-// disk after a power failure.
+// TestWriter_SyncsBeforeSending checks that the writer syncs votes, terms and entries before other peers may
+// learn them, so that they are on the disk after a power failure.
 func TestWriter_SyncsBeforeSending(t *testing.T) {
 	for what, works := range map[string][]*core.Write{
 		"a vote":           {{HardState: hardState(6, 2, 1), Sync: true}},
@@ -95,11 +95,11 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 		"unsynced entries": {{HardState: hardState(6, 2, 1), Entries: newEntries(6, 2)}, {HardState: hardState(6, 2, 2), Sync: true}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			for seed := range uint64(8) { // the crash keeps a random part of the data that is not durable
-				n, done := newWriter(t, seed)
-				done(&core.Write{HardState: hardState(5, 1, 0), Entries: newEntries(5, 1), Sync: true})
+			for seed := range uint64(8) { // the seed selects the part of the unsynced data that a crash keeps
+				n, store := newWriter(t, seed)
+				store(&core.Write{HardState: hardState(5, 1, 0), Entries: newEntries(5, 1), Sync: true})
 				for _, w := range works {
-					done(w)
+					store(w)
 				}
 				fs := n.fs.(*testenv.Disk)
 				fs.CrashAt(fs.Ops() + 1)
@@ -120,10 +120,10 @@ func TestWriter_SyncsBeforeSending(t *testing.T) {
 	}
 }
 
-// TestNextBatch_SizeIsLimited checks that the entries of many tasks, which have waited for a stalled disk, are
-// not all written together, because the log rejects a batch that is too large, and that a large task is written.
-func TestNextBatch_SizeIsLimited(t *testing.T) {
-	const size = 16 << 20 // the greatest MaxData
+// TestNextBatch_LimitsSize checks that nextBatch does not combine the entries of many tasks to a batch that
+// the log would reject as too large, and that it returns a large task alone.
+func TestNextBatch_LimitsSize(t *testing.T) {
+	const size = 16 << 20 // the greatest permitted value of Config.MaxData
 	data := make([]byte, size)
 	var tasks []writeTask
 	for i := range uint64(100) {

@@ -1,7 +1,7 @@
 package raftlog_test
 
-// These tests show that the known defects of ØMQ Raft 0.7.1 are absent here. Z1 to Z13 are the numbers
-// in the list of these defects.
+// This file lists the known defects of ØMQ Raft 0.7.1, which have the numbers Z1 to Z13. For each defect it
+// contains or names the tests which show that package raftlog does not have the defect.
 
 import (
 	"errors"
@@ -15,16 +15,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// Z1: streams, and peers that joined, could not continue after a compaction. See
-// TestSubscribe_Compacted.
+// Defect Z1 of ØMQ Raft: streams, and peers that joined, could not continue after a compaction.
+// TestSubscribe_DeliversSnapshotOfCompactedEntries covers this.
 
-// Z2: a stream did not report whether it was closed by its reader. See TestSubscription_Ends.
+// Defect Z2 of ØMQ Raft: a stream did not report whether its reader had closed it.
+// TestSubscription_EndsWithContextCloseOrNode covers this.
 
-// Z3: the tool that changes the peers repeated its request without end after it had succeeded. See the
-// tests of command raftlog.
+// Defect Z3 of ØMQ Raft: the tool that changes the peers repeated its request without end after it had
+// succeeded. TestConfig_AddsAndRemovesPeers of the command raftlog covers this.
 
-// TestZ4_ProposeReturnsAfterFailedWrite checks that callers do not wait forever after a write has failed.
-func TestZ4_ProposeReturnsAfterFailedWrite(t *testing.T) {
+// TestPropose_ReturnsAfterFailedWrite checks that Propose does not wait forever after a write to the disk has
+// failed. This covers defect Z4 of ØMQ Raft.
+func TestPropose_ReturnsAfterFailedWrite(t *testing.T) {
 	runCluster(t, 1, func(t *testing.T, h *harness) {
 		p, broken := h.peers[0], errors.New("broken")
 		h.proposeAll(t, p, "a")
@@ -36,10 +38,12 @@ func TestZ4_ProposeReturnsAfterFailedWrite(t *testing.T) {
 	})
 }
 
-// Z5: a request that was rejected was applied. See TestPropose_Rejects and TestChangePeers_Invalid.
+// Defect Z5 of ØMQ Raft: a peer applied a request that it had rejected.
+// TestPropose_RejectsInvalidIDAndTooMuchData and TestChangePeers_RejectsInvalidChanges cover this.
 
-// TestZ6_LeaderWithoutMajorityStepsDown checks that a leader without a majority does not remain the leader.
-func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
+// TestLeader_StepsDownWithoutMajority checks that an isolated leader of the log, and the leader of an election
+// at the same peer, lose their leaderships in time. This covers defect Z6 of ØMQ Raft.
+func TestLeader_StepsDownWithoutMajority(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		c := startLeader(t, h.nodeOf(leader), "e")
@@ -52,11 +56,11 @@ func TestZ6_LeaderWithoutMajorityStepsDown(t *testing.T) {
 	})
 }
 
-// TestZ7_PartitionedPeerDoesNotRead checks that a partitioned peer does not complete a linearizable read, and
-// does not cause an election when it returns. TestClose_LeaderHandsOverLog and
-// TestSubscribe_DeliversEveryEntry cover the other parts of Z7: there was no hand-over, and followers served
-// no entries.
-func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
+// TestSync_FailsAtPartitionedPeer checks that a partitioned peer does not complete a linearizable read, and
+// does not cause an election when it returns. This covers defect Z7 of ØMQ Raft. TestClose_LeaderHandsOverLog
+// and TestSubscribe_DeliversEveryEntry cover the other parts of this defect: there was no hand-over, and
+// followers served no entries.
+func TestSync_FailsAtPartitionedPeer(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		p := h.otherPeers(h.waitForLeader(t))[0]
 		heal := h.isolate(p)
@@ -73,12 +77,13 @@ func TestZ7_PartitionedPeerDoesNotRead(t *testing.T) {
 	})
 }
 
-// Z8: one of two callers that proposed the same update received no reply. See TestPropose_SameIDHasOneOutcome
-// of internal/core.
+// Defect Z8 of ØMQ Raft: one of two callers that proposed the same update received no reply.
+// TestPropose_SameIDHasOneOutcome of internal/core covers this.
 
-// TestZ9_DifferentLogsConverge checks that the first different entry of two logs is found without a
-// comparison of all entries.
-func TestZ9_DifferentLogsConverge(t *testing.T) {
+// TestLogs_ConvergeWithoutFullComparison checks that a former leader with two thousand uncommitted entries
+// receives the entries of the new leader within seconds, although each message takes 10 ms: the peers find the
+// first different entry without comparing all entries. This covers defect Z9 of ØMQ Raft.
+func TestLogs_ConvergeWithoutFullComparison(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		h.proposeAll(t, h.peers[0], "a")
 		leader := h.waitForLeader(t)
@@ -108,22 +113,24 @@ func TestZ9_DifferentLogsConverge(t *testing.T) {
 	})
 }
 
-// Z10: a new leader completed a change of the peers only with the next update.
-// TestChangePeers_LeaderCrashes covers this: it proposes no update.
+// Defect Z10 of ØMQ Raft: a new leader completed a change of the peers only with the next update.
+// TestChangePeers_SucceedsDespiteLeaderCrash, which proposes no update before the change is complete, covers
+// this.
 
-// Z11: request IDs within the window were removed to make room for others. See TestMaxRequestIDs_RejectsFurtherUpdates.
+// Defect Z11 of ØMQ Raft: request IDs within the window were removed to make room for others.
+// TestMaxRequestIDs_RejectsFurtherUpdates covers this.
 
-// Z12: the secret was sent unencrypted as a label. See TestSecret_RequiredForAccess,
-// TestCertificates_RequiredForAccess, and the tests of internal/link.
+// Defect Z12 of ØMQ Raft: peers sent the secret unencrypted, as a label. TestSecret_RequiredForAccess,
+// TestCertificates_RequiredForAccess, and the tests of internal/link cover this.
 
-// TestZ13_ContradictionStopsOnlyTheNode checks that a peer whose log lacks entries that it has acknowledged
-// neither ends its process nor stops other peers.
-func TestZ13_ContradictionStopsOnlyTheNode(t *testing.T) {
+// TestNode_StopsIfItsLogLostEntries checks that a peer whose log lacks entries that it has acknowledged stops
+// with ErrFault, without ending the process or stopping other peers. This covers defect Z13 of ØMQ Raft.
+func TestNode_StopsIfItsLogLostEntries(t *testing.T) {
 	runCluster(t, 3, func(t *testing.T, h *harness) {
 		leader := h.waitForLeader(t)
 		p := h.otherPeers(leader)[0]
 		require.NoError(t, h.stopPeer(p))
-		old := h.disks[p.ID].Crash() // a copy of the disk from before the updates
+		old := h.disks[p.ID].Crash() // the disk before the updates
 		h.disks[p.ID] = old.Crash()
 		h.startPeer(p)
 		h.proposeAll(t, leader, numberedUpdates("a", 20)...)

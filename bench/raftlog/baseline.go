@@ -17,7 +17,7 @@ const baselineName = "baseline: the disk"
 // baselineSize is the size of a file of the baseline. When it is full, writing continues at its start.
 const baselineSize = 8 << 20
 
-// baseline is a measured log without network: it writes three files in lockstep.
+// baseline is the row of the report for a log without a network: it writes three files in lockstep.
 type baseline struct{}
 
 func (baseline) name() string     { return baselineName }
@@ -37,7 +37,7 @@ func (baseline) measure(ctx context.Context, dir string, clients int, p benchmar
 	w := newWindow(p)
 	err := writeInLockstep(files, func(from, to time.Time) bool {
 		for range clients {
-			w.add(from, to)
+			w.addUpdate(from, to)
 		}
 		return to.Before(deadline) && ctx.Err() == nil
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBaseline_RoundCompletesWithTwoFiles checks that a round does not wait for all files, that no file skips
-// rounds, and that a write error is reported.
+// TestBaseline_RoundCompletesWithTwoFiles checks that a round is complete when two of the three files contain
+// it, that no file skips a round, and that a write error is returned.
 func TestBaseline_RoundCompletesWithTwoFiles(t *testing.T) {
 	require.Equal(t, 1, countReached([nodes]int{3, 2, 1}, 3))
 	require.Equal(t, 2, countReached([nodes]int{3, 2, 4}, 3))

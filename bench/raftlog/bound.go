@@ -16,10 +16,10 @@ import (
 
 const boundName = "bound: the disk and a round trip"
 
-// theoreticalLog is the theoretical log with which all others are compared. Unlike the baseline it uses a
-// network: the updates of a round are sent to the two other nodes over TCP on loopback, while the
-// leader writes them. A round is complete when two nodes have them. No log with the same guarantees can
-// do less.
+// theoreticalLog is the theoretical log with which the benchmark compares all other logs. Unlike the baseline,
+// it uses a network: the updates of a round are sent to the two other nodes over TCP on loopback, while the
+// leader writes them. A round is complete when two nodes have stored its updates. No log with the same
+// guarantees can do less.
 type theoreticalLog struct{}
 
 func (theoreticalLog) name() string     { return boundName }
@@ -101,7 +101,7 @@ func (theoreticalLog) measure(ctx context.Context, dir string, clients int, p be
 		}
 		to := time.Now()
 		for range clients {
-			w.add(from, to)
+			w.addUpdate(from, to)
 		}
 	}
 	return newFigure(p, []*window{w}), context.Cause(ctx)

@@ -22,7 +22,7 @@ const shortWindow = time.Minute
 type timeouts int
 
 const (
-	defaultTimeouts timeouts = iota // the defaults of each library
+	defaultTimeouts timeouts = iota // the default timeouts of each library
 	shortTimeouts                   // timeouts with an election timeout of 200 ms
 )
 
@@ -67,16 +67,16 @@ func allContestants() []contestant {
 	}
 }
 
-// operableContestants returns the logs whose clusters are operable.
+// operableContestants returns the logs whose clusters implement operableCluster.
 func operableContestants() []contestant {
 	return []contestant{raftlogLibrary{window: shortWindow}, hashicorp{tuned: true}, etcdLog{}}
 }
 
-// countingState is the state of the state machines of the benchmark: the number of updates. To make snapshots
-// larger, they contain size bytes in addition.
+// countingState is the state of the state machines of the benchmark: the number of updates. A snapshot of this
+// state also contains size bytes, which make the snapshot larger.
 type countingState struct{ n, size atomic.Uint64 }
 
-// captureState returns the current state.
+// captureState returns a copy of the current state.
 func (c *countingState) captureState() capturedState { return capturedState{c.n.Load(), c.size.Load()} }
 
 // capturedState is a countingState at one moment.
@@ -94,7 +94,7 @@ func (c capturedState) WriteTo(w io.Writer) (written int64, err error) {
 	return written, err
 }
 
-// restore replaces the state by a captured state. Without data, the state is empty.
+// restore replaces the state by a captured state that it reads from r, or by the empty state if r has no data.
 func (c *countingState) restore(r io.Reader) error {
 	var n [8]byte
 	_, err := io.ReadFull(r, n[:])

@@ -48,8 +48,8 @@ type usage struct {
 	switches  uint64
 }
 
-// measureCosts returns what this process uses during the counted part of the period, which has just
-// started, when it has passed.
+// measureCosts waits until a period that has just started has passed. It returns what this process has used
+// during the part of the period that counts.
 func measureCosts(p benchmark.Period) cost {
 	time.Sleep(p.Warmup)
 	from := readCosts()

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckDisk_RejectsMemory checks that the benchmark rejects a directory on tmpfs, and a directory that
-// does not exist.
-func TestCheckDisk_RejectsMemory(t *testing.T) {
+// TestCheckDisk_RejectsDirectoryInMemory checks that the benchmark rejects a directory on tmpfs, and a
+// directory that does not exist.
+func TestCheckDisk_RejectsDirectoryInMemory(t *testing.T) {
 	const memory = "/dev/shm"
 	if _, err := os.Stat(memory); err != nil {
 		t.Skip("there is no " + memory)

@@ -66,11 +66,11 @@ func waitReady(ctx context.Context, node *embed.Etcd) error {
 	case err := <-node.Err():
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("not ready: %w", context.Cause(ctx))
+		return fmt.Errorf("the server is not ready: %w", context.Cause(ctx))
 	}
 }
 
-// config returns the configuration of node i of all those that have an address.
+// config returns the configuration of node i of a cluster whose nodes have the given addresses.
 func (etcdLog) config(i int, dir string, addresses []string, t timeouts) *embed.Config {
 	c := embed.NewConfig()
 	c.Name, c.Dir = fmt.Sprint(i), filepath.Join(dir, fmt.Sprint(i))
@@ -85,7 +85,7 @@ func (etcdLog) config(i int, dir string, addresses []string, t timeouts) *embed.
 	}
 	c.InitialCluster, c.InitialClusterToken = strings.Join(members, ","), dir
 	c.QuotaBackendBytes = 8 << 30 // a long run must not exceed the quota
-	c.StrictReconfigCheck = false // otherwise no learner can join in the first 5 s after a restart of a node
+	c.StrictReconfigCheck = false // the strict check would reject a learner in the first 5 s after a restart of a node
 	if t == shortTimeouts {
 		c.TickMs, c.ElectionMs = 20, 200
 	}
@@ -101,7 +101,7 @@ func freeAddresses(n int) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close() // closed only after the last port was found, so that all ports differ
+		defer l.Close() // close the listeners only at the end, so that all ports differ
 		free = append(free, l.Addr().String())
 	}
 	return free, nil
@@ -144,8 +144,8 @@ func (c *etcdCluster) stop() error {
 	})
 }
 
-// grow adds keys: the snapshot of a node is a copy of its database.
-func (c *etcdCluster) grow(ctx context.Context, node int, size int64) error {
+// growState adds keys: the snapshot of a node is a copy of its database.
+func (c *etcdCluster) growState(ctx context.Context, node int, size int64) error {
 	const part = 1 << 20
 	var wg sync.WaitGroup
 	var next atomic.Int64

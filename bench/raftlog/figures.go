@@ -11,7 +11,7 @@ import (
 type window struct {
 	from, to  time.Time
 	latencies []float64 // the latencies in ms
-	updates   uint64    // the number of all updates, also of those that completed before from or after to
+	updates   uint64    // the number of all updates, including updates that completed before from or after to
 	failed    int
 }
 
@@ -20,21 +20,21 @@ func newWindow(p benchmark.Period) *window {
 	return &window{from: from, to: from.Add(p.Length)}
 }
 
-// add adds an update that was proposed at from and committed at to.
-func (w *window) add(from, to time.Time) {
+// addUpdate adds an update that was proposed at from and committed at to.
+func (w *window) addUpdate(from, to time.Time) {
 	w.updates++
 	if !to.Before(w.from) && to.Before(w.to) {
 		w.latencies = append(w.latencies, benchmark.Milliseconds(to.Sub(from)))
 	}
 }
 
-// figure is the result of one cell in one round. P50 and P99 are NaN if there were no updates; JSON
+// figure is the result of one benchmarkCell in one round. P50 and P99 are NaN if there were no updates; JSON
 // cannot represent NaN, so that such a cell is an error.
 type figure struct {
 	Rate   float64 `json:"rate"` // updates per second
 	P50    float64 `json:"p50"`  // the median latency in ms
 	P99    float64 `json:"p99"`
-	Failed int     `json:"failed,omitempty"` // the number of calls that failed and were followed by others
+	Failed int     `json:"failed,omitempty"` // the number of calls that failed and after which the client tried again
 	Cost   cost    `json:"cost"`             // the cost of one update; zero for the baseline and the bound
 }
 
@@ -59,7 +59,7 @@ type figureSeries struct {
 	Figures  []figure `json:"figures"`
 }
 
-// valuesOf returns what the function value returns for each figure.
+// valuesOf calls the function value for each figure, and returns the results.
 func (s *figureSeries) valuesOf(value func(figure) float64) []float64 {
 	var values []float64
 	for _, f := range s.Figures {

@@ -10,18 +10,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// TestFigure_CountsUpdatesOfTheWindow checks that an update that completed during the warm-up or after the
-// window does not count, and that the rate is relative to the length of the window.
-func TestFigure_CountsUpdatesOfTheWindow(t *testing.T) {
+// TestFigure_IgnoresUpdatesOutsideWindow checks that updates that complete during the warm-up or after the
+// window do not count for the figure, and that the rate is that of the window.
+func TestFigure_IgnoresUpdatesOutsideWindow(t *testing.T) {
 	p := benchmark.Period{Warmup: time.Second, Length: 2 * time.Second}
 	w := newWindow(p)
-	complete := func(to time.Time) { w.add(to.Add(-5*time.Millisecond), to) }
+	complete := func(to time.Time) { w.addUpdate(to.Add(-5*time.Millisecond), to) }
 	complete(w.from.Add(-1))
 	complete(w.from)
 	complete(w.to.Add(-1))
 	complete(w.to)
 	other := newWindow(p)
-	other.add(other.from, other.from.Add(15*time.Millisecond))
+	other.addUpdate(other.from, other.from.Add(15*time.Millisecond))
 	other.failed = 3
 
 	require.Equal(t, uint64(4), w.updates)
@@ -41,8 +41,8 @@ func newSeries(name, settings string, clients int, rates ...float64) *figureSeri
 	return s
 }
 
-// TestSelectBest_ComparesMedians checks that the settings of a library are selected by their median rate, and
-// not by the highest or latest rate, and that no settings are lost.
+// TestSelectBest_ComparesMedians checks that selectBest selects the settings of a library with the highest
+// median rate, whatever the highest and the latest rates are, and omits no settings.
 func TestSelectBest_ComparesMedians(t *testing.T) {
 	a := newSeries("one", "defaults", 1, 10, 100, 20)
 	b := newSeries("one", "tuned", 1, 30, 30, 30)
@@ -57,8 +57,8 @@ func TestSelectBest_ComparesMedians(t *testing.T) {
 	require.Zero(t, highestRate(chosen, func(name string) bool { return false }))
 }
 
-// TestShortestFailOver_ComparesMediansOfPeers checks that libraries that are not peers do not count, and that
-// a library without fail-overs does not count as the fastest.
+// TestShortestFailOver_ComparesMediansOfPeers checks that shortestFailOver ignores libraries that are not
+// peers, and libraries without measured fail-overs.
 func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 	all := []*failOvers{
 		{Name: "one", Times: []float64{300, 200, 900}},
@@ -70,7 +70,8 @@ func TestShortestFailOver_ComparesMediansOfPeers(t *testing.T) {
 	require.Zero(t, shortestFailOver(all, func(name string) bool { return name == "four" }))
 }
 
-// TestReport_PrintsMarkdown checks that each value is printed in the right column and relative to the right library.
+// TestReport_PrintsMarkdown checks that the report contains each value in its column, and ratios relative to
+// the best peer.
 func TestReport_PrintsMarkdown(t *testing.T) {
 	r := &report{
 		Environment: environment{Machine: benchmark.Environment{CPUs: 2}}, Seed: 7, Seconds: 3,
@@ -104,8 +105,9 @@ func TestReport_PrintsMarkdown(t *testing.T) {
 	require.NotContains(t, text.String(), "| other |")
 }
 
-// TestParseClients checks that an invalid number of clients is rejected.
-func TestParseClients(t *testing.T) {
+// TestParseClients_RejectsInvalidNumbers checks that parseClients returns the numbers of a list, and rejects a
+// list with an invalid number.
+func TestParseClients_RejectsInvalidNumbers(t *testing.T) {
 	got, err := parseClients("1, 16,256")
 	require.NoError(t, err)
 	require.Equal(t, []int{1, 16, 256}, got)

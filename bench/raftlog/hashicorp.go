@@ -45,14 +45,14 @@ func (h hashicorp) config(node int, t timeouts) *raft.Config {
 	return c
 }
 
-// hashicorpCluster contains the parts of its nodes. A node that failed to start is nil.
+// hashicorpCluster is a cluster of hashicorp/raft. A node that failed to start is nil.
 type hashicorpCluster struct {
 	hashicorp
 	dir      string
 	timeouts timeouts
 	members  raft.Configuration
 	nodes    [nodes]*raft.Raft
-	counts   [nodes]counter
+	counts   [nodes]hashicorpCounter
 	closes   [nodes][]func() error
 }
 
@@ -89,12 +89,13 @@ func newTransport(addr string) (*raft.NetworkTransport, func() error, error) {
 		return nil, nil, err
 	}
 	return transport, func() error {
-		transport.CloseStreams() // Close does not close them
+		transport.CloseStreams() // transport.Close does not close the streams
 		return transport.Close()
 	}, nil
 }
 
-// startMember starts a member. found creates the cluster in its directory.
+// startMember starts a member of the cluster. If found is true, it first creates the cluster in the member's
+// directory.
 func (c *hashicorpCluster) startMember(i int, transport raft.Transport, found bool) error {
 	node, closes, err := c.startNode(i, &c.counts[i], transport, found)
 	c.nodes[i], c.closes[i] = node, append(c.closes[i], closes...)
@@ -104,7 +105,7 @@ func (c *hashicorpCluster) startMember(i int, transport raft.Transport, found bo
 	return nil
 }
 
-func (c *hashicorpCluster) startNode(i int, machine *counter, transport raft.Transport, found bool) (_ *raft.Raft, closes []func() error, err error) {
+func (c *hashicorpCluster) startNode(i int, machine *hashicorpCounter, transport raft.Transport, found bool) (_ *raft.Raft, closes []func() error, err error) {
 	dir := filepath.Join(c.dir, fmt.Sprint(i))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, err
@@ -171,7 +172,7 @@ func (c *hashicorpCluster) stopNode(i int) error {
 	return err
 }
 
-func (c *hashicorpCluster) grow(_ context.Context, node int, size int64) error {
+func (c *hashicorpCluster) growState(_ context.Context, node int, size int64) error {
 	c.counts[node].size.Add(uint64(size))
 	return nil
 }
@@ -198,7 +199,7 @@ func (c *hashicorpCluster) join(context.Context) (*learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	machine := new(counter)
+	machine := new(hashicorpCounter)
 	node, closes, err := c.startNode(nodes, machine, transport, false)
 	l := &learner{machine.n.Load, func() (err error) {
 		if node != nil {
@@ -216,7 +217,7 @@ func (c *hashicorpCluster) join(context.Context) (*learner, error) {
 	return l, c.nodes[leader].AddNonvoter(raft.ServerID(fmt.Sprint(nodes)), transport.LocalAddr(), 0, patience).Error()
 }
 
-// read confirms the leadership by a round of heartbeats, for which concurrent reads wait together.
+// read confirms the leadership by a round of heartbeats, which concurrent reads share.
 func (c *hashicorpCluster) read(_ context.Context, node int) error {
 	r := c.nodes[node]
 	if r.State() != raft.Leader {
@@ -233,13 +234,13 @@ func (c *hashicorpCluster) compact(ctx context.Context) error {
 	return forAllNodes(func(i int) error { return c.snapshot(ctx, i) })
 }
 
-// counter is a state machine that counts the updates.
-type counter struct{ countingState }
+// hashicorpCounter is a state machine that counts the updates.
+type hashicorpCounter struct{ countingState }
 
-func (c *counter) Apply(*raft.Log) any { return c.n.Add(1) }
+func (c *hashicorpCounter) Apply(*raft.Log) any { return c.n.Add(1) }
 
 // ApplyBatch implements raft.BatchingFSM.
-func (c *counter) ApplyBatch(logs []*raft.Log) []any {
+func (c *hashicorpCounter) ApplyBatch(logs []*raft.Log) []any {
 	results := make([]any, len(logs))
 	for i, l := range logs {
 		if l.Type == raft.LogCommand {
@@ -249,15 +250,15 @@ func (c *counter) ApplyBatch(logs []*raft.Log) []any {
 	return results
 }
 
-func (c *counter) Snapshot() (raft.FSMSnapshot, error) {
+func (c *hashicorpCounter) Snapshot() (raft.FSMSnapshot, error) {
 	return persistedSnapshot{c.captureState()}, nil
 }
 
-func (c *counter) Restore(from io.ReadCloser) error {
+func (c *hashicorpCounter) Restore(from io.ReadCloser) error {
 	return errors.Join(c.restore(from), from.Close())
 }
 
-// persistedSnapshot is the snapshot of a counter.
+// persistedSnapshot is the snapshot of a hashicorpCounter.
 type persistedSnapshot struct{ capturedState }
 
 func (p persistedSnapshot) Persist(to raft.SnapshotSink) error {

@@ -44,7 +44,7 @@ type libraryCluster struct {
 	peers    []api.Peer
 	nodes    [nodes]*raftlog.Node
 	networks [nodes]*network
-	counts   [nodes]updates
+	counts   [nodes]updateCounter
 }
 
 func (l raftlogLibrary) start(_ context.Context, dir string, t timeouts) (cluster, error) {
@@ -65,7 +65,7 @@ func (l raftlogLibrary) start(_ context.Context, dir string, t timeouts) (cluste
 	return c, nil
 }
 
-func (c *libraryCluster) open(p api.Peer, n *network, machine *updates) (*raftlog.Node, error) {
+func (c *libraryCluster) open(p api.Peer, n *network, machine *updateCounter) (*raftlog.Node, error) {
 	cfg := raftlog.Config{
 		Cluster: "bench", ID: p.ID, Addr: p.Addr, Peers: c.peers, Dir: filepath.Join(c.dir, p.ID), StateMachine: machine,
 		Insecure: !c.secret, Listener: n, Dial: n.dial, Window: c.window,
@@ -107,7 +107,7 @@ func (c *libraryCluster) stop() error {
 	return err
 }
 
-func (c *libraryCluster) grow(_ context.Context, node int, size int64) error {
+func (c *libraryCluster) growState(_ context.Context, node int, size int64) error {
 	c.counts[node].size.Add(uint64(size))
 	return nil
 }
@@ -137,7 +137,7 @@ func (c *libraryCluster) join(context.Context) (*learner, error) {
 	if err != nil {
 		return nil, err
 	}
-	machine := new(updates)
+	machine := new(updateCounter)
 	node, err := c.open(api.Peer{ID: "learner", Addr: n.Addr().String()}, n, machine)
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (c *libraryCluster) compact(ctx context.Context) error {
 	})
 }
 
-// listen returns the network of a node.
+// listen returns the network of a node that listens at addr.
 func listen(addr string) (*network, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -169,7 +169,7 @@ func listen(addr string) (*network, error) {
 	return &network{Listener: l, conns: map[net.Conn]struct{}{}}, nil
 }
 
-// network is the listener and the connections of a node, which can be disconnected.
+// network is the listener and the connections of a node. It can disconnect the node.
 type network struct {
 	net.Listener
 	mu           sync.Mutex
@@ -219,15 +219,15 @@ func (n *network) disconnect() {
 	}
 }
 
-// updates is a state machine that counts the updates.
-type updates struct{ countingState }
+// updateCounter is a state machine that counts the updates.
+type updateCounter struct{ countingState }
 
-func (*updates) LastApplied() (uint64, error) { return 0, nil }
+func (*updateCounter) LastApplied() (uint64, error) { return 0, nil }
 
-func (u *updates) Apply(entries []api.Entry, _ uint64) error {
+func (u *updateCounter) Apply(entries []api.Entry, _ uint64) error {
 	u.n.Add(uint64(len(entries)))
 	return nil
 }
 
-func (u *updates) Snapshot() (io.WriterTo, error)      { return u.captureState(), nil }
-func (u *updates) Restore(_ uint64, r io.Reader) error { return u.restore(r) }
+func (u *updateCounter) Snapshot() (io.WriterTo, error)      { return u.captureState(), nil }
+func (u *updateCounter) Restore(_ uint64, r io.Reader) error { return u.restore(r) }

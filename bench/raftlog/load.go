@@ -16,7 +16,7 @@ import (
 // node the updates that it acknowledged.
 const patience = 30 * time.Second
 
-// throughput measures the updates that a contestant commits.
+// throughput is an entrant that measures the rate at which a contestant commits updates.
 type throughput struct {
 	contestant
 	timeouts timeouts
@@ -38,8 +38,8 @@ func (t throughput) measure(ctx context.Context, dir string, clients int, p benc
 	return f, waitApplied(ctx, c, acknowledged+1) // one more than acknowledged, because waitLeader has committed an update
 }
 
-// findLeader returns a node that is the leader, if there is one. It ignores the excluded node, which
-// is -1 for none.
+// findLeader returns a node that considers itself the leader, and whether there is one. It ignores the excluded
+// node; -1 excludes no node.
 func findLeader(c cluster, excluded int) (int, bool) {
 	for node := range nodes {
 		if node != excluded && c.isLeader(node) {
@@ -133,7 +133,7 @@ func runClient(ctx context.Context, c cluster, w *window) {
 		}
 		if ok {
 			if err := c.propose(ctx, leader, data); err == nil {
-				w.add(from, time.Now())
+				w.addUpdate(from, time.Now())
 				continue
 			}
 			w.failed++

@@ -21,7 +21,7 @@ type settings struct {
 	clients    []int
 	failOvers  int
 	operations int
-	size       int64 // the size of an update in bytes
+	size       int64 // the size of the state and of the log in the operations, in bytes
 	only       *regexp.Regexp
 	dir        string
 	seed       uint64

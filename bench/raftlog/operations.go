@@ -18,8 +18,8 @@ import (
 // operableCluster is a cluster with the operations of a log that runs for long.
 type operableCluster interface {
 	cluster
-	// grow makes the state of a node size bytes larger, for the next snapshot of the node.
-	grow(ctx context.Context, node int, size int64) error
+	// growState makes the state of a node size bytes larger, for the next snapshot of the node.
+	growState(ctx context.Context, node int, size int64) error
 	// snapshot writes the state of a node to a file on its disk. It returns when the file is synced.
 	snapshot(ctx context.Context, node int) error
 	// restart stops a node and starts it again with its directory.
@@ -35,11 +35,11 @@ type operableCluster interface {
 
 // learner is a node without a vote.
 type learner struct {
-	applied func() uint64 // the number of updates that it has applied
+	applied func() uint64 // the number of updates that the learner has applied
 	stop    func() error
 }
 
-// operation is a measurement of a cluster that is operable.
+// operation is a measurement of an operableCluster.
 type operation struct {
 	name    string
 	columns []string
@@ -47,7 +47,7 @@ type operation struct {
 	measure func(ctx context.Context, c operableCluster, dir string, s settings) ([]float64, error)
 }
 
-// operationSeries contains the values of an operation of a library, of each round and column.
+// operationSeries contains the values of one operation of one library, for each round and column.
 type operationSeries struct {
 	Operation string      `json:"operation"`
 	Columns   []string    `json:"columns"`
@@ -56,7 +56,7 @@ type operationSeries struct {
 	Values    [][]float64 `json:"values"`
 }
 
-// filledSize is the size of the updates that fill a log.
+// filledSize is the size of the updates with which measureLargeLog fills a log, in bytes.
 const filledSize = 1024
 
 // loadClients is the number of clients that propose updates while an operation is measured.
@@ -126,7 +126,7 @@ func measureSnapshot(ctx context.Context, c operableCluster, _ string, s setting
 	if err != nil {
 		return nil, err
 	}
-	if err := c.grow(ctx, leader, s.size); err != nil {
+	if err := c.growState(ctx, leader, s.size); err != nil {
 		return nil, err
 	}
 	before, meanwhile, took, err := runWhileLoaded(ctx, c, s.period, func(ctx context.Context) error { return c.snapshot(ctx, leader) })
@@ -195,16 +195,16 @@ func waitFor(ctx context.Context, reached func() bool) error {
 	return nil
 }
 
-// reader is a cluster whose clients read at a node instead of proposing updates.
-type reader struct {
+// readingCluster is a cluster whose clients read at a node instead of proposing updates.
+type readingCluster struct {
 	operableCluster
 	node   int
 	failed *atomic.Pointer[error]
 }
 
-func (r reader) isLeader(node int) bool { return node == r.node }
+func (r readingCluster) isLeader(node int) bool { return node == r.node }
 
-func (r reader) propose(ctx context.Context, node int, _ []byte) error {
+func (r readingCluster) propose(ctx context.Context, node int, _ []byte) error {
 	err := r.read(ctx, node)
 	if err != nil {
 		r.failed.Store(&err)
@@ -212,13 +212,13 @@ func (r reader) propose(ctx context.Context, node int, _ []byte) error {
 	return err
 }
 
-// measureReads measures linearizable reads at the node that at returns for the leader.
+// measureReads measures linearizable reads at one node, which the function at selects for a given leader.
 func measureReads(ctx context.Context, c operableCluster, s settings, at func(leader int) int) ([]float64, error) {
 	leader, err := waitLeader(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	r := reader{c, at(leader), new(atomic.Pointer[error])}
+	r := readingCluster{c, at(leader), new(atomic.Pointer[error])}
 	if err := r.read(ctx, r.node); err != nil {
 		return nil, err
 	}
@@ -265,7 +265,8 @@ func measureSpace(ctx context.Context, c operableCluster, dir string, s settings
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	// The time of the log is that of its entries.
+	// The log of adapters/raftlog takes its time from its entries, so propose updates to let the earlier
+	// request IDs expire.
 	if err := proposeUpdates(ctx, c, 2*loadClients, updateSize); err != nil {
 		return nil, err
 	}
@@ -344,7 +345,8 @@ func runWhileLoaded(ctx context.Context, c cluster, p benchmark.Period, f func(c
 	return before, meanwhile, to.Sub(from), nil
 }
 
-// percentile returns the 99th percentile of the durations of the spans that overlap with a time, in ms.
+// percentile returns the 99th percentile, in ms, of the durations of the spans that overlap with the time
+// between from and to.
 func percentile(spans []proposalSpan, from, to time.Time) float64 {
 	var latencies []float64
 	for _, s := range spans {

@@ -60,8 +60,8 @@ func TestRunBenchmark_MeasuresEveryContestant(t *testing.T) {
 	require.Equal(t, r, &decoded)
 }
 
-// TestRunBenchmark_MeasuresOperations checks that each operation of a library succeeds and measures what its
-// columns name, and that an unsupported operation is not printed.
+// TestRunBenchmark_MeasuresOperations checks that each operation of each library succeeds and returns a value
+// for each column, except for operations that the library does not support.
 func TestRunBenchmark_MeasuresOperations(t *testing.T) {
 	s := shortSettings(t, ", (snapshot|large log|reads.*|space)$")
 	s.failOvers, s.operations, s.size = 0, 1, 1<<20
@@ -86,16 +86,16 @@ func TestRunBenchmark_MeasuresOperations(t *testing.T) {
 	require.Empty(t, left, "directories must be removed")
 }
 
-// TestPercentile_SelectsOverlapping checks that the latencies of updates that ended before, or began after a
-// time do not count for it, and that each update that overlaps with it counts.
-func TestPercentile_SelectsOverlapping(t *testing.T) {
+// TestPercentile_IncludesOverlappingUpdates checks that percentile includes the updates that overlap with the
+// given time, and no updates that ended before it or began after it.
+func TestPercentile_IncludesOverlappingUpdates(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
 	spans := []proposalSpan{{at(0), at(90)}, {at(90), at(110)}, {at(195), at(235)}, {at(200), at(500)}}
 	require.InDelta(t, 39.8, percentile(spans, at(100), at(200)), 1e-9, "updates of 20 and 40 ms overlap")
 }
 
-// TestRunUntil_RepeatsFailedUpdates checks that the time of a failed proposal counts, and that clients do not
-// continue after the end.
+// TestRunUntil_RepeatsFailedUpdates checks that a client repeats a failed update, that the time of the failed
+// proposal counts, and that clients do not continue after the end.
 func TestRunUntil_RepeatsFailedUpdates(t *testing.T) {
 	c := &failingCluster{forgetful: forgetful{keeps: true, leader: true}}
 	var n atomic.Int64
@@ -120,9 +120,9 @@ func (f *failingCluster) propose(context.Context, int, []byte) error {
 	return nil
 }
 
-// TestCounted_RestoresWhatItCaptured checks that a snapshot is as large as requested, and that the number of
-// updates does not change.
-func TestCounted_RestoresWhatItCaptured(t *testing.T) {
+// TestCountingState_RestoresCapturedState checks that a captured state is as large as requested, and that
+// restore returns the number of updates at its capture.
+func TestCountingState_RestoresCapturedState(t *testing.T) {
 	var c, restored countingState
 	c.n.Store(7)
 	c.size.Store(3<<20 + 5)
@@ -164,8 +164,8 @@ func (f forgetful) applied(node int) uint64 {
 func (forgetful) halt(int) error { return nil }
 func (forgetful) stop() error    { return nil }
 
-// TestRunBenchmark_FailsIfUpdatesAreLost checks that figures are rejected when a node has not applied
-// acknowledged updates.
+// TestRunBenchmark_FailsIfUpdatesAreLost checks that the benchmark fails if a node has not applied all updates
+// that the cluster has acknowledged.
 func TestRunBenchmark_FailsIfUpdatesAreLost(t *testing.T) {
 	s := shortSettings(t, "forgetful.*clients")
 	_, err := runBenchmark(t.Context(), s, []contestant{forgetful{keeps: true, leader: true}})

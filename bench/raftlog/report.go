@@ -130,7 +130,7 @@ func (r *report) printOperations(w io.Writer) {
 	operation := ""
 	for _, s := range r.Operations {
 		if len(s.Values) == 0 {
-			continue // the library does not support it
+			continue // the library does not support the operation
 		}
 		if s.Operation != operation {
 			operation = s.Operation
@@ -160,7 +160,7 @@ func (r *report) clientNumbers() []int {
 	return numbers
 }
 
-// seriesOf returns the series that were measured with a number of clients.
+// seriesOf returns the series that were measured with the given number of clients.
 func (r *report) seriesOf(clients int) []*figureSeries {
 	var all []*figureSeries
 	for _, s := range r.Series {

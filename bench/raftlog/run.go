@@ -11,15 +11,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// entrant is measured in the table of rates: a contestant, or the baseline.
+// entrant is a row of the table of rates: a contestant, the baseline or the bound.
 type entrant interface {
 	name() string
 	settings() string
-	// measure creates what it needs in dir, and stops it before it returns.
+	// measure starts what it measures with files in dir, and stops it before it returns.
 	measure(ctx context.Context, dir string, clients int, p benchmark.Period) (figure, error)
 }
 
-// isPeer reports whether name is that of another library with which this library is compared.
+// isPeer reports whether name is the name of another library with which the report compares adapters/raftlog.
 func isPeer(name string) bool {
 	return name == hashicorpName || name == etcdName
 }
@@ -55,7 +55,7 @@ func runBenchmark(ctx context.Context, s settings, contestants []contestant) (*r
 	return r, nil
 }
 
-// throughputCells returns the cells that count updates. It adds their series to r.
+// throughputCells returns the cells that measure rates of updates. It adds the series of these cells to r.
 func (s settings) throughputCells(r *report, contestants []contestant) []benchmarkCell {
 	if s.rounds == 0 {
 		return nil
@@ -86,8 +86,8 @@ func (s settings) throughputCells(r *report, contestants []contestant) []benchma
 	return cells
 }
 
-// failOverCells returns the cells in which a leader is halted, one for each library. It adds their
-// series to r.
+// failOverCells returns the cells in which a leader is halted, one for each library. It adds the fail-overs of
+// these cells to r.
 func (s settings) failOverCells(r *report, contestants []contestant, random *rand.Rand) []benchmarkCell {
 	var cells []benchmarkCell
 	known := map[string]bool{}
@@ -117,7 +117,7 @@ func (s settings) measureRounds(ctx context.Context, cells []benchmarkCell, roun
 				return fmt.Errorf("round %d: %s: %w", round+1, cells[i].name, err)
 			}
 			fmt.Fprintf(os.Stderr, "round %d: %s: %.1f s\n", round+1, cells[i].name, time.Since(at).Seconds())
-			runtime.GC() // a collection now, so that the next cell does not pay for the garbage of this one
+			runtime.GC() // collect garbage now, so that the next cell does not pay for the garbage of this cell
 			select {
 			case <-time.After(s.pause):
 			case <-ctx.Done():

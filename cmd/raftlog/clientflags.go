@@ -18,7 +18,7 @@ import (
 type clientFlags struct {
 	*settings
 	timeout  durationFlag
-	seedHint string // the text for errors that says how an argument of the command names a peer
+	seedHint string // the end of an error about missing peers, which says how an argument gives a peer
 }
 
 func (c *clientFlags) register(cmd *cobra.Command, timeout time.Duration, usage string) {
@@ -45,7 +45,8 @@ func (c *clientFlags) load() error {
 	return err
 }
 
-// newClient reads the settings, and returns a client of the given peers, or of those in the settings.
+// newClient reads the settings, and returns a client of the peers in seeds, or of the peers in the settings if
+// seeds is empty.
 func (c *clientFlags) newClient(seeds []string) (*client.Client, error) {
 	if err := c.load(); err != nil {
 		return nil, err
@@ -53,7 +54,8 @@ func (c *clientFlags) newClient(seeds []string) (*client.Client, error) {
 	return c.connect(seeds)
 }
 
-// connect returns a client of the given peers, or of those in the settings.
+// connect returns a client of the peers in seeds, or of the peers in the settings if seeds is empty. It does
+// not read the settings.
 func (c *clientFlags) connect(seeds []string) (*client.Client, error) {
 	secret, certificates, err := c.Client(c.certificates)
 	if err != nil {
@@ -67,7 +69,7 @@ func (c *clientFlags) connect(seeds []string) (*client.Client, error) {
 	}
 	for i, p := range peers[:len(seeds)] {
 		if p.ID == p.Addr {
-			peers[i].ID = "" // an argument without an ID has its address as the ID, but the ID is not known
+			peers[i].ID = "" // ParsePeer uses the address as the ID of a peer without an ID, but the real ID is not known
 		}
 	}
 	switch {
@@ -88,7 +90,7 @@ var errClusterMissing = newUsageError("the name of the cluster is missing: set c
 // callTimeout limits the time in which a peer must answer a request that it can answer immediately.
 const callTimeout = time.Second
 
-// withTimeout returns a context that is done after the timeout.
+// withTimeout returns a context that is done after the duration of --timeout, with a cause that names the flag.
 func (c *clientFlags) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, time.Duration(c.timeout),
 		fmt.Errorf("no answer within %v (--timeout): are the peers running, and reachable from here?", time.Duration(c.timeout)))
@@ -106,7 +108,7 @@ func (l *durationFlag) Set(text string) error {
 		d, err = time.Duration(ms)*time.Millisecond, nil
 	}
 	if err == nil && d <= 0 {
-		err = errors.New("it must be positive, such as 2s")
+		err = errors.New("the duration must be positive, such as 2s")
 	}
 	*l = durationFlag(d)
 	return err

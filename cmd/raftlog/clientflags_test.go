@@ -22,10 +22,10 @@ const (
 	clientSecretVariable = "RAFTLOG_CLIENT_SECRET"
 )
 
-// TestSecrets_Precedence checks that the flags, the environment and the configuration file override each
-// other in this order, that a client neither requires nor uses the secret of peers, and that errors name the
+// TestSecrets_FlagOverridesEnvironmentAndFile checks that the flags override the environment, which overrides
+// the configuration file, that clients neither require nor use the secret of peers, and that an error names the
 // setting that is missing.
-func TestSecrets_Precedence(t *testing.T) {
+func TestSecrets_FlagOverridesEnvironmentAndFile(t *testing.T) {
 	inFile := writeFile(t, "of the secret file\r\n")
 	file := "-c " + writeFile(t, "secret: given in the config\n")
 	other := "-c " + writeFile(t, "secret-file: "+inFile+"\n")
@@ -81,8 +81,8 @@ func TestSecrets_Precedence(t *testing.T) {
 	}
 }
 
-// TestClientFlags_RejectWritableFile checks that a file that others can write is rejected, and that there is
-// a warning about a secret in a file that all users can read.
+// TestClientFlags_RejectWritableFile checks that a command rejects a file that other users can write, and
+// prints a warning if all users can read a secret in a file.
 func TestClientFlags_RejectWritableFile(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	secret := writeFile(t, strings.Repeat("s", 16))

@@ -39,7 +39,7 @@ a state machine call raftlog.CompactOffline.
 
 `
 
-// compactCommand is the command compact, which corresponds to zr-log-compact of ØMQ Raft.
+// compactCommand contains the flags of the command compact, which corresponds to zr-log-compact of ØMQ Raft.
 type compactCommand struct {
 	clientFlags
 	target, peer string
@@ -69,8 +69,8 @@ func newCompact() *cobra.Command {
 	return cmd
 }
 
-// createSnapshot creates the snapshot, waits until the peer has installed it if requested, and
-// prints the files that may be deleted.
+// createSnapshot creates the snapshot, waits until the peer has installed it if --wait is set, and prints the
+// files that may be deleted.
 func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Writer) error {
 	if c.wait < 0 {
 		return newUsageError("--wait %v: must not be negative; an example is 1m", c.wait)
@@ -96,8 +96,8 @@ func (c *compactCommand) createSnapshot(ctx context.Context, out, notes io.Write
 	if err != nil {
 		return err
 	}
-	if _, err := os.Lstat(target); err == nil { // check this before a peer is queried
-		return newUsageError("--target %s exists: it is a snapshot that the peer has not installed yet, or another file", target)
+	if _, err := os.Lstat(target); err == nil { // reject an existing target before a peer is queried
+		return newUsageError("--target %s exists: the file is a snapshot that the peer has not installed yet, or another file", target)
 	}
 	index, committed := c.index, uint64(0)
 	if c.peer != "" || index == 0 {
@@ -172,7 +172,7 @@ func (c *compactCommand) queryPeer(ctx context.Context, owner offline.Owner) (ap
 	return infos[0].Info, infos[0].Err
 }
 
-// modTime returns the modification time of a file, or zero if it does not exist.
+// modTime returns the modification time of a file, or the zero time if the file does not exist.
 func modTime(name string) time.Time {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -181,8 +181,8 @@ func modTime(name string) time.Time {
 	return info.ModTime()
 }
 
-// waitForInstallation waits until the peer has installed the snapshot, and its log has recorded
-// that.
+// waitForInstallation waits until the peer has installed the snapshot, and the files of its log record that the
+// log was truncated.
 func (c *compactCommand) waitForInstallation(ctx context.Context, dir, target string, rejectedAt time.Time, created raftlog.Compaction) error {
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()
@@ -208,7 +208,7 @@ func (c *compactCommand) waitForInstallation(ctx context.Context, dir, target st
 		select {
 		case <-poll.C:
 		case <-limit.C:
-			return cmdline.Errorf(cmdline.Failed, "the peer has not installed %s within %v (--wait): check that it is running, and that its compact-file is this file. The file remains", target, c.wait)
+			return cmdline.Errorf(cmdline.Failed, "the peer has not installed %s within %v (--wait): check that the peer is running, and that its compact-file is this file. The file remains", target, c.wait)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

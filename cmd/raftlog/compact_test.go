@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestCompact_TargetExists checks that compact rejects a target that exists before it queries a peer. No peer
-// is running.
-func TestCompact_TargetExists(t *testing.T) {
+// TestCompact_RejectsExistingTarget checks that the command compact rejects an existing target before it
+// queries a peer. No peer is running.
+func TestCompact_RejectsExistingTarget(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
 	createPeer(t, dir)
@@ -29,9 +29,10 @@ func TestCompact_TargetExists(t *testing.T) {
 	require.Contains(t, log.String(), "peer.json exists")
 }
 
-// TestCompact_EndToEnd checks that a running peer installs the snapshot of compact, that a new peer receives
-// it, and that the commands for files work with and without running peers.
-func TestCompact_EndToEnd(t *testing.T) {
+// TestCompact_PeerInstallsSnapshot checks that a running peer installs the snapshot of the command compact,
+// that a joining peer receives this snapshot, and that the commands that read files work while peers run and
+// after they have exited.
+func TestCompact_PeerInstallsSnapshot(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
 	last := ""
@@ -61,7 +62,7 @@ func TestCompact_EndToEnd(t *testing.T) {
 
 	// A peer that joins receives the snapshot, and the log after it.
 	e := h.startPeer("e", "--addr", h.addressOf("e"))
-	require.Contains(t, e.output.Text(), "received the snapshot", "from a, which is queried first")
+	require.Contains(t, e.output.Text(), "received the snapshot", "peer e must receive the snapshot from a, which it queries first")
 	require.Contains(t, e.output.Text(), "index="+last)
 	h.requireOutput("config", "--add", h.addressOf("e")+"/e")
 	fifth, _ := h.proposeUpdate("with the fifth")

@@ -29,7 +29,7 @@ stopped. Their IDs must not be used again.
 
 `
 
-// configCommand is the command config, which corresponds to zr-config of ØMQ Raft.
+// configCommand contains the flags of the command config, which corresponds to zr-config of ØMQ Raft.
 type configCommand struct {
 	clientFlags
 	add, remove, replace []string
@@ -63,7 +63,7 @@ func newConfig() *cobra.Command {
 	return cmd
 }
 
-// changePeers prints the peers, and makes the change if there is one.
+// changePeers prints the peers, and changes them if the flags request a change.
 func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.Writer) error {
 	id, err := parseRequestID(c.requestID)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 		return newUsageError("--wait %v: must be positive, such as 2m", c.wait)
 	}
 	if len(c.replace) > 0 && len(c.add)+len(c.remove) > 0 {
-		return newUsageError("--replace lists all peers: it excludes --add and --delete")
+		return newUsageError("--replace lists all peers: omit --add and --delete")
 	}
 	add, err := parsePeers(append(slices.Clone(c.add), c.replace...))
 	if err != nil {
@@ -94,7 +94,8 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 			if c.requestID == "" || c.dryRun || !isInEffect(current.Voters, add, c.remove) {
 				return err
 			}
-			// Report this error only if the change was not made before, with the same request ID.
+			// The voters may be in effect already because this change is repeated with its request ID. Report
+			// planErr only if the cluster does not know the request ID.
 			voters, planErr = current.Voters, err
 		}
 	}
@@ -113,9 +114,9 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 	index, err := cl.ChangePeers(ctx, id, voters)
 	switch {
 	case errors.Is(err, api.ErrUnknownOutcome):
-		return cmdline.Errorf(cmdline.Unknown, "%w; repeat it with --request-id %v", err, id)
+		return cmdline.Errorf(cmdline.Unknown, "%w; repeat the change with --request-id %v", err, id)
 	case errors.Is(err, api.ErrChanging):
-		return cmdline.Errorf(cmdline.Failed, "%w: try again when it is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
+		return cmdline.Errorf(cmdline.Failed, "%w: try again when the other change is complete; a change is cancelled if the new peers do not answer within 20 election timeouts", err)
 	case isInvalid(err) && planErr != nil:
 		return planErr
 	case err != nil:
@@ -125,7 +126,7 @@ func (c *configCommand) changePeers(ctx context.Context, seeds []string, out io.
 	return nil
 }
 
-// printMembership prints and returns the membership.
+// printMembership queries the membership, prints it, and returns it.
 func (c *configCommand) printMembership(ctx context.Context, cl *client.Client, out io.Writer) (api.Membership, error) {
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
@@ -163,7 +164,8 @@ func printPeers(out io.Writer, peers []api.Peer, leader api.Peer) {
 	}
 }
 
-// findLeader returns the leader of the newest term that a peer knows.
+// findLeader returns the leader of the newest term for which a peer knows the leader, or zero if no peer knows
+// a leader.
 func findLeader(infos []client.PeerInfo) api.Peer {
 	known := slices.DeleteFunc(slices.Clone(infos), func(i client.PeerInfo) bool {
 		return i.Err != nil || i.Info.Leader == (api.Peer{})
@@ -174,7 +176,8 @@ func findLeader(infos []client.PeerInfo) api.Peer {
 	return slices.MaxFunc(known, func(a, b client.PeerInfo) int { return cmp.Compare(a.Info.Term, b.Info.Term) }).Info.Leader
 }
 
-// planVoters returns the voters after a change.
+// planVoters returns the voters after a change, or an error if a peer to add exists already or a peer to remove
+// does not exist.
 func planVoters(current, add []api.Peer, remove []string) ([]api.Peer, error) {
 	voters := slices.Clone(current)
 	for _, text := range remove {
@@ -183,7 +186,7 @@ func planVoters(current, add []api.Peer, remove []string) ([]api.Peer, error) {
 			return nil, err
 		}
 		if voters = slices.DeleteFunc(voters, func(p api.Peer) bool { return p == current[i] }); len(voters) == 0 {
-			return nil, newUsageError("--delete lists all peers: at least one must remain")
+			return nil, newUsageError("--delete lists all peers: at least one peer must remain")
 		}
 	}
 	for _, p := range add {
@@ -195,7 +198,8 @@ func planVoters(current, add []api.Peer, remove []string) ([]api.Peer, error) {
 	return voters, nil
 }
 
-// isInEffect reports whether the change would not change the current voters.
+// isInEffect reports whether a change has been made already: all peers to add are voters, and no peer to remove
+// is.
 func isInEffect(current, add []api.Peer, remove []string) bool {
 	return !slices.ContainsFunc(add, func(p api.Peer) bool { return !slices.Contains(current, p) }) &&
 		!slices.ContainsFunc(remove, func(text string) bool { _, err := findPeer(current, text); return err == nil })
@@ -210,7 +214,7 @@ func findPeer(peers []api.Peer, text string) (int, error) {
 		}
 	}
 	if i < 0 {
-		return 0, cmdline.Errorf(cmdline.Missing, "cannot delete %q: it is not one of the peers", text)
+		return 0, cmdline.Errorf(cmdline.Missing, "cannot delete %q: no peer has this ID or address", text)
 	}
 	return i, nil
 }

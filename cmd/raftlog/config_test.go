@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestPlanVoters_RejectsImpossibleChange checks that the planned voters are right, and that an impossible
-// change is rejected.
+// TestPlanVoters_RejectsImpossibleChange checks that planVoters adds and removes the requested peers, and
+// rejects peers that exist already or do not exist.
 func TestPlanVoters_RejectsImpossibleChange(t *testing.T) {
 	a, b, c := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}, api.Peer{ID: "h:3", Addr: "h:3"}
 	now := []api.Peer{a, b, c}
@@ -44,9 +44,10 @@ func TestPlanVoters_RejectsImpossibleChange(t *testing.T) {
 	require.False(t, isInEffect(now, nil, []string{"x", "b"}))
 }
 
-// TestConfig_EndToEnd checks that peers can be added and removed, that a repeated change is made once, and
-// that an invalid change is rejected.
-func TestConfig_EndToEnd(t *testing.T) {
+// TestConfig_AddsAndRemovesPeers checks that the command config adds and removes peers, makes a change that is
+// repeated with its request ID once, and rejects an invalid change. This covers defect Z3 of ØMQ Raft, whose
+// tool did not exit while the cluster was idle.
+func TestConfig_AddsAndRemovesPeers(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
 	index, id := h.proposeUpdate("first")
@@ -74,7 +75,7 @@ func TestConfig_EndToEnd(t *testing.T) {
 	r = h.runCommand("config", "--add", "tcp://"+h.addressOf("d")+"/d", "--request-id", api.NewRequestID().String())
 	require.Equal(t, cmdline.Exists, r.code, "another request ID is another change: %s", r.log)
 
-	// The command exits when the cluster is idle. The tool of ØMQ Raft did not (Z3).
+	// The command exits even if the cluster is idle.
 	r = h.runCommand("config")
 	require.Zero(t, r.code, r.log)
 	require.Less(t, r.duration, 10*time.Second)

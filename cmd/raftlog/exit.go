@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// exitHelp documents the exit codes, which mean the same as in the command elector. A command documents
-// those that it can return (exitCodes).
+// exitHelp documents the exit codes, which mean the same as in the command elector. The help text of a command
+// contains the codes that the command can return (see exitCodes).
 const exitHelp = `Exit codes:
   0  success
   1  any other error; the operation was not done
@@ -30,13 +30,13 @@ const exitHelp = `Exit codes:
      that is printed
   13 compact: the snapshot contains that entry already; nothing was done`
 
-// exitCodes returns the lines of exitHelp about the codes 0, 1, 2 and others.
+// exitCodes returns the title of exitHelp and its lines about the codes 0, 1, 2 and others.
 func exitCodes(others ...int) string {
 	var b strings.Builder
-	documented := true // the current line is part of the result; the title is
+	documented := true // the current line belongs to the result; the first line, the title, always does
 	for line := range strings.Lines(exitHelp) {
 		var code int
-		if line[2] != ' ' { // the line is not a continuation
+		if line[2] != ' ' { // the line does not continue the previous line
 			if n, _ := fmt.Sscan(line, &code); n == 1 {
 				documented = code <= cmdline.Usage || slices.Contains(others, code)
 			}
@@ -53,7 +53,7 @@ func newUsageError(format string, args ...any) error {
 	return cmdline.Errorf(cmdline.Usage, format, args...)
 }
 
-// exitCode returns the exit code for the error of a command.
+// exitCode returns the exit code of a command that has returned err.
 func exitCode(err error) int {
 	var code *cmdline.Error
 	switch {

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestExitCode_ForEachError checks that the exit code for each error is right, and that the help texts of the
-// commands contain all codes.
-func TestExitCode_ForEachError(t *testing.T) {
+// TestExitCode_MatchesErrorAndHelp checks that exitCode returns the documented exit code for each error, and
+// that the help texts of the commands contain all exit codes.
+func TestExitCode_MatchesErrorAndHelp(t *testing.T) {
 	for want, errs := range map[int][]error{
 		0:                 {nil},
 		cmdline.Usage:     {newUsageError("x"), fmt.Errorf("x: %w", fs.ErrNotExist)},

@@ -24,7 +24,8 @@ func (f *directoryFlags) register(cmd *cobra.Command) {
 	f.addFlags(cmd, cmdline.FlagConfig, "dir", "peer-id")
 }
 
-// run returns a function that calls do with the argument or, without one, the directory in the settings.
+// run returns a function for cobra.Command.RunE that calls do with the argument of the command or, without an
+// argument, with the directory in the settings.
 func (f *directoryFlags) run(do func(cmd *cobra.Command, dir string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		dir, err := f.directory(args)
@@ -35,7 +36,8 @@ func (f *directoryFlags) run(do func(cmd *cobra.Command, dir string) error) func
 	}
 }
 
-// directory returns the argument, or the directory in the settings.
+// directory reads the settings, and returns the first of args or, if args is empty, the directory in the
+// settings.
 func (f *directoryFlags) directory(args []string) (string, error) {
 	switch _, err := f.load(); {
 	case err != nil:
@@ -85,7 +87,7 @@ func newDump() *cobra.Command {
 	return cmd
 }
 
-// listing is the output of list in JSON.
+// listing is the output of the command list in JSON.
 type listing struct {
 	Owner     offline.Owner     `json:"owner"`
 	Log       *offline.Log      `json:"log,omitempty"`
@@ -114,7 +116,8 @@ func newList() *cobra.Command {
 	return cmd
 }
 
-// readOwner returns the owner of a directory.
+// readOwner returns the owner of a directory, or an error of wrong usage if the directory is not that of a
+// peer.
 func readOwner(dir string) (offline.Owner, error) {
 	owner, err := offline.ReadOwner(dir)
 	if err != nil && !errors.Is(err, offline.ErrDirectory) {

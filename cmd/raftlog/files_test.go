@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestList_EarlierFormat checks that commands do not read a directory of an earlier format, whose records
-// they cannot decode, and that the error names the cause.
-func TestList_EarlierFormat(t *testing.T) {
+// TestList_RejectsDirectoryOfEarlierFormat checks that the command list rejects a directory of an earlier
+// format, whose records it cannot decode, and that the error names the format.
+func TestList_RejectsDirectoryOfEarlierFormat(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "peer.json"), []byte(`{"format":2,"cluster":"c","peer":"a"}`), 0o600))
 	var log strings.Builder

@@ -55,8 +55,9 @@ type harness struct {
 	acknowledged map[string]string
 }
 
-// newHarness returns a harness whose files are in memory, if the system has such a file system: one sync
-// of a busy disk may take longer than an election timeout. Killed processes do not lose these files.
+// newHarness returns a harness whose files are in memory if the system has a file system in memory, because one
+// sync of a busy disk may take longer than an election timeout. A process that is killed does not lose these
+// files.
 func newHarness(t *testing.T, founders ...string) *harness {
 	dir, err := testenv.MakeDir("raftlog")
 	require.NoError(t, err)
@@ -101,7 +102,7 @@ func (h *harness) addressOf(id string) string {
 	return h.addresses[id]
 }
 
-// process is a command that runs until it is stopped.
+// process is a running or exited process of the program, with its output.
 type process struct {
 	cmd    *exec.Cmd
 	output *testenv.Output
@@ -113,8 +114,8 @@ func (h *harness) startCommand(args ...string) *process {
 	return h.startPrepared(nil, args...)
 }
 
-// startPrepared starts a command with the configuration file, after prepare, which may be nil, has
-// changed it.
+// startPrepared starts a command with the configuration file. Before the start it calls prepare, unless that is
+// nil, to change the command.
 func (h *harness) startPrepared(prepare func(*exec.Cmd), args ...string) *process {
 	h.t.Helper()
 	p := &process{cmd: exec.Command(program, append([]string{args[0], "-c", h.file}, args[1:]...)...)}
@@ -191,7 +192,8 @@ func (h *harness) requireOutput(args ...string) string {
 	return r.out
 }
 
-// requireFailure runs a command, and requires the exit code and a text of the log.
+// requireFailure runs a command, and requires that it exits with the given code and that its log contains the
+// text logged.
 func (h *harness) requireFailure(code int, logged string, args ...string) {
 	h.t.Helper()
 	r := h.runCommand(args...)
@@ -217,7 +219,7 @@ func runProgram(t *testing.T, env []string, args ...string) result {
 	return r
 }
 
-// waitForLeader waits until there is a leader, and returns the report of status.
+// waitForLeader runs the command status until its report contains a leader, and returns the report.
 func (h *harness) waitForLeader(args ...string) report {
 	h.t.Helper()
 	for limit := time.Now().Add(timeLimit); ; {
@@ -227,7 +229,7 @@ func (h *harness) waitForLeader(args ...string) report {
 		if r.code == 0 {
 			return s
 		}
-		// The code is Failed before a peer listens.
+		// Before a peer listens, the command exits with Failed.
 		require.Contains(h.t, []int{cmdline.NoLeader, cmdline.Failed}, r.code, r.log)
 		require.True(h.t, time.Now().Before(limit), "no leader: %s", r.out)
 	}
@@ -291,7 +293,8 @@ func peerIDs(peers []peerReport) (all []string) {
 	return all
 }
 
-// requireIdentityError runs a peer that must not participate, and requires that it exits.
+// requireIdentityError runs a peer, and requires that it exits with the code cmdline.Identity and an error of
+// one line that contains the message.
 func (h *harness) requireIdentityError(id, message string, args ...string) {
 	h.t.Helper()
 	r := h.runCommand(append([]string{"serve", "--peer-id", id}, args...)...)
@@ -302,7 +305,7 @@ func (h *harness) requireIdentityError(id, message string, args ...string) {
 	require.Contains(h.t, last, message)
 }
 
-// killPeers kills processes.
+// killPeers kills the processes of peers, and waits until they have exited.
 func (h *harness) killPeers(ids ...string) {
 	h.t.Helper()
 	for _, id := range ids {
@@ -313,7 +316,7 @@ func (h *harness) killPeers(ids ...string) {
 // dataDir returns the directory of a peer.
 func (h *harness) dataDir(id string) string { return filepath.Join(h.dir, id) }
 
-// writeConfig writes a configuration file with other peers, and returns its name.
+// writeConfig writes a configuration file that lists the given peers, and returns its name.
 func (h *harness) writeConfig(ids ...string) string {
 	h.t.Helper()
 	text, err := os.ReadFile(h.file)
@@ -329,7 +332,7 @@ func (h *harness) writeConfig(ids ...string) string {
 	return name
 }
 
-// createPeer creates the directory of peer a of cluster c.
+// createPeer creates, in dir, the data of peer a of cluster c.
 func createPeer(t *testing.T, dir string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,5 +1,4 @@
-// Command raftlog runs a peer of a replicated log, and works on the log and its cluster:
-// raftlog --help.
+// Command raftlog runs a peer of a replicated log, and manages the log and its cluster. See raftlog --help.
 package main
 
 import (

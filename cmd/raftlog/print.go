@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// entryPrinter prints entries in one of the formats.
+// entryPrinter prints entries in the format text, hex or json.
 type entryPrinter struct {
 	out    io.Writer
 	format string
@@ -28,7 +28,7 @@ func newPrinter(out io.Writer, format string) (entryPrinter, error) {
 	return entryPrinter{}, newUsageError("--format %q: must be one of %s", format, formats)
 }
 
-// jsonEntry is an entry as JSON.
+// jsonEntry is the JSON representation of an entry.
 type jsonEntry struct {
 	Index     uint64     `json:"index"`
 	Term      uint64     `json:"term"`
@@ -37,12 +37,13 @@ type jsonEntry struct {
 	Time      *time.Time `json:"time,omitempty"`
 	Size      int        `json:"size"` // the size of the data in bytes
 	Data      *string    `json:"data,omitempty"`
-	Hex       string     `json:"hex,omitempty"` // the data in hexadecimal, if it is not UTF-8; Data is nil then
+	Hex       string     `json:"hex,omitempty"` // the data in hexadecimal if the data is not UTF-8; then Data is nil
 	Skipped   bool       `json:"skipped,omitempty"`
 	Committed *bool      `json:"committed,omitempty"`
 }
 
-// printEntry prints an entry. committed is nil if all printed entries are committed.
+// printEntry prints an entry. committed says whether the entry is committed; it is nil if the command prints
+// only committed entries.
 func (p entryPrinter) printEntry(e api.Entry, committed *bool) error {
 	if p.format == "json" {
 		l := jsonEntry{Index: e.Index, Term: e.Term, Kind: e.Kind.String(), Size: len(e.Data), Skipped: e.Skipped, Committed: committed}

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestPrintEntry_EscapesControlCharacters checks that entries are printed correctly, and without control characters.
+// TestPrintEntry_EscapesControlCharacters checks that printEntry prints each entry on one line in the selected
+// format, and escapes control characters.
 func TestPrintEntry_EscapesControlCharacters(t *testing.T) {
 	e := api.Entry{
 		Index: 7, Term: 2, Kind: api.KindState, ID: api.RequestIDFrom(time.UnixMilli(1_700_000_000_000), 1, 2),

@@ -15,13 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// leadership is what happens to the leadership of the log.
+// leadership says whether the leadership of the log changes in an event, and how.
 type leadership int
 
 const (
 	kept        leadership = iota
-	transferred            // the leader has transferred it
-	lost                   // another voter was elected
+	transferred            // the leader transfers its leadership
+	lost                   // another voter is elected after the election timeout
 )
 
 // processEvent is a row of the table of events in docs/raftlog.md. The event happens to the leader.
@@ -29,13 +29,13 @@ type processEvent struct {
 	voters     []string
 	timeout    string              // the election timeout; empty means 1s
 	prepare    func(cmd *exec.Cmd) // changes the command of each peer before the start; may be nil
-	act        func(e *eventTest)  // acts after a leader was elected
+	act        func(e *eventTest)  // causes the event, after a leader was elected
 	leadership leadership
-	exits      bool // reports that the leader exits with the code
+	exits      bool // the leader exits, with the exit code in the field code
 	code       int
 }
 
-// eventTest is the leader to which an event happens.
+// eventTest is a test of an event. The embedded process is the leader of the log, to which the event happens.
 type eventTest struct {
 	*process
 	h       *harness
@@ -50,7 +50,7 @@ func (e *eventTest) signal(signals ...syscall.Signal) {
 	}
 }
 
-// start starts a peer.
+// start starts a peer whose command prepare has changed.
 func (e *eventTest) start(id string) {
 	e.h.peers[id] = e.h.startPrepared(e.prepare, "serve", "--peer-id", id)
 }
@@ -65,7 +65,7 @@ func (e *eventTest) otherVoters() (all []string) {
 	return all
 }
 
-// processEvents returns the rows of the table.
+// processEvents returns the rows of the table of events in docs/raftlog.md, by the names of the events.
 func processEvents(t *testing.T) map[string][]processEvent {
 	one, three := []string{"a"}, []string{"a", "b", "c"}
 	// ignored sends signals that a peer must ignore. The sleep gives a peer that does not ignore them
@@ -82,7 +82,8 @@ func processEvents(t *testing.T) map[string][]processEvent {
 		e.start(follower)
 		e.signal(syscall.SIGKILL) // the peer that was restarted is part of the majority
 	}
-	// together sends signals while the peer is stopped, so that they arrive together.
+	// together sends two signals while SIGSTOP suspends the peer, so that the peer receives both at the same
+	// time.
 	together := func(sig syscall.Signal) func(*eventTest) {
 		return func(e *eventTest) { e.signal(syscall.SIGSTOP, sig, syscall.SIGTERM, syscall.SIGCONT) }
 	}
@@ -96,7 +97,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{voters: one, act: together(syscall.SIGQUIT), exits: true},
 		},
 		"the same, repeated later while the peer stops": {{voters: three, timeout: "3s", act: func(e *eventTest) {
-			for _, id := range e.otherVoters() { // stop the others, so that the leader cannot transfer its leadership
+			for _, id := range e.otherVoters() { // suspend the other voters, so that the leader cannot transfer its leadership
 				require.NoError(t, testenv.PauseProcess(e.h.peers[id].cmd.Process))
 			}
 			e.signal(syscall.SIGTERM)

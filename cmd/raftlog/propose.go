@@ -45,7 +45,7 @@ func newPropose() *cobra.Command {
 			index, err := cl.Propose(ctx, id, data)
 			switch {
 			case errors.Is(err, api.ErrUnknownOutcome):
-				return cmdline.Errorf(cmdline.Unknown, "%w; repeat it with --request-id %v", err, id)
+				return cmdline.Errorf(cmdline.Unknown, "%w; repeat the update with --request-id %v", err, id)
 			case err != nil:
 				return toUsageError(err)
 			}

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestParseRanges_ContainIndexes checks that a range contains its indexes, and that an invalid range is rejected.
+// TestParseRanges_ContainIndexes checks that parsed ranges contain exactly the indexes that they list, and that
+// parseRanges rejects an invalid range.
 func TestParseRanges_ContainIndexes(t *testing.T) {
 	r, err := parseRanges("1-3,20,30-")
 	require.NoError(t, err)

@@ -58,8 +58,8 @@ func newRecover() *cobra.Command {
 	return cmd
 }
 
-// toUsageError converts an error of an invalid argument, unless it has another exit code, to one of wrong
-// usage.
+// toUsageError converts an error that wraps api.ErrInvalid to an error of wrong usage, unless the error already
+// has another exit code than Failed.
 func toUsageError(err error) error {
 	if isInvalid(err) && exitCode(err) == cmdline.Failed {
 		return newUsageError("%w", err)
@@ -67,7 +67,7 @@ func toUsageError(err error) error {
 	return err
 }
 
-// recoveryText describes the data that a recovery loses.
+// recoveryText describes the data that a recovery keeps and loses.
 func recoveryText(r raftlog.Recovery) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster %s will have one peer: %s at %s\n", cmdline.Printable(r.Cluster), cmdline.Printable(r.Peer.ID), cmdline.Printable(r.Peer.Addr))
@@ -163,7 +163,8 @@ func newRestore() *cobra.Command {
 	return cmd
 }
 
-// exactArgs rejects another number of arguments than n.
+// exactArgs rejects another number of arguments than n. what describes the argument in the error if it is
+// missing.
 func exactArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < n {

@@ -14,16 +14,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRecover_EndToEnd checks that a peer can be recovered after the loss of a majority, that a lost peer
-// does not participate again, and that new peers can join.
-func TestRecover_EndToEnd(t *testing.T) {
+// TestRecover_RestoresClusterAfterLostMajority checks that the command recover makes one peer the cluster after
+// the loss of a majority, that the cluster rejects a lost peer when it returns, and that new peers can join.
+func TestRecover_RestoresClusterAfterLostMajority(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a", "b", "c")
 	last, _ := h.proposeUpdate("one")
 	h.waitForApplied(last)
 	h.requireFailure(cmdline.Usage, "", "recover", "--peer-id", "a", "--accept-data-loss")
 	h.killPeers("b", "c", "a")
-	require.NoError(t, os.RemoveAll(h.dataDir("c"))) // peer b is lost as well: its machine is down
+	require.NoError(t, os.RemoveAll(h.dataDir("c"))) // peer b is lost as well, because its machine is down
 
 	r := h.runCommand("recover", "--peer-id", "a")
 	require.Equal(t, cmdline.Usage, r.code, r.log)
@@ -44,8 +44,8 @@ func TestRecover_EndToEnd(t *testing.T) {
 	h.requireLog("tail", "--once")
 }
 
-// TestExportAndRestore_StartsNewCluster checks that an exported snapshot starts a new cluster with the
-// request IDs and larger indexes.
+// TestExportAndRestore_StartsNewCluster checks that the commands export and restore start a new cluster that
+// knows the request IDs of the old cluster and continues with larger indexes.
 func TestExportAndRestore_StartsNewCluster(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")
@@ -62,5 +62,5 @@ func TestExportAndRestore_StartsNewCluster(t *testing.T) {
 	h.startPeer("b")
 	require.Equal(t, last+" "+id+"\n", h.requireOutput("propose", "--request-id", id, "one"), "the request ID is known")
 	next := h.requireOutput("propose", "two")
-	require.Len(t, strings.Fields(next)[0], 4, "the index is above 1000")
+	require.Len(t, strings.Fields(next)[0], 4, "the index must be above 1000")
 }

@@ -16,7 +16,8 @@ var update = flag.Bool("update", false, "write the command reference, and other 
 
 var manuals = flag.String("manuals", "", "the directory to which TestManuals_AreComplete writes manual pages and completions (default: a temporary one)")
 
-// TestReference_MatchesHelpTexts checks that docs/commands/raftlog.md contains the help texts.
+// TestReference_MatchesHelpTexts checks that docs/commands/raftlog.md contains the help texts of all commands.
+// With the flag -update it writes the file.
 func TestReference_MatchesHelpTexts(t *testing.T) {
 	reference := cmdline.Reference(newRoot(), groupAccess)
 	require.NoError(t, cmdline.CheckReference("../../docs/commands/raftlog.md", reference, *update))

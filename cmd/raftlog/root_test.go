@@ -17,9 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestExecute_WrongUsage checks that a command line or a file that cannot work is rejected before a peer is
-// contacted, with an error of one line that contains a part of a correct command line. No peer is running.
-func TestExecute_WrongUsage(t *testing.T) {
+// TestExecute_RejectsWrongUsage checks that a command with a wrong command line or file exits with code 2
+// before it contacts a peer, and prints an error of one line that contains a part of a correct command line. No
+// peer is running.
+func TestExecute_RejectsWrongUsage(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
 	file := func(text string) string {
@@ -110,8 +111,9 @@ func TestExecute_WrongUsage(t *testing.T) {
 	}
 }
 
-// TestExecute_MissingSettings checks that an error states how the command can be given what is missing.
-func TestExecute_MissingSettings(t *testing.T) {
+// TestExecute_ErrorNamesMissingSettings checks that the error of a command that lacks a setting names the flags
+// and keys that can contain it.
+func TestExecute_ErrorNamesMissingSettings(t *testing.T) {
 	t.Setenv(secretVariable, "")
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -139,8 +141,9 @@ func TestExecute_MissingSettings(t *testing.T) {
 	}
 }
 
-// TestExecute_Signals checks that a command that runs until a signal exits with code 0.
-func TestExecute_Signals(t *testing.T) {
+// TestExecute_ExitsWithZeroAfterSignal checks that commands that run until a signal, such as serve, tail and
+// status, exit with code 0 when they receive it.
+func TestExecute_ExitsWithZeroAfterSignal(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "a")
 	// A peer that receives the signal while it joins must exit as well.

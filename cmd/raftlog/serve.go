@@ -84,7 +84,7 @@ func (s *settings) peerConfig(out io.Writer) (c raftlog.Config, err error) {
 	return c, nil
 }
 
-// completePeer checks that the settings of a peer are complete, and sets the address and the paths.
+// completePeer sets the address and the paths of a peer, and returns an error if a required setting is missing.
 func (s *settings) completePeer() (err error) {
 	if s.addr == "" || s.addrMayBeOfOtherPeer() {
 		s.addr = cmp.Or(s.Addr(), s.addr)
@@ -107,8 +107,8 @@ func (s *settings) completePeer() (err error) {
 	return err
 }
 
-// addrMayBeOfOtherPeer reports whether the address may be that of another peer: it is from the file, which peers
-// share, and the ID is not.
+// addrMayBeOfOtherPeer reports whether the address may be that of another peer: the address is from the
+// configuration file, which several peers can share, and the ID is not from this file.
 func (s *settings) addrMayBeOfOtherPeer() bool {
 	return cmdline.IsFromFile(s.flags.Lookup("addr")) && !cmdline.IsFromFile(s.flags.Lookup("peer-id"))
 }
@@ -134,7 +134,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 		node = r.node
 	case <-ctx.Done():
 		log.Info("stopped while starting")
-		return nil // do not wait for the goroutine, which ends with the process: the peer has confirmed nothing yet
+		return nil // do not wait for Open, because the peer has confirmed nothing yet; its goroutine ends with the process
 	}
 	log.Info("listening", "listen", cfg.Listen, "addr", cfg.Addr, "cluster", cfg.Cluster)
 	logRoles(ctx, node, log)
@@ -148,7 +148,7 @@ func runPeer(ctx context.Context, cfg raftlog.Config) error {
 	return nil
 }
 
-// roleInterval is the interval at which the role of the peer is read.
+// roleInterval is the interval at which logRoles reads the role of the peer.
 const roleInterval = 50 * time.Millisecond
 
 // logRoles logs changes of the role until ctx is done or the node stops.
@@ -165,7 +165,7 @@ func logRoles(ctx context.Context, node *raftlog.Node, log *slog.Logger) {
 			log.Info("role changed", "role", role, "term", term, "leader", leader.ID)
 			if role == "removed" && !removed {
 				removed = true
-				log.Warn("this peer was removed from the cluster: stop it; its replacement needs another ID and an empty directory")
+				log.Warn("this peer was removed from the cluster: stop this process; a replacement of the peer needs another ID and an empty directory")
 			}
 		}
 		select {

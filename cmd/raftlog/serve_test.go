@@ -20,9 +20,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestServe_KilledPeers checks that no acknowledged update is lost when peers are killed, that a repeated
-// update is applied once, and that a client with another secret is rejected.
-func TestServe_KilledPeers(t *testing.T) {
+// TestServe_LosesNoUpdateWhenPeersAreKilled checks that no acknowledged update is lost when peers are killed,
+// that an update that is repeated with its request ID is applied once, and that peers reject a client with
+// another secret.
+func TestServe_LosesNoUpdateWhenPeersAreKilled(t *testing.T) {
 	t.Parallel()
 	all := []string{"a", "b", "c"}
 	h := startPeers(t, all...)
@@ -72,10 +73,10 @@ func TestServe_KilledPeers(t *testing.T) {
 		"propose", "no", "--client-secret-file", filepath.Join(h.dir, "secret"))
 }
 
-// TestServe_NewPeerInSharedFileJoinsCluster checks that a new peer, which replaces a dead peer in the
-// configuration file of all peers, does not start a second cluster.
+// TestServe_NewPeerInSharedFileJoinsCluster checks that a new peer that replaces a dead peer in the
+// configuration file of all peers does not start a second cluster, but exits.
 func TestServe_NewPeerInSharedFileJoinsCluster(t *testing.T) {
-	t.Parallel() // this test waits most of the time
+	t.Parallel() // run in parallel, because this test waits most of the time
 	h := startPeers(t, "a", "b", "c")
 	one, _ := h.proposeUpdate("one")
 	h.waitForApplied(one)
@@ -110,7 +111,8 @@ func certificateFlags(a *testenv.Authority, host string) []string {
 	return []string{"--ca-file", ca, "--cert-file", cert, "--key-file", key}
 }
 
-// newCertificateHarness returns a harness without secrets.
+// newCertificateHarness returns a harness whose configuration file contains no secrets, for peers with
+// certificates.
 func newCertificateHarness(t *testing.T, founders ...string) *harness {
 	h := newHarness(t, founders...)
 	t.Setenv(secretVariable, "")
@@ -120,9 +122,10 @@ func newCertificateHarness(t *testing.T, founders ...string) *harness {
 	return h
 }
 
-// TestServe_Certificates checks that a peer or a command with a certificate of the authority is accepted, and
-// a peer or command without such a certificate is rejected.
-func TestServe_Certificates(t *testing.T) {
+// TestServe_RequiresCertificateOfAuthority checks that peers accept a peer or command with a certificate of
+// their authority, and that a command with a certificate of another authority, or without a complete
+// certificate, fails.
+func TestServe_RequiresCertificateOfAuthority(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	ours, others := testenv.NewAuthority(t), testenv.NewAuthority(t)
 	h.startPeer("a", certificateFlags(ours, "127.0.0.1")...)
@@ -135,9 +138,9 @@ func TestServe_Certificates(t *testing.T) {
 	h.requireFailure(cmdline.Usage, "belong together", append([]string{"propose", "no"}, mine[:4]...)...)
 }
 
-// TestServe_ReplacedCertificates checks that peers log that their certificates have expired, and need no
-// restart to use the certificates that replace them.
-func TestServe_ReplacedCertificates(t *testing.T) {
+// TestServe_UsesReplacedCertificatesWithoutRestart checks that peers log that their certificates have expired,
+// and need no restart to use the certificates that replace them.
+func TestServe_UsesReplacedCertificatesWithoutRestart(t *testing.T) {
 	h := newCertificateHarness(t, "a", "b")
 	authority := testenv.NewAuthority(t)
 	client := certificateFlags(authority, "127.0.0.1")
@@ -156,8 +159,9 @@ func TestServe_ReplacedCertificates(t *testing.T) {
 	h.requireOutput(append([]string{"propose", "after the replacement"}, client...)...)
 }
 
-// TestServe_AllowedNames checks that a certificate of the authority is rejected when its name is not allowed.
-func TestServe_AllowedNames(t *testing.T) {
+// TestServe_RejectsCertificateWithOtherName checks that peers and commands reject a certificate of their
+// authority whose name is not one of the allowed names.
+func TestServe_RejectsCertificateWithOtherName(t *testing.T) {
 	h := newCertificateHarness(t, "a")
 	authority := testenv.NewAuthority(t)
 	flags := func(name string) []string { return certificateFlags(authority, name) }
@@ -227,13 +231,13 @@ func TestServe_StolenSecretsAreReplaced(t *testing.T) {
 	require.Contains(t, r.log, "the secret differs")
 }
 
-// TestServe_ExitCodes checks that a second process in the directory of a peer, and a peer that aborts, do not
-// exit with the code of wrong usage, after which supervisors would not start it again.
-func TestServe_ExitCodes(t *testing.T) {
+// TestServe_ExitCodeAllowsRestart checks that a second process in the directory of a peer, and a peer that
+// aborts, do not exit with the code of wrong usage, after which supervisors would not start them again.
+func TestServe_ExitCodeAllowsRestart(t *testing.T) {
 	t.Parallel()
 	h := startPeers(t, "a")
 	second := h.runCommand("serve", "--peer-id", "a")
 	require.Equal(t, cmdline.Failed, second.code, second.log)
 	require.Contains(t, second.log, "in use by another peer")
-	require.Equal(t, -1, h.peers["a"].stop(t, syscall.SIGABRT), "it must end by the signal")
+	require.Equal(t, -1, h.peers["a"].stop(t, syscall.SIGABRT), "the signal must end the peer")
 }

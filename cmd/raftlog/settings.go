@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// settings contains the settings of all commands. A command has flags only for the settings that it
-// uses. Variables and the configuration file can contain all settings.
+// settings contains the settings of all commands. A command has flags only for the settings that it uses.
+// Environment variables and the configuration file can contain all settings.
 type settings struct {
 	cmdline.PeerSettings
 	certificates               cmdline.Certificates
@@ -30,11 +30,11 @@ type settings struct {
 }
 
 const (
-	// groupAccess is the group of the flags of access in help texts.
+	// groupAccess is the title of the flags for access to the cluster in help texts.
 	groupAccess = "Access to the cluster"
-	// keyClientSecret is the setting that is not a flag of a command.
+	// keyClientSecret is the name of the setting that no command accepts as a flag.
 	keyClientSecret = "client-secret"
-	// maxData is the maximum of max-data.
+	// maxData is the greatest permitted value of the setting max-data, in bytes.
 	maxData = 16 << 20
 )
 
@@ -71,7 +71,7 @@ func newSettings() *settings {
 	return s
 }
 
-// addFlags adds flags to a command.
+// addFlags adds the flags with the given names to a command.
 func (s *settings) addFlags(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		cmd.Flags().AddFlag(s.flags.Lookup(name))
@@ -88,8 +88,8 @@ func addFlagSet(cmd *cobra.Command, flags *pflag.FlagSet) {
 	})
 }
 
-// load reads the settings that the flags do not contain, and rejects values that no command accepts. warning
-// is not empty if all users can read the configuration file, which contains a secret.
+// load reads the settings that the flags do not contain, and rejects values that no command accepts. warning is
+// not empty if the configuration file contains a secret and all users can read the file.
 func (s *settings) load() (warning string, err error) {
 	warning, err = configuration.Read(s.flags, s.flags, func(flag, _ string) bool {
 		return flag == "secret" || flag == keyClientSecret

@@ -34,8 +34,8 @@ func loadSettings(t *testing.T, args ...string) (*settings, error) {
 	return s, err
 }
 
-// TestDefaults_DescribeEveryKey checks that the file of raftlog defaults contains each key with its
-// description and its default.
+// TestDefaults_DescribeEveryKey checks that the file that the command defaults prints contains each key with
+// its description and its default.
 func TestDefaults_DescribeEveryKey(t *testing.T) {
 	s, err := loadSettings(t, "--config", writeFile(t, defaultsFile()))
 	require.NoError(t, err)
@@ -48,7 +48,8 @@ func TestDefaults_DescribeEveryKey(t *testing.T) {
 	})
 }
 
-// TestSettings_UseEveryKey checks that no key of the file is ignored, and that an invalid file is rejected.
+// TestSettings_UseEveryKey checks that no key of the configuration file is ignored, and that an invalid file is
+// rejected.
 func TestSettings_UseEveryKey(t *testing.T) {
 	s, err := loadSettings(t, "--config", writeFile(t, "window: 1h30m\npeers: [ 'tcp://h:1/a', {addr: 'g:2', id: b} ]\ncluster: c\ndir: /x/{id}\npeer-id: b\ncompact-file: y/{id}/z\nmax-data: 5\nlog-level: warn\n"))
 	require.NoError(t, err)
@@ -82,9 +83,9 @@ func TestSettings_UseEveryKey(t *testing.T) {
 	}
 }
 
-// TestSettings_RejectAddressOfOtherPeer checks that a peer does not use the address of another peer, whose ID
-// the file contains.
-func TestSettings_RejectAddressOfOtherPeer(t *testing.T) {
+// TestSettings_IgnoreAddressOfOtherPeer checks that a peer whose ID is a flag ignores the address in the shared
+// file if the file lists another address for this ID.
+func TestSettings_IgnoreAddressOfOtherPeer(t *testing.T) {
 	file := writeFile(t, "cluster: c\ndir: d\npeer-id: a\naddr: 'other:1'\npeers: ['h:1/a', 'h:2/b']\n")
 	for _, test := range []struct {
 		args []string

@@ -28,12 +28,12 @@ within the window, and IDS the number of request IDs that the peer remembers.
 
 `
 
-// statusCommand is the command status.
+// statusCommand contains the flags of the command status.
 type statusCommand struct {
 	clientFlags
 	once, json bool
 	interval   time.Duration
-	repeated   bool // reports that --interval was set
+	repeated   bool // --interval is set
 }
 
 func newStatus() *cobra.Command {
@@ -90,7 +90,7 @@ func (c *statusCommand) printReports(ctx context.Context, seeds []string, out io
 	}
 }
 
-// report is the state of all peers.
+// report is the output of the command status: the state of all peers.
 type report struct {
 	Cluster string       `json:"cluster"`
 	Time    time.Time    `json:"time"`
@@ -98,7 +98,7 @@ type report struct {
 	Peers   []peerReport `json:"peers"`
 }
 
-// peerReport is the state of a peer, or the error why it is not known.
+// peerReport is the state of a peer, or the error of querying the peer.
 type peerReport struct {
 	Peer  api.Peer  `json:"peer"`
 	Info  *api.Info `json:"info,omitempty"`
@@ -129,7 +129,7 @@ func (c *statusCommand) queryReport(ctx context.Context, cl *client.Client, clus
 	return r
 }
 
-// check returns an error unless a peer has answered that it is the leader.
+// check returns an error, with its exit code, unless a peer has answered that it is the leader.
 func (r report) check() error {
 	first, answered := "", false
 	for _, p := range r.Peers {
@@ -190,10 +190,10 @@ func (r report) formatTable() string {
 	return b.String()
 }
 
-// shortCause returns the last part of the text of an error, which fits into a table.
+// shortCause returns the last part of the text of an error, which is short enough for a table.
 func shortCause(text string) string {
 	if _, after, ok := strings.Cut(text, ": refused: "); ok {
-		return after // the text of a refusal includes the remedy
+		return after // keep the whole text of a refusal, which includes the remedy
 	}
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		text = text[i+2:]

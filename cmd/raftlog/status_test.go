@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestReport_TableShowsLeader checks that the table of a report contains all values and no control
-// characters, and that the leader is that of the newest term.
+// TestReport_TableShowsLeader checks that the table of a report contains the leader and all values without
+// control characters, and that findLeader selects the leader of the newest term.
 func TestReport_TableShowsLeader(t *testing.T) {
 	a, b := api.Peer{ID: "a", Addr: "h:1"}, api.Peer{ID: "b", Addr: "h:2"}
 	r := report{Cluster: "c\x1b", Leader: &a, Peers: []peerReport{
@@ -41,15 +41,15 @@ func TestReport_TableShowsLeader(t *testing.T) {
 	}))
 }
 
-// TestShortCause_KeepsRemedy checks that the short cause of an error contains its last part, and the remedy
-// of a refusal.
+// TestShortCause_KeepsRemedy checks that shortCause returns the last part of an error, and in addition the
+// remedy if a peer has refused the client.
 func TestShortCause_KeepsRemedy(t *testing.T) {
 	require.Equal(t, "connection refused", shortCause("asking a: dial tcp h:1: connection refused"))
 	require.Equal(t, "it belongs to another cluster: check its name", shortCause("status of peer a: refused: it belongs to another cluster: check its name"))
 }
 
-// TestReport_CheckReturnsExitCode checks that a report without any answer does not say that there is no
-// leader, and has another exit code than a report whose peers have no leader.
+// TestReport_CheckReturnsExitCode checks that check returns one exit code if no peer has answered, and another
+// one if the peers that have answered have no leader.
 func TestReport_CheckReturnsExitCode(t *testing.T) {
 	a := api.Peer{ID: "a", Addr: "h:1"}
 	answer, refusal := peerReport{Peer: a, Info: &api.Info{Peer: a}}, peerReport{Peer: a, Error: "refused: the secret differs"}

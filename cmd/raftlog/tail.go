@@ -65,9 +65,9 @@ type eventSource interface {
 }
 
 // printEvents prints the events of a subscription until it ends, and returns its error. Without
-// once, the timeout ends when the first peer answers. With once, it restarts with each entry and
-// snapshot, and printEvents returns nil at the first EventFresh. When the timeout expires,
-// printEvents cancels the subscription.
+// once, the timeout applies only to the first answer of a peer. With once, it restarts with each
+// entry and snapshot, and printEvents returns nil at the first EventFresh. When the timeout
+// expires, printEvents cancels the subscription.
 func printEvents(sub eventSource, cancel context.CancelCauseFunc, timeout time.Duration, once bool, show func(client.Event) error) error {
 	limit := time.NewTimer(timeout)
 	defer limit.Stop()

@@ -53,9 +53,9 @@ func runPrintEvents(once bool, kinds ...client.EventKind) (shown int, took time.
 	return shown, took, err
 }
 
-// TestPrintEvents_Once checks that tail --once exits at the last committed entry, and waits no longer than
-// the timeout when no peer knows this entry.
-func TestPrintEvents_Once(t *testing.T) {
+// TestPrintEvents_OnceEndsAtLastCommittedEntry checks that printEvents with once, as in tail --once, returns at
+// the last committed entry, and waits no longer than the timeout if no peer knows this entry.
+func TestPrintEvents_OnceEndsAtLastCommittedEntry(t *testing.T) {
 	const (
 		entry, snapshot = client.EventEntry, client.EventSnapshot
 		fresh, stale    = client.EventFresh, client.EventStale

@@ -23,7 +23,7 @@ type demo struct {
 	peers   []*peer
 }
 
-// runDemo runs the demonstration, and closes the peers.
+// runDemo starts three peers, writes keys, runs an election, and closes the peers.
 func runDemo(ctx context.Context, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "raftlog-kv-")
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *demo) waitForLeader(ctx context.Context) (int, error) {
 	}
 }
 
-// writeKeys writes at all peers, repeats a write, and restarts the leader.
+// writeKeys writes keys at all peers, repeats a write with the same request ID, and restarts the leader.
 func (d *demo) writeKeys(ctx context.Context) error {
 	leader, err := d.waitForLeader(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *demo) writeKeys(ctx context.Context) error {
 	return d.printMap(ctx, leader)
 }
 
-// printMap prints the map at a peer.
+// printMap prints the map of the peer at the given position.
 func (d *demo) printMap(ctx context.Context, at int) error {
 	all, err := d.peers[at].runCommand(ctx, "list")
 	d.print("%s has: %s", d.configs[at].ID, all)

@@ -30,8 +30,8 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// TestRunDemo checks that each write is applied once, and that a peer leads the election.
-func TestRunDemo(t *testing.T) {
+// TestRunDemo_AppliesEachWriteOnce checks that each write is applied once, and that a peer leads the election.
+func TestRunDemo_AppliesEachWriteOnce(t *testing.T) {
 	t.Setenv("TMPDIR", memoryDir(t))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -46,8 +46,9 @@ func TestRunDemo(t *testing.T) {
 	require.Len(t, regexp.MustCompile(`[abc] leads the harvest, token \d+`).FindAllString(out.String(), -1), 3)
 }
 
-// TestRunPeer checks that the result of each command is right, and that its effect is kept after a restart.
-func TestRunPeer(t *testing.T) {
+// TestRunPeer_ExecutesCommandsAndKeepsData checks that each command prints its result, and that the map is the
+// same after a restart of the peer.
+func TestRunPeer_ExecutesCommandsAndKeepsData(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr, dir := l.Addr().String(), memoryDir(t)
@@ -65,8 +66,9 @@ func TestRunPeer(t *testing.T) {
 	require.ErrorContains(t, runPeer(ctx, "y", "x@"+addr, dir, "", "", strings.NewReader(""), io.Discard), "--peers")
 }
 
-// TestRunPeer_Interrupt checks that a peer that waits for input stops when the context is done.
-func TestRunPeer_Interrupt(t *testing.T) {
+// TestRunPeer_ReturnsWhenContextIsDone checks that runPeer returns when the context is done, even while it
+// waits for input.
+func TestRunPeer_ReturnsWhenContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	in, input := io.Pipe()
@@ -86,8 +88,9 @@ func TestRunPeer_Interrupt(t *testing.T) {
 	}
 }
 
-// TestStore_Snapshot checks that a snapshot restores the map of the time at which it was taken.
-func TestStore_Snapshot(t *testing.T) {
+// TestStore_SnapshotRestoresEarlierState checks that a snapshot restores the map as of the call of Snapshot,
+// without later updates.
+func TestStore_SnapshotRestoresEarlierState(t *testing.T) {
 	s := newStore()
 	require.NoError(t, s.Apply([]api.Entry{{Data: []byte(`{"key":"a","value":"1"}`)}, {Data: []byte("no update")}}, 2))
 	snapshot, err := s.Snapshot()

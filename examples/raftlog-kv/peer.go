@@ -26,7 +26,7 @@ func openPeer(cfg raftlog.Config) (*peer, error) {
 	return &peer{node, s}, err
 }
 
-// proposeUpdate proposes an update. It is applied once, although it may be proposed again with the same ID.
+// proposeUpdate proposes an update. The update is applied once, even if it is proposed again with the same ID.
 func (p *peer) proposeUpdate(ctx context.Context, id api.RequestID, u update) (index uint64, err error) {
 	data, err := json.Marshal(u)
 	if err != nil {

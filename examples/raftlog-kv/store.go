@@ -53,7 +53,7 @@ func (s *store) Apply(entries []api.Entry, _ uint64) error {
 	return nil
 }
 
-// image is a copy of a store in a snapshot.
+// image is the copy of a store that a snapshot contains.
 type image struct {
 	Values map[string]string
 	Writes int

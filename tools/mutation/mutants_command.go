@@ -203,7 +203,7 @@ var commandMutants = []mutant{
 		edits: []edit{
 			{"debug.SetTraceback(\"crash\")", "debug.SetTraceback(\"all\")"},
 		},
-		tests: "./cmd/raftlog -run ^TestServe_ExitCodes$",
+		tests: "./cmd/raftlog -run ^TestServe_ExitCodeAllowsRestart$",
 	},
 	{
 		name: "command/writable-file", breaks: "a file with credentials may be changed by all users",

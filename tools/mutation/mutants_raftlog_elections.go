@@ -133,7 +133,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case err == nil && over && op.Do == replica.End:", "case false && over:"},
 		},
-		tests: "./adapters/raftlog -run TestDeleteElection_CanBeJoinedAgainAfterWindow",
+		tests: "./adapters/raftlog -run TestDeleteElection_AllowsNewCandidatesAfterWindow",
 	},
 	{
 		name: "raftlog/next", breaks: "each candidate behind another one is next",
@@ -165,6 +165,6 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"(c.joined != 0 ||", "(true ||"},
 		},
-		tests: "./adapters/raftlog -run TestResign_WithoutMajority",
+		tests: "./adapters/raftlog -run TestResign_ReturnsErrUnconfirmedWithoutMajority",
 	},
 }

@@ -48,7 +48,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"if rejected = c.CheckSnapshot(from, in.Header, in.Size); rejected != nil {", "if false {"},
 		},
-		tests: "./adapters/raftlog -run TestSnapshot_RejectedUnlessAsAnnounced",
+		tests: "./adapters/raftlog -run TestSnapshot_IsRejectedUnlessAsAnnounced",
 	},
 	{
 		name: "raftlog/compact-link", breaks: "another user can make a peer read any file by a link",

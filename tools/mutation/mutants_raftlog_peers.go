@@ -40,7 +40,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"\tif refused != nil {", "\tif false {"},
 		},
-		tests: "./adapters/raftlog -run TestFounding_NotRepeatedWithLaterPeers",
+		tests: "./adapters/raftlog -run TestFoundCluster_IsNotRepeatedWithLaterPeers",
 	},
 	{
 		name: "raftlog/found-again", breaks: "a founding without entries cannot be corrected",
@@ -55,7 +55,7 @@ var raftlogPeerMutants = []mutant{
 	}
 	unused`},
 		},
-		tests: "./adapters/raftlog -run TestFounding_WrongPeersCanBeCorrected",
+		tests: "./adapters/raftlog -run TestFoundCluster_WrongPeersCanBeCorrected",
 	},
 	{
 		name: "raftlog/lost-voter-joins", breaks: "a voter that has lost its directory joins again",
@@ -63,7 +63,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"n.joined && state", "false && state"},
 		},
-		tests: "./adapters/raftlog -run TestIdentity_LostVoterJoins",
+		tests: "./adapters/raftlog -run TestIdentity_RejectsJoinOfVoterThatLostDirectory",
 	},
 	{
 		name: "raftlog/version-range", breaks: "sides without a common version connect",

@@ -144,7 +144,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"case h.Purpose != link.PurposeRaft:", "case false:"},
 		},
-		tests: "./adapters/raftlog -run TestAcceptHandshake_OnlyMembers",
+		tests: "./adapters/raftlog -run TestAcceptHandshake_RecordsOnlyMembers",
 	},
 	{
 		name: "role/claim-of-stranger", breaks: "the claim of a process that is not a member is stored",
@@ -152,7 +152,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"	case n.isMember(h.ID):", "	case true:"},
 		},
-		tests: "./adapters/raftlog -run TestAcceptHandshake_OnlyMembers",
+		tests: "./adapters/raftlog -run TestAcceptHandshake_RecordsOnlyMembers",
 	},
 	{
 		name: "role/admitted", breaks: "a process that was connected before its ID became a member's can keep another directory",

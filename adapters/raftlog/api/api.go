@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Kind is the kind of an entry.
+// Kind says what an entry contains.
 type Kind byte
 
 // The kinds of entries of the log.
@@ -44,10 +44,10 @@ type Entry struct {
 	Kind Kind
 	// ID is the request ID. It is zero for kinds that programs do not propose.
 	ID RequestID
-	// Time is when the leader received the update, by its clock. It is zero for a
+	// Time is the time at which the leader received the update, by the leader's clock. It is zero for a
 	// Checkpoint.
 	Time time.Time
-	// Data is described by Kind. It must not be modified.
+	// Data is the data of the entry, which the Kind describes. It must not be modified.
 	Data []byte
 	// Skipped reports that a State entry changes nothing, because its ID was already
 	// known or outside of the deduplication window. State machines do not receive such an
@@ -74,12 +74,12 @@ func (p Peer) String() string {
 type Membership struct {
 	// Index is the index of the entry that made this membership effective.
 	Index uint64 `json:"index"`
-	// Voters elect the leader. While a change is in progress, they are the new voters.
+	// Voters lists the peers that elect the leader. While a change is in progress, it lists the new voters.
 	Voters []Peer `json:"voters"`
 	// Outgoing lists the voters before a change that is in progress. It is empty
 	// otherwise.
 	Outgoing []Peer `json:"outgoing,omitempty"`
-	// Learners receive the log and do not vote.
+	// Learners lists the peers that receive the log and do not vote.
 	Learners []Peer `json:"learners,omitempty"`
 	// Removed lists the IDs of removed peers, which cannot be used again.
 	Removed []string `json:"removed,omitempty"`
@@ -101,7 +101,7 @@ type Candidate struct {
 	ID string
 	// Name is the name that the candidate has chosen, and Value the value that it advertises.
 	Name, Value string
-	// Token is the fencing token of the first candidate, and 0 for the others.
+	// Token is the fencing token of the first candidate, and 0 for the other candidates.
 	Token uint64
 }
 
@@ -128,8 +128,8 @@ type Info struct {
 	// PruneIndex precedes the oldest entry whose request ID is within the deduplication
 	// window.
 	PruneIndex uint64 `json:"pruneIndex"`
-	// SnapshotIndex is the index of the newest snapshot on disk, and SnapshotSize its size
-	// in bytes. Both are 0 if there is none.
+	// SnapshotIndex is the index of the newest snapshot on disk, and SnapshotSize its size in bytes. Both are 0
+	// if there is no snapshot.
 	SnapshotIndex uint64 `json:"snapshotIndex"`
 	SnapshotSize  int64  `json:"snapshotSize"`
 	// RequestIDs is the number of request IDs that the log stores for deduplication.
@@ -140,16 +140,16 @@ type Info struct {
 
 // Errors of the packages raftlog and client, to be tested with errors.Is.
 var (
-	// ErrNotLeader is returned if the peer is not the leader, or if no leader is known.
-	// Nothing was applied. It is a [NotLeaderError] if a peer has returned it.
+	// ErrNotLeader is returned if the peer is not the leader, or if no leader is known. Nothing was applied.
+	// The error is a [NotLeaderError] if a peer has returned it.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrUnknownOutcome is returned if it is unknown whether the update was or will be
-	// applied. It is safe to propose it again with the same ID, which determines the
-	// outcome.
+	// applied. It is safe to propose the update again with the same ID, which determines
+	// the outcome.
 	ErrUnknownOutcome = errors.New("the outcome of the request is unknown")
 	// ErrStale is returned if the peers do not remember the ID and it is older than the
-	// deduplication window. It is unknown whether the update was applied long ago; it is
-	// not applied now.
+	// deduplication window. It is unknown whether the update was applied long ago; the
+	// update is not applied now.
 	ErrStale = errors.New("request ID is older than the deduplication window")
 	// ErrFuture is returned if the timestamp of the ID is more than 15 minutes ahead of the
 	// leader's clock. Nothing was applied.
@@ -164,14 +164,14 @@ var (
 	// has changed nothing; it can be retried.
 	ErrBusy = errors.New("the peer cannot serve the request now")
 	// ErrTooManyIDs is returned if the maximum number of IDs is within the deduplication
-	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. Such IDs are not discarded
-	// to make room.
+	// window (raftlog.Config.MaxRequestIDs). Nothing was applied. The peers do not discard
+	// such IDs to make room.
 	ErrTooManyIDs = errors.New("too many request IDs in the deduplication window")
 	// ErrTooLarge is returned if the data exceeds a limit (raftlog.Config.MaxData).
 	ErrTooLarge = errors.New("data is too large")
-	// ErrNoSpace is returned if the disk of the leader, or those of a majority, are full.
-	// Nothing was applied. Updates are accepted again, without a restart, when there is
-	// space.
+	// ErrNoSpace is returned if the disk of the leader, or the disks of a majority, are
+	// full. Nothing was applied. Updates are accepted again, without a restart, when
+	// there is space.
 	ErrNoSpace = errors.New("no space on the disk")
 	// ErrInUse is returned if another process uses the directory of a peer.
 	ErrInUse = errors.New("directory is in use by another peer")
@@ -196,19 +196,20 @@ var (
 	// applied other entries than a majority of the peers. The error contains the reason and
 	// the remedy. It also wraps [ErrFault].
 	ErrIdentity error = identityError{}
-	// ErrRefused is returned if the remote program does not belong to this cluster, because it
-	// has another secret, certificate or cluster name, or if the peer was removed from it.
+	// ErrRefused is returned if the remote program does not belong to this cluster, because it has another
+	// secret, certificate or cluster name, or if the peer was removed from this cluster.
 	ErrRefused = errors.New("refused")
-	// ErrUnproven is wrapped together with ErrRefused if the remote program has not proven to be a
-	// peer of the cluster. It can be any program that uses the address of the peer, so the refusal
+	// ErrUnproven is wrapped together with ErrRefused if the remote program has not authenticated
+	// itself as a peer of the cluster. Any program can use the address of the peer, so the refusal
 	// only means that there is no connection.
-	ErrUnproven = errors.New("not proven by a peer")
+	ErrUnproven = errors.New("the remote program has not authenticated itself as a peer")
 )
 
-// Secrets contains the secrets of a cluster. Peers and clients have separate secrets: that of clients
-// never permits a process to act as a peer, and that of peers is not accepted from clients. The first
-// secret of a role is used for connections that this process makes, and all of them are accepted, so
-// that a secret can be replaced at one process after another. Each has at least 16 random bytes.
+// Secrets contains the secrets of a cluster. Peers and clients have separate secrets: a secret of
+// clients never permits a process to act as a peer, and peers do not accept their own secret from
+// clients. This process makes connections with the first secret of a role, and accepts all secrets of
+// the role, so that a secret can be replaced at one process after another. Each secret has at least
+// 16 random bytes.
 type Secrets struct {
 	Peers, Clients [][]byte
 }
@@ -241,12 +242,11 @@ func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 // Event is an element of a stream of entries. Exactly one of Entry, Snapshot and Progress
 // is set.
 type Event struct {
-	// Entry is the next entry. Its index is one greater than that of the previous entry
-	// or snapshot.
+	// Entry is the next entry. Its index is one greater than the index of the previous entry or snapshot.
 	Entry *Entry
 	// Snapshot replaces entries that are not available any more. The stream continues
-	// after its index. The data must be read or closed before the next event is
-	// requested.
+	// after the index of the snapshot. The data must be read or closed before the next
+	// event is requested.
 	Snapshot *SnapshotStream
 	// Progress is sent when the reader has received all committed entries, and
 	// periodically while there are no new entries.
@@ -257,7 +257,7 @@ type Event struct {
 type Progress struct {
 	// Commit is the greatest index that the peer knows to be committed.
 	Commit uint64
-	// Term and Leader are the newest term and the leader that the peer knows.
+	// Term is the newest term that the peer knows, and Leader the leader that it knows.
 	Term   uint64
 	Leader Peer
 	// Fresh reports whether the peer had recent contact with a leader that has a
@@ -268,7 +268,7 @@ type Progress struct {
 
 // SnapshotStream is a snapshot that is being received. The receiver must close Data.
 type SnapshotStream struct {
-	// Index and Term are those of the last entry that the snapshot contains.
+	// Index and Term are the index and the term of the last entry that the snapshot contains.
 	Index uint64
 	Term  uint64
 	// Size is the size of Data in bytes.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParse_RoundTrip checks that an ID keeps its time and its random bits when it is formatted and parsed,
-// and that two IDs of the same time differ.
-func TestParse_RoundTrip(t *testing.T) {
+// TestParseRequestID_RoundTrip checks that an ID is the same after it was formatted and parsed, and that two
+// IDs of the same time differ.
+func TestParseRequestID_RoundTrip(t *testing.T) {
 	for _, when := range []time.Time{time.UnixMilli(0), time.UnixMilli(1763000000123), time.UnixMilli(1<<48 - 1)} {
 		a, b := RequestIDAt(when), RequestIDAt(when)
 		require.True(t, a.Time().Equal(when))
@@ -28,8 +28,9 @@ func TestParse_RoundTrip(t *testing.T) {
 	require.False(t, NewRequestID().IsZero())
 }
 
-// TestParse_ObjectID checks that an ID of 12 bytes keeps its time, and that the conversion depends only on its bytes.
-func TestParse_ObjectID(t *testing.T) {
+// TestParseRequestID_KeepsTimeOfObjectID checks that the ID that ParseRequestID creates from 12 bytes has the
+// time of these bytes, and depends on nothing else.
+func TestParseRequestID_KeepsTimeOfObjectID(t *testing.T) {
 	id, err := ParseRequestID("5f43a1e0aabbccddee010203")
 	require.NoError(t, err)
 	require.Equal(t, int64(0x5f43a1e0), id.Time().Unix())
@@ -41,8 +42,9 @@ func TestParse_ObjectID(t *testing.T) {
 	require.Equal(t, id, again)
 }
 
-// TestParse_Invalid checks that an invalid text is rejected, and does not change an ID.
-func TestParse_Invalid(t *testing.T) {
+// TestParseRequestID_RejectsInvalidText checks that an invalid text is rejected, and that UnmarshalText then
+// leaves the ID unchanged.
+func TestParseRequestID_RejectsInvalidText(t *testing.T) {
 	for _, s := range []string{"", "x", "5f43a1e0", "5f43a1e0aabbccddee0102030405060g", "5f43a1e0aabbccddee01020304050607ff"} {
 		_, err := ParseRequestID(s)
 		require.ErrorIs(t, err, ErrRequestIDSyntax)
@@ -53,7 +55,8 @@ func TestParse_Invalid(t *testing.T) {
 	}
 }
 
-// FuzzParse parses arbitrary texts. An ID that is accepted is the same after it was formatted.
+// FuzzParse parses arbitrary texts, and checks that each ID that is accepted is the same after it was formatted
+// and parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add("0123456789abcdef0123456789abcdef")
 	f.Add("0123456789ABCDEF01234567")

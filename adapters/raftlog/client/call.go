@@ -10,17 +10,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// maxRedirects is the number of consecutive redirects to another leader after which a call pauses. So
-// two peers that redirect to each other do not keep the call busy.
+// maxRedirects is the number of consecutive redirects to another leader after which a call pauses, because two
+// peers may redirect to each other for a while.
 const maxRedirects = 3
 
-// permanentErrors are the errors after which a call is not retried.
+// permanentErrors are the errors of a peer after which the client does not retry a call.
 var permanentErrors = []error{api.ErrStale, api.ErrFuture, api.ErrRequestIDReused, api.ErrTooManyIDs, api.ErrTooLarge, api.ErrInvalid, api.ErrChanging, api.ErrNoSpace}
 
-// Propose proposes an update, and returns the index of its entry, or that of the first one
-// if the ID was used for the same data before. It sends the update to the leader, and after
-// each failure to the next peer, always with the same ID, until it is applied or ctx is
-// done. ctx should have a deadline.
+// Propose proposes an update, and returns the index of its entry, or the index of the first
+// entry if the ID was used for the same data before. It sends the update to the leader, and
+// after each failure to the next peer, always with the same ID, until it is applied or ctx
+// is done. ctx should have a deadline.
 //
 // The error wraps the cause of ctx, or a permanent error: [api.ErrStale], [api.ErrFuture],
 // [api.ErrRequestIDReused], [api.ErrTooManyIDs], [api.ErrTooLarge], [api.ErrNoSpace], [api.ErrInvalid],
@@ -69,7 +69,7 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		return fmt.Errorf("raftlog: %s: %w", r.description, context.Cause(ctx))
 	}
 	peer, redirects, attempts, maybeApplied := c.firstPeer(), 0, 0, false
-	var previous error // the error of the last attempt that ctx has not ended
+	var previous error // the error of the last attempt that failed before ctx was done
 	rejected := map[api.Peer]bool{}
 	for {
 		err := c.callPeer(ctx, r, peer, call)
@@ -82,7 +82,7 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 		}
 		maybeApplied = maybeApplied || errors.Is(err, api.ErrUnknownOutcome)
 		fail := func(err error) error {
-			// ErrRequestIDReused is the outcome of all attempts.
+			// ErrRequestIDReused means that no attempt has been or will be applied.
 			if maybeApplied && !errors.Is(err, api.ErrUnknownOutcome) && !errors.Is(err, api.ErrRequestIDReused) {
 				err = fmt.Errorf("%w of an earlier attempt: %w", api.ErrUnknownOutcome, err)
 			}
@@ -116,8 +116,8 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 			continue
 		}
 		if !namesLeader && !errors.Is(err, api.ErrBusy) {
-			// Look for other peers, because this one does not answer, or was removed and does not know
-			// the leader.
+			// Look for other peers, because this peer does not answer, or was removed and does not know the
+			// leader.
 			c.requestRefresh()
 		}
 		redirects = 0
@@ -133,7 +133,7 @@ func (c *Client) callAnyPeer(ctx context.Context, r request, call func(context.C
 	}
 }
 
-// withCause adds the causes of the contexts that are done to an error that does not wrap them.
+// withCause adds the causes of those contexts that are done to err, unless err already wraps them.
 func withCause(ctx, client context.Context, err error) error {
 	for _, ctx := range []context.Context{ctx, client} {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -157,4 +157,5 @@ func (c *Client) callPeer(ctx context.Context, r request, p api.Peer, call func(
 	return call(ctx, caller)
 }
 
+// errNoReply is the cause of the context of a call that has exceeded CallTimeout.
 var errNoReply = errors.New("no reply in time")

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestPropose_FindsLeader checks that the client calls the named leader without a pause, remembers it, and
-// uses one connection.
+// TestPropose_FindsLeader checks that the client calls the leader that another peer names without a pause,
+// remembers this leader, and uses one connection for all calls.
 func TestPropose_FindsLeader(t *testing.T) {
 	runCluster(t, []api.Peer{b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		start := time.Now()
@@ -33,9 +33,9 @@ func TestPropose_FindsLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_WithoutLeader checks that a call retries with pauses while there is no leader, until its context
-// is done.
-func TestPropose_WithoutLeader(t *testing.T) {
+// TestPropose_RetriesWithPausesWithoutLeader checks that a call is retried at all peers, with pauses, while
+// there is no leader, until its context is done.
+func TestPropose_RetriesWithPausesWithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Lead(api.Peer{})
 		_, err := client.Propose(contextWithin(t, 30*time.Second), api.NewRequestID(), nil)
@@ -59,8 +59,9 @@ func TestPropose_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_RedirectLoop checks that two peers that redirect to each other do not keep a call busy.
-func TestPropose_RedirectLoop(t *testing.T) {
+// TestPropose_PausesInRedirectLoop checks that a call pauses after a few redirects when two peers redirect to
+// each other.
+func TestPropose_PausesInRedirectLoop(t *testing.T) {
 	runCluster(t, []api.Peer{a, b}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		redirect := func(to api.Peer) func(context.Context, string) error {
 			return func(_ context.Context, call string) error {
@@ -81,9 +82,9 @@ func TestPropose_RedirectLoop(t *testing.T) {
 	})
 }
 
-// TestPropose_LostReply checks that an update that was applied, but whose reply was lost, succeeds and is not
-// applied again.
-func TestPropose_LostReply(t *testing.T) {
+// TestPropose_AppliesUpdateOnceIfReplyIsLost checks that Propose succeeds, and applies the update once, if the
+// update was applied but the reply was lost.
+func TestPropose_AppliesUpdateOnceIfReplyIsLost(t *testing.T) {
 	for name, lose := range map[string]func(network *rpctest.Network) error{
 		"connection": func(network *rpctest.Network) error { network.Cut("a"); return io.EOF },
 		"unknown":    func(*rpctest.Network) error { return api.ErrUnknownOutcome },
@@ -107,9 +108,10 @@ func TestPropose_LostReply(t *testing.T) {
 	}
 }
 
-// TestPropose_LostConnection checks that an update that is pending when the connection is lost is proposed
-// again, and that concurrent calls with the same ID return the same index. This covers defect Z8 of ØMQ Raft.
-func TestPropose_LostConnection(t *testing.T) {
+// TestPropose_RepeatsUpdateAfterLostConnection checks that pending updates are proposed again when the
+// connection is lost, and that concurrent calls with the same ID return the same index. This covers defect Z8
+// of ØMQ Raft.
+func TestPropose_RepeatsUpdateAfterLostConnection(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
 		id := api.NewRequestID()
@@ -133,9 +135,9 @@ func TestPropose_LostConnection(t *testing.T) {
 	})
 }
 
-// TestPropose_UnknownOutcome checks that the outcome is not reported as known when an attempt may have been
-// applied, and not as unknown when the request was not sent.
-func TestPropose_UnknownOutcome(t *testing.T) {
+// TestPropose_ReturnsErrUnknownOutcomeIfMaybeApplied checks that the error wraps ErrUnknownOutcome if any
+// attempt may have been applied, and does not if the request was never sent.
+func TestPropose_ReturnsErrUnknownOutcomeIfMaybeApplied(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Hold()
 		_, err := client.Propose(contextWithin(t, time.Second), api.NewRequestID(), nil)
@@ -168,8 +170,9 @@ func TestPropose_UnknownOutcome(t *testing.T) {
 	})
 }
 
-// TestPropose_PermanentErrors checks that a call is not retried after a permanent error.
-func TestPropose_PermanentErrors(t *testing.T) {
+// TestPropose_DoesNotRetryPermanentErrors checks that Propose returns a permanent error of a peer without
+// another attempt.
+func TestPropose_DoesNotRetryPermanentErrors(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for i, cause := range permanentErrors {
 			network.Peer(a).Before(func(context.Context, string) error { return fmt.Errorf("rejected: %w", cause) })
@@ -201,9 +204,9 @@ func TestPropose_RetriesBusyPeerWithPauses(t *testing.T) {
 	})
 }
 
-// TestPropose_ReasonOfEarlierAttempt checks that an error contains the reason of the earlier attempts when
-// the context has ended the last attempt.
-func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
+// TestPropose_ErrorContainsReasonOfEarlierAttempt checks that the error contains the reason of the previous
+// attempt if the context has ended the last attempt.
+func TestPropose_ErrorContainsReasonOfEarlierAttempt(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Peer(a).Before(func(ctx context.Context, _ string) error {
 			if network.Peer(a).Calls("Propose") < 3 {
@@ -219,9 +222,9 @@ func TestPropose_ReasonOfEarlierAttempt(t *testing.T) {
 	})
 }
 
-// TestPropose_UnresponsiveLeader checks that the client abandons a leader that accepts connections and
+// TestPropose_AbandonsUnresponsiveLeader checks that the client abandons a leader that accepts connections and
 // requests, but never replies.
-func TestPropose_UnresponsiveLeader(t *testing.T) {
+func TestPropose_AbandonsUnresponsiveLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		_, err := client.Propose(t.Context(), api.NewRequestID(), nil)
 		require.NoError(t, err)
@@ -237,9 +240,9 @@ func TestPropose_UnresponsiveLeader(t *testing.T) {
 	})
 }
 
-// TestPropose_RemovedPeers checks that a client that is configured with removed peers, which know the other
-// peers but no leader after a restart, finds the leader.
-func TestPropose_RemovedPeers(t *testing.T) {
+// TestPropose_FindsLeaderThroughRemovedPeers checks that a client whose configured peers were all removed finds
+// the leader: after a restart these peers know the other peers, but no leader.
+func TestPropose_FindsLeaderThroughRemovedPeers(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		d, e := api.Peer{ID: "d", Addr: "d:1"}, api.Peer{ID: "e", Addr: "e:1"}
 		network.SetMembers(api.Membership{Index: 9, Voters: []api.Peer{d, e}, Removed: []string{"a", "b", "c"}})

@@ -40,25 +40,24 @@ type Config struct {
 	// peer must contain the host of its address, unless TLS contains a ServerName.
 	TLS *tls.Config
 	// AllowedNames lists the names of the certificates of peers to accept, as in raftlog.Config. If
-	// it is empty, every certificate for the host of the peer's address is accepted.
+	// AllowedNames is empty, every certificate for the host of the peer's address is accepted.
 	AllowedNames []string
 	// Insecure disables authentication and encryption.
 	Insecure bool
-	// Dial connects to host:port. The default uses TCP. It must return soon after its
-	// context is done.
+	// Dial connects to host:port. The default uses TCP. Dial must return soon after its context is done.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 	// RetryPause is the average time before a call is retried at the next peer; the actual
-	// time is between a half and 1.5 times of it. There is no pause if a peer has named the
-	// leader. The default is DefaultRetryPause.
+	// time is between a half and 1.5 times of this average. There is no pause if a peer has
+	// named the leader. The default is DefaultRetryPause.
 	RetryPause time.Duration
 	// CallTimeout is the time in which a peer must accept a connection, and answer a
 	// request that it can answer immediately. An update may take longer, until its context
 	// is done, but a peer that does not send a keepalive for four times CallTimeout is
 	// abandoned. The default is DefaultCallTimeout.
 	CallTimeout time.Duration
-	// Refresh is the interval at which the membership is queried, whether or not the client
-	// is used. If it is negative, the membership is queried only when peers do not answer.
-	// The default is DefaultRefresh.
+	// Refresh is the interval at which the client queries the membership, whether or not it
+	// is used. If Refresh is negative, the client queries the membership only when peers do
+	// not answer. The default is DefaultRefresh.
 	Refresh time.Duration
 }
 
@@ -74,7 +73,7 @@ type Client struct {
 	ctx             context.Context
 	cancel          context.CancelCauseFunc
 	goroutines      sync.WaitGroup
-	refreshRequests chan struct{} // receives a value if the membership should be read soon; has capacity 1
+	refreshRequests chan struct{} // receives a value if refreshMembership should query the membership soon; has capacity 1
 
 	mu     sync.Mutex
 	closed bool
@@ -134,8 +133,8 @@ func (cfg Config) withDefaults() (Config, error) {
 	return cfg, nil
 }
 
-// idleTimeout returns the time after which a connection is closed if the peer sends nothing
-// although a call waits for it.
+// idleTimeout returns the time after which the client closes a connection if the peer sends nothing although a
+// call waits for a reply.
 func (cfg Config) idleTimeout() time.Duration { return 4 * cfg.CallTimeout }
 
 func newClient(cfg Config, dialer dialFunc, jitter func() float64) *Client {

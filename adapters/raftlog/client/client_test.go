@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestNew_InvalidConfig checks that an invalid configuration is rejected.
-func TestNew_InvalidConfig(t *testing.T) {
+// TestNew_RejectsInvalidConfig checks that New rejects a Config without a required field, with contradictory
+// authentication, or with a negative duration.
+func TestNew_RejectsInvalidConfig(t *testing.T) {
 	valid := Config{Cluster: "x", Peers: all, Insecure: true}
 	client, err := New(valid)
 	require.NoError(t, err)
@@ -23,7 +24,7 @@ func TestNew_InvalidConfig(t *testing.T) {
 		func(c *Config) { c.Peers = nil },
 		func(c *Config) { c.Peers = []api.Peer{{ID: "a"}} },
 		func(c *Config) { c.Insecure = false },
-		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // the Secret contradicts Insecure
+		func(c *Config) { c.Secret = []byte("0123456789abcdef") }, // a Secret is not allowed together with Insecure
 		func(c *Config) { c.Insecure, c.Secret = false, []byte("0123456789abcde") },
 		func(c *Config) { c.RetryPause = -1 },
 		func(c *Config) { c.CallTimeout = -1 },
@@ -35,8 +36,9 @@ func TestNew_InvalidConfig(t *testing.T) {
 	}
 }
 
-// TestClient_IdleQueriesOnlyMembership checks that a call that has succeeded is not repeated, and that an
-// idle client queries only the membership in each interval. It covers defects Z2 and Z3 of ØMQ Raft.
+// TestClient_IdleQueriesOnlyMembership checks that the client does not repeat calls that have succeeded, and
+// that an idle client only queries the membership, once in each interval. This covers defects Z2 and Z3 of ØMQ
+// Raft.
 func TestClient_IdleQueriesOnlyMembership(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		_, err := client.ChangePeers(t.Context(), api.NewRequestID(), []api.Peer{a, b})
@@ -54,9 +56,9 @@ func TestClient_IdleQueriesOnlyMembership(t *testing.T) {
 	})
 }
 
-// TestClient_RejectedByAllPeers checks that calls and subscriptions are not retried after all peers have
-// rejected the client.
-func TestClient_RejectedByAllPeers(t *testing.T) {
+// TestClient_DoesNotRetryIfAllPeersRejectIt checks that calls and subscriptions end with ErrRefused, without
+// retries, after all peers have rejected the client.
+func TestClient_DoesNotRetryIfAllPeersRejectIt(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {
 			network.Down(p.ID, api.ErrRefused)
@@ -99,10 +101,10 @@ func TestClose_EndsCallsWithErrClosed(t *testing.T) {
 	})
 }
 
-// TestClose_BeforeSubscriptionIsCanceled checks that a subscription returns ErrClosed when the client's
-// context is done, but the subscription's context is not done yet. Which context is done first depends on the
-// order of goroutines, so the test does not start the subscription's goroutine.
-func TestClose_BeforeSubscriptionIsCanceled(t *testing.T) {
+// TestClose_EndsSubscriptionWithErrClosed checks that a subscription returns ErrClosed if the client's context
+// is done before the subscription's context. The order depends on goroutines, so the test does not start the
+// goroutine of the subscription.
+func TestClose_EndsSubscriptionWithErrClosed(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		s := newSubscription(t.Context(), client, 1, nil)
 		defer s.cancel(nil)

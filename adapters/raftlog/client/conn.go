@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// conn is a connection for all calls to a peer, or an attempt to make one.
+// conn is the connection that all calls to a peer share, or the attempt to establish it.
 type conn struct {
 	startedAt time.Time
 	ready     chan struct{} // closed when caller or err is set
@@ -19,8 +19,8 @@ type conn struct {
 	err       error
 }
 
-// closedErr returns the reason why the connection was not made or has ended. It returns nil while
-// the connection is made or active.
+// closedErr returns the reason why the attempt to connect has failed or the connection has ended. It returns
+// nil while the client connects or is connected.
 func (k *conn) closedErr() error {
 	select {
 	case <-k.ready:
@@ -33,8 +33,8 @@ func (k *conn) closedErr() error {
 	return k.caller.Err()
 }
 
-// connectedCaller returns a caller with a connection to p. A peer is dialed at most once within half of
-// RetryPause. Until then connectedCaller returns the error of the last attempt.
+// connectedCaller returns a caller with a connection to p. It dials a peer at most once within half of
+// RetryPause. If the last attempt is not that old and has failed, connectedCaller returns its error.
 func (c *Client) connectedCaller(ctx context.Context, p api.Peer) (*rpc.Caller, error) {
 	c.mu.Lock()
 	k := c.conns[p]
@@ -65,7 +65,8 @@ func (c *Client) connectedCaller(ctx context.Context, p api.Peer) (*rpc.Caller, 
 	}
 }
 
-// maintainConn makes the connection, and checks that the peer is alive until the connection ends.
+// maintainConn connects to the peer, and then closes the connection as soon as the peer does not respond any
+// more or the client is closed.
 func (c *Client) maintainConn(k *conn, p api.Peer) {
 	conn, err := c.dial(c.ctx, p, link.PurposeClient)
 	if err != nil {

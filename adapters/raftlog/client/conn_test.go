@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestConnect_RequiresSecret checks that a client can call a peer with the secret of the cluster over TCP, that a
-// program at the address of another peer does not prevent that, and that a client with another secret cannot.
+// TestConnect_RequiresSecret checks that a client with the secret of the cluster can call a peer over TCP, even
+// if another program answers at the address of another peer, and that a client with another secret cannot.
 func TestConnect_RequiresSecret(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -65,7 +65,8 @@ func TestConnect_RequiresSecret(t *testing.T) {
 	require.Equal(t, index, (<-s.Events()).Entry.Index)
 	require.NoError(t, s.Close())
 
-	// The program at the first address is not a peer. Its answer begins with a length that is too large.
+	// The program at the first address is not a peer. If its answer is read as a frame, the length of the frame
+	// is too large.
 	certificate := httptest.NewTLSServer(nil)
 	defer certificate.Close()
 	foreign, err := tls.Listen("tcp", "127.0.0.1:0", certificate.TLS)
@@ -99,8 +100,9 @@ func TestConnect_RequiresSecret(t *testing.T) {
 	require.NotErrorIs(t, err, api.ErrUnknownOutcome)
 }
 
-// TestConnect_ConcurrentCalls checks that concurrent calls dial an unreachable peer no more often than one call does.
-func TestConnect_ConcurrentCalls(t *testing.T) {
+// TestConnect_SharesDialsOfConcurrentCalls checks that a hundred concurrent calls dial an unreachable peer no
+// more often than one call does.
+func TestConnect_SharesDialsOfConcurrentCalls(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		for _, p := range all {
 			network.Down(p.ID, errors.New("no route"))

@@ -55,7 +55,7 @@ func (c *Client) RequestResign(ctx context.Context, name, candidate string) (err
 	}()
 	slash := strings.LastIndexByte(candidate, '/')
 	if slash < 0 {
-		return fmt.Errorf("%w: not the ID of a candidate", api.ErrInvalid)
+		return fmt.Errorf("%w: the ID of a candidate must contain a slash", api.ErrInvalid)
 	}
 	for requested := false; ; requested = true {
 		present, err := c.isCandidate(ctx, name, candidate)
@@ -87,18 +87,18 @@ func (c *Client) RequestResign(ctx context.Context, name, candidate string) (err
 	}
 }
 
-// isCandidate reports whether the candidate is in the queue.
+// isCandidate reports whether the candidate is in the queue of the election.
 func (c *Client) isCandidate(ctx context.Context, name, candidate string) (bool, error) {
 	e, err := c.Election(ctx, name)
 	return slices.ContainsFunc(e.Candidates, func(c api.Candidate) bool { return c.ID == candidate }), err
 }
 
-// queuePollInterval is the interval at which the queue is read while the candidate's peer has the
-// request. If this peer is partitioned, the other peers remove its candidates.
+// queuePollInterval is the interval at which RequestResign reads the queue while it waits for the candidate's
+// peer. If this peer is partitioned, the other peers remove its candidates from the queue.
 const queuePollInterval = time.Second
 
-// requestResignation sends the request to the candidate's peer. It returns nil if the candidate has
-// left the queue.
+// requestResignation sends the request to resign to the candidate's peer, and waits for the reply. It returns
+// nil if the candidate has left the queue.
 func (c *Client) requestResignation(ctx context.Context, peer api.Peer, name, candidate string) error {
 	call, cancel := context.WithCancel(ctx)
 	var poller sync.WaitGroup

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection_ReadAtAnotherPeer checks that the client reads an election at another peer when a peer does
-// not reply or returns an error, and that an invalid name is rejected.
-func TestElection_ReadAtAnotherPeer(t *testing.T) {
+// TestElection_IsReadAtAnotherPeerAfterError checks that the client reads an election at another peer if a peer
+// does not reply or returns an error, and that Election rejects an invalid name.
+func TestElection_IsReadAtAnotherPeerAfterError(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		election := api.Election{Candidates: []api.Candidate{{ID: "a/1", Token: 5}, {ID: "c/2"}}}
 		network.SetElection("report", election)
@@ -59,9 +59,9 @@ func TestRequestResign_ReachesPeerOfCandidate(t *testing.T) {
 	})
 }
 
-// TestRequestResign_ContextCancelled checks that the request is not repeated, and is withdrawn when the
-// context is done.
-func TestRequestResign_ContextCancelled(t *testing.T) {
+// TestRequestResign_IsWithdrawnIfContextIsCancelled checks that the client sends the request once, and
+// withdraws it when the context is done.
+func TestRequestResign_IsWithdrawnIfContextIsCancelled(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		ended := make(chan struct{})
@@ -77,7 +77,7 @@ func TestRequestResign_ContextCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		asked := make(chan error, 1)
 		go func() { asked <- client.RequestResign(ctx, "report", "a/1") }()
-		time.Sleep(time.Minute) // a time longer than CallTimeout
+		time.Sleep(time.Minute) // sleep longer than CallTimeout
 		synctest.Wait()
 		require.Empty(t, asked)
 		cancel(cause)
@@ -89,9 +89,9 @@ func TestRequestResign_ContextCancelled(t *testing.T) {
 	})
 }
 
-// TestRequestResign_PartitionedPeer checks that RequestResign returns when the candidate's peer is
-// partitioned and the other peers have removed the candidate.
-func TestRequestResign_PartitionedPeer(t *testing.T) {
+// TestRequestResign_ReturnsIfPartitionedCandidateIsRemoved checks that RequestResign returns nil after the
+// other peers have removed the candidate of a partitioned peer.
+func TestRequestResign_ReturnsIfPartitionedCandidateIsRemoved(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		network.Peer(a).Before(func(ctx context.Context, call string) error {
@@ -113,9 +113,9 @@ func TestRequestResign_PartitionedPeer(t *testing.T) {
 	})
 }
 
-// TestRequestResign_UnconfirmedWithdrawal checks that the error wraps ErrUnknownOutcome when the peer does
-// not confirm the withdrawal. The candidate may receive the request later.
-func TestRequestResign_UnconfirmedWithdrawal(t *testing.T) {
+// TestRequestResign_ReturnsErrUnknownOutcomeIfUnconfirmed checks that the error wraps ErrUnknownOutcome if the
+// peer does not confirm that the request is withdrawn, because the candidate may receive the request later.
+func TestRequestResign_ReturnsErrUnknownOutcomeIfUnconfirmed(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetElection("report", api.Election{Candidates: []api.Candidate{{ID: "a/1"}}})
 		release := make(chan struct{})

@@ -14,9 +14,9 @@ const (
 	// EventEntry delivers the next entry.
 	EventEntry EventKind = iota
 	// EventSnapshot delivers a snapshot, which replaces the previous state, including
-	// earlier snapshots that could not be read completely. The next event follows when its
-	// Data was read completely or closed. Reading fails if the connection is lost; then the
-	// snapshot is delivered again.
+	// earlier snapshots that could not be read completely. The next event follows when the
+	// receiver has read the Data completely or closed it. Reading fails if the connection
+	// is lost; then the snapshot is delivered again.
 	EventSnapshot
 	// EventFresh reports that all entries were delivered that are known to a peer with
 	// recent contact to a leader that has a majority. It is not repeated before the next
@@ -26,8 +26,8 @@ const (
 	// the reason: the peer has lost its leader, the connection was lost, or a snapshot
 	// skips entries.
 	EventStale
-	// EventTimeout reports that the peer has sent nothing for the time of [WithKeepaliveTimeout]. Another peer is
-	// tried.
+	// EventTimeout reports that the peer has sent nothing for the time of [WithKeepaliveTimeout]. The
+	// subscription then tries another peer.
 	EventTimeout
 )
 

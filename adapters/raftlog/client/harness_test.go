@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The peers of the cluster of the tests.
+// The three peers of the cluster that runCluster creates.
 var (
 	a   = api.Peer{ID: "a", Addr: "a:1"}
 	b   = api.Peer{ID: "b", Addr: "b:1"}
@@ -36,7 +36,7 @@ func runCluster(t *testing.T, seeds []api.Peer, f func(t *testing.T, network *rp
 	})
 }
 
-// openClient returns a client whose random pauses are reproducible.
+// openClient returns a client whose pauses have reproducible random lengths.
 func openClient(t *testing.T, network *rpctest.Network, cfg Config) *Client {
 	cfg.Cluster = "test"
 	cfg, err := cfg.withDefaults()
@@ -51,7 +51,7 @@ func openClient(t *testing.T, network *rpctest.Network, cfg Config) *Client {
 	})
 }
 
-// countCalls returns the number of calls with the name that all peers have received.
+// countCalls returns how many calls with the given name all peers have received together.
 func countCalls(network *rpctest.Network, call string) (n int) {
 	for _, p := range all {
 		n += network.Peer(p).Calls(call)

@@ -36,7 +36,7 @@ func (c *Client) findPeer(ctx context.Context, peerID string) (api.Peer, error) 
 		p, ok = known()
 	}
 	if !ok {
-		return api.Peer{}, fmt.Errorf("%w: unknown peer %q", api.ErrInvalid, peerID)
+		return api.Peer{}, fmt.Errorf("%w: no peer of the cluster has the ID %q", api.ErrInvalid, peerID)
 	}
 	return p, nil
 }
@@ -53,7 +53,7 @@ func (c *Client) queryInfo(ctx context.Context, p api.Peer) (i api.Info, err err
 	return i, nil
 }
 
-// PeerInfo is the answer of one peer.
+// PeerInfo is the status of one peer, or the reason why the peer has not answered.
 type PeerInfo struct {
 	// Peer is the peer that was queried.
 	Peer api.Peer

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestInfos_OfAllPeers checks that Infos returns within CallTimeout, with all statuses and errors.
-func TestInfos_OfAllPeers(t *testing.T) {
+// TestInfos_ReturnsStatusOfAllPeersInTime checks that Infos returns the status or the error of each peer within
+// CallTimeout, and that Info rejects an unknown ID.
+func TestInfos_ReturnsStatusOfAllPeersInTime(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		info, err := client.Info(t.Context(), "b")
 		require.NoError(t, err)

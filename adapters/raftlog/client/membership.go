@@ -42,7 +42,7 @@ func (c *Client) Membership(ctx context.Context) (m api.Membership, err error) {
 	return api.Membership{}, err
 }
 
-// learnMembership updates the list of peers, and deletes connections that have ended.
+// learnMembership updates the list of peers from a membership, and forgets connections that have ended.
 func (c *Client) learnMembership(m api.Membership) {
 	c.mu.Lock()
 	c.list.update(m)
@@ -54,8 +54,8 @@ func (c *Client) learnMembership(m api.Membership) {
 	c.mu.Unlock()
 }
 
-// refreshMembership queries the membership every Refresh, and when it is requested, until the
-// client is closed. It pauses after each query.
+// refreshMembership queries the membership at the interval Refresh, and after each call of requestRefresh,
+// until the client is closed. It pauses after each query.
 func (c *Client) refreshMembership() {
 	var due <-chan time.Time
 	if c.cfg.Refresh > 0 {
@@ -77,8 +77,8 @@ func (c *Client) refreshMembership() {
 	}
 }
 
-// queryMembership queries each peer at most once, until a peer returns a membership that is not
-// older than the known one.
+// queryMembership queries each peer at most once, until a peer returns a membership that is not older than the
+// membership that the client knows.
 func (c *Client) queryMembership() {
 	peer := c.firstPeer()
 	for range len(c.peers()) {
@@ -103,7 +103,7 @@ func (c *Client) queryMembership() {
 	}
 }
 
-// requestRefresh makes refreshMembership query the membership. It does not wait.
+// requestRefresh makes refreshMembership query the membership soon. It does not wait for the result.
 func (c *Client) requestRefresh() {
 	select {
 	case c.refreshRequests <- struct{}{}:

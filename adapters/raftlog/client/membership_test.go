@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv/rpctest"
 )
 
-// TestMembership_AllPeersReplaced checks that an idle client does not lose the cluster when all peers are
-// replaced one after another.
-func TestMembership_AllPeersReplaced(t *testing.T) {
+// TestMembership_FollowsReplacementOfAllPeers checks that an idle client still reaches the cluster after all
+// peers were replaced one after another.
+func TestMembership_FollowsReplacementOfAllPeers(t *testing.T) {
 	runCluster(t, []api.Peer{a}, func(t *testing.T, network *rpctest.Network, _ *Client) {
 		client := openClient(t, network, Config{Peers: []api.Peer{a}})
 		defer client.Close()
@@ -39,9 +39,9 @@ func TestMembership_AllPeersReplaced(t *testing.T) {
 	})
 }
 
-// TestMembership_OfRemovedPeer checks that the client does not return the membership of a removed peer, which
-// may be old, and that the error names the cause when no other peer replies.
-func TestMembership_OfRemovedPeer(t *testing.T) {
+// TestMembership_DiscardsReplyOfRemovedPeer checks that Membership does not return the membership of a removed
+// peer, which may be old, and that the error says that the peer was removed if no other peer replies.
+func TestMembership_DiscardsReplyOfRemovedPeer(t *testing.T) {
 	runCluster(t, []api.Peer{c}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.SetMembers(api.Membership{Index: 5, Voters: []api.Peer{a, b}, Removed: []string{"c"}})
 		m, err := client.Membership(contextWithin(t, time.Minute))

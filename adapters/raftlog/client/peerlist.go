@@ -6,22 +6,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// peerList contains the known peers in the order in which they are called. The client's lock guards
-// it.
+// peerList contains the known peers in the order in which they are called. The lock of the client guards the
+// list.
 type peerList struct {
 	seeds     []api.Peer // the peers of Config
-	index     uint64     // the index of the newest known membership
+	index     uint64     // the index of the newest membership that the client has received
 	order     []api.Peer // the members, and then the seeds that are not members
-	leader    api.Peer   // the leader of the log; zero if it is not known
-	nextFirst int        // the position in order of the peer that the next call tries first
+	leader    api.Peer   // the leader of the log; zero if no leader is known
+	nextFirst int        // the position in order of the peer that the next call tries first if the leader is not known
 }
 
 func newPeerList(seeds []api.Peer) peerList {
 	return peerList{seeds: slices.Clone(seeds), order: slices.Clone(seeds)}
 }
 
-// update replaces the list by the peers of a membership and the seeds, unless the known membership
-// is newer.
+// update replaces the list by the peers of a membership and the seeds, unless the list is from a newer
+// membership.
 func (l *peerList) update(m api.Membership) {
 	if m.Index < l.index || len(m.Voters) == 0 {
 		return
@@ -49,12 +49,12 @@ func (l *peerList) firstPeer() api.Peer {
 	return p
 }
 
-// peerAfter returns the peer after p.
+// peerAfter returns the peer after p in the list, or the first peer if p is the last or not in the list.
 func (l *peerList) peerAfter(p api.Peer) api.Peer {
 	return l.order[(slices.Index(l.order, p)+1)%len(l.order)]
 }
 
-// find returns the peer with the ID and its newest address.
+// find returns the peer with the given ID, with its newest address, and whether the list contains it.
 func (l *peerList) find(id string) (api.Peer, bool) {
 	i := slices.IndexFunc(l.order, func(p api.Peer) bool { return p.ID == id })
 	if i < 0 {

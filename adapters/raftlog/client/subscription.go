@@ -23,8 +23,8 @@ type subscribeOption func(*Subscription)
 
 func (f subscribeOption) applySubscribe(s *Subscription) { f(s) }
 
-// WithLeader makes the leader serve the subscription as soon as it is known, instead of any
-// peer. Entries arrive slightly earlier, and all from one peer.
+// WithLeader makes the leader serve the subscription, instead of any peer, as soon as the client knows the
+// leader. Entries arrive slightly earlier, and all from one peer.
 func WithLeader() SubscribeOption {
 	return subscribeOption(func(s *Subscription) { s.fromLeader = true })
 }
@@ -57,14 +57,14 @@ type Subscription struct {
 	// The following fields belong to the goroutine of the subscription.
 	next            uint64            // index of the next entry
 	peer            api.Peer          // the peer that sends the events
-	fresh           bool              // EventFresh was delivered, and no EventStale since
+	fresh           bool              // EventFresh was delivered, and no EventStale after it
 	rejected        map[api.Peer]bool // the peers that have rejected the client
 	attemptedAt     time.Time         // start of the last attempt
 	leader          api.Peer          // the leader according to the peer
-	leaderlessSince time.Time         // when the peer lost its leader; zero if it has a leader
+	leaderlessSince time.Time         // the time at which the peer lost its leader; zero if the peer has a leader
 	lastErr         error             // error of the last attempt; nil after the peer has answered
 
-	err error // why the subscription ended; set before ended is closed
+	err error // the reason why the subscription has ended; set before ended is closed
 }
 
 // Subscribe follows the log starting at index from; 0 and 1 are its start, and a reader
@@ -171,8 +171,8 @@ func (s *Subscription) readPeers() error {
 }
 
 // cause returns why the subscription must end: the cause of its context or of the client's context. It
-// returns nil if both are active. It looks at the client's context too, because Close of the client
-// cancels s.ctx in another goroutine (context.AfterFunc), and may not have done so yet.
+// returns nil if both are active. It also reads the context of the client, because Close of the client
+// cancels s.ctx in another goroutine (context.AfterFunc), and this goroutine may not have run yet.
 func (s *Subscription) cause() error {
 	if cause := context.Cause(s.ctx); cause != nil {
 		return cause
@@ -180,8 +180,8 @@ func (s *Subscription) cause() error {
 	return context.Cause(s.client.ctx)
 }
 
-// endError returns the cause that ended the subscription. If the last attempt failed, its error is
-// added as text. It is not wrapped, because it did not end the subscription.
+// endError returns the cause that ended the subscription. If the last attempt failed, endError adds the error
+// of the attempt as text, and does not wrap it, because this error did not end the subscription.
 func (s *Subscription) endError() error {
 	cause := s.cause()
 	if s.lastErr != nil {
@@ -190,7 +190,8 @@ func (s *Subscription) endError() error {
 	return cause
 }
 
-// addRejection records that the peer has rejected the client, and reports whether all peers have.
+// addRejection records that the current peer has rejected the client, and reports whether all peers have
+// rejected it.
 func (s *Subscription) addRejection() bool {
 	s.rejected[s.peer] = true
 	for _, p := range s.client.peers() {
@@ -201,6 +202,7 @@ func (s *Subscription) addRejection() bool {
 	return true
 }
 
+// The reasons for which a subscription leaves a peer that still sends events.
 var (
 	errMoved    = errors.New("another peer is the leader")
 	errNoLeader = errors.New("the peer has no contact with a leader")
@@ -241,7 +243,8 @@ func (s *Subscription) readPeer() error {
 	}
 }
 
-// deliver sends an event to the caller, and reports whether it was received.
+// deliver sends an event to the channel of Events, and reports whether the caller has received it before the
+// subscription ended.
 func (s *Subscription) deliver(e Event) bool {
 	e.Peer = s.peer
 	select {
@@ -260,8 +263,8 @@ func (s *Subscription) reportStale(err error) {
 	}
 }
 
-// handleProgress delivers EventFresh or EventStale. It returns an error if another peer should be
-// read.
+// handleProgress delivers EventFresh or EventStale if the progress requires it. It returns an error if the
+// subscription should continue at another peer.
 func (s *Subscription) handleProgress(p *api.Progress) error {
 	s.leader = p.Leader
 	if p.Fresh {
@@ -288,7 +291,7 @@ func (s *Subscription) handleSnapshot(from *api.SnapshotStream) error {
 	if from.Index < s.next {
 		return &GapError{Peer: s.peer, Want: s.next, Got: from.Index}
 	}
-	s.reportStale(fmt.Errorf("entries before index %d are in a snapshot", from.Index+1))
+	s.reportStale(fmt.Errorf("entries before index %d are available only in a snapshot", from.Index+1))
 	data := &snapshotData{ReadCloser: from.Data, done: make(chan error, 1)}
 	delivered := *from
 	delivered.Data = data
@@ -306,8 +309,8 @@ func (s *Subscription) handleSnapshot(from *api.SnapshotStream) error {
 	}
 }
 
-// snapshotData is the data of a snapshot. It sends the result to done when all data was read, when
-// a read fails, or when it is closed.
+// snapshotData is the data of a delivered snapshot. It sends nil or an error to done when the caller has read
+// all data, when a read fails, or when the caller closes it.
 type snapshotData struct {
 	io.ReadCloser
 	once sync.Once

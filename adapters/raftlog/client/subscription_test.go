@@ -29,7 +29,7 @@ func nextEvent(t *testing.T, s *Subscription) Event {
 	}
 }
 
-// waitForEvent reads events until an event of the kind.
+// waitForEvent reads events until it receives an event of the given kind, which it returns.
 func waitForEvent(t *testing.T, s *Subscription, kind EventKind) Event {
 	for {
 		if e := nextEvent(t, s); e.Kind == kind {
@@ -49,9 +49,10 @@ func waitForEnd(t *testing.T, s *Subscription) error {
 	return s.Err()
 }
 
-// TestSubscribe_LostConnections checks that a subscription neither misses nor repeats an entry when
-// connections are lost at random, and entries are replaced by a snapshot. It covers defect Z1 of ØMQ Raft.
-func TestSubscribe_LostConnections(t *testing.T) {
+// TestSubscribe_DeliversEachEntryDespiteLostConnections checks that a subscription neither misses nor repeats
+// an entry when connections are lost at random and a snapshot replaces entries. This covers defect Z1 of ØMQ
+// Raft.
+func TestSubscribe_DeliversEachEntryDespiteLostConnections(t *testing.T) {
 	for seed := range uint64(5) {
 		runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 			random := rand.New(rand.NewPCG(seed, 1))
@@ -118,8 +119,8 @@ func TestSubscribe_LostConnections(t *testing.T) {
 	}
 }
 
-// TestSubscribe_EndsAtGap checks that a subscription does not deliver an entry with an unexpected index, and
-// ends there.
+// TestSubscribe_EndsAtGap checks that a subscription ends with a GapError, and delivers nothing more, when a
+// peer sends an entry with an unexpected index.
 func TestSubscribe_EndsAtGap(t *testing.T) {
 	for name, index := range map[string]uint64{"gap": 4, "earlier": 2, "repeated": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -150,9 +151,9 @@ func TestSubscribe_EndsAtGap(t *testing.T) {
 	}
 }
 
-// TestSubscribe_EarlierSnapshot checks that a subscription does not accept a snapshot of entries that it
-// has delivered.
-func TestSubscribe_EarlierSnapshot(t *testing.T) {
+// TestSubscribe_RejectsEarlierSnapshot checks that a subscription ends with ErrGap when a peer sends a snapshot
+// of entries before the next entry to deliver.
+func TestSubscribe_RejectsEarlierSnapshot(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(5, 1)
 		network.Compact(nil)
@@ -164,8 +165,8 @@ func TestSubscribe_EarlierSnapshot(t *testing.T) {
 	})
 }
 
-// TestSubscribe_ReportsLostLeader checks that a subscription reports that its peer loses the leader, is silent or is
-// disconnected, and continues at another peer.
+// TestSubscribe_ReportsLostLeader checks that a subscription reports when its peer loses the leader, sends
+// nothing or is disconnected, and continues at another peer.
 func TestSubscribe_ReportsLostLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(2, 1)
@@ -204,9 +205,9 @@ func TestSubscribe_ReportsLostLeader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_WithoutLeader checks that a subscription tries all peers, with pauses between retries, while
-// there is no leader.
-func TestSubscribe_WithoutLeader(t *testing.T) {
+// TestSubscribe_TriesAllPeersWithoutLeader checks that a subscription tries all peers, with pauses between
+// retries, while there is no leader.
+func TestSubscribe_TriesAllPeersWithoutLeader(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Lead(api.Peer{})
 		s := client.Subscribe(contextWithin(t, time.Minute), 1, WithKeepaliveTimeout(2*time.Second))
@@ -222,9 +223,9 @@ func TestSubscribe_WithoutLeader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_UnreadEvents checks that a subscription whose events are not received does not read all
-// entries, and does not delay other calls.
-func TestSubscribe_UnreadEvents(t *testing.T) {
+// TestSubscribe_StopsReadingIfEventsAreNotReceived checks that a subscription whose events are not received
+// stops reading entries before the end of the log, and does not delay other calls.
+func TestSubscribe_StopsReadingIfEventsAreNotReceived(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(12_000, 1)
 		s := client.Subscribe(t.Context(), 1)
@@ -244,8 +245,9 @@ func TestSubscribe_UnreadEvents(t *testing.T) {
 	})
 }
 
-// TestSubscribe_WithLeader checks that a subscription with WithLeader moves to the leader.
-func TestSubscribe_WithLeader(t *testing.T) {
+// TestSubscribe_WithLeaderMovesToLeader checks that a subscription with the option WithLeader moves to the
+// leader, and to the next leader.
+func TestSubscribe_WithLeaderMovesToLeader(t *testing.T) {
 	runCluster(t, []api.Peer{b, c}, func(t *testing.T, network *rpctest.Network, client *Client) {
 		s := client.Subscribe(t.Context(), 1, WithLeader())
 		defer s.Close()
@@ -261,9 +263,9 @@ func TestSubscribe_WithLeader(t *testing.T) {
 	})
 }
 
-// TestSubscribe_IncompleteSnapshot checks that a snapshot is delivered again when the connection is lost
-// while it is read, and not after it was closed.
-func TestSubscribe_IncompleteSnapshot(t *testing.T) {
+// TestSubscribe_RepeatsIncompleteSnapshot checks that a subscription delivers a snapshot again if the
+// connection is lost before the snapshot was read, and does not if the caller has closed the snapshot.
+func TestSubscribe_RepeatsIncompleteSnapshot(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(9, 1)
 		network.Compact(make([]byte, 8<<20)) // a snapshot larger than the buffers of a connection
@@ -300,8 +302,9 @@ func TestSubscribe_IncompleteSnapshot(t *testing.T) {
 	})
 }
 
-// TestSubscription_Err checks that the error of a subscription wraps the cause, and describes the last attempt.
-func TestSubscription_Err(t *testing.T) {
+// TestSubscription_ErrWrapsCauseAndLastAttempt checks that Err wraps the cause that has ended the subscription,
+// and describes the last attempt if no peer has answered.
+func TestSubscription_ErrWrapsCauseAndLastAttempt(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(3, 1)
 		s := client.Subscribe(t.Context(), 1)
@@ -335,8 +338,8 @@ func TestSubscription_Err(t *testing.T) {
 	})
 }
 
-// TestSubscribe_SnapshotClosedTwice checks that the data of a snapshot can be closed twice.
-func TestSubscribe_SnapshotClosedTwice(t *testing.T) {
+// TestSubscribe_SnapshotMayBeClosedTwice checks that closing the data of a snapshot twice returns no error.
+func TestSubscribe_SnapshotMayBeClosedTwice(t *testing.T) {
 	runCluster(t, all, func(t *testing.T, network *rpctest.Network, client *Client) {
 		network.Append(9, 1)
 		network.Compact(make([]byte, 1<<20))

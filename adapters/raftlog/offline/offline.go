@@ -57,8 +57,8 @@ func ReadOwner(dir string) (Owner, error) {
 
 // Entry is an entry of the log and its position in the files.
 type Entry struct {
-	// Entry has Data for all kinds of entries, and never Skipped, because that depends on all
-	// previous entries.
+	// Entry has Data for all kinds of entries, and never Skipped, because Skipped depends on all previous
+	// entries.
 	api.Entry
 	// Committed reports whether the files show that the entry is committed. If not, the entry may have
 	// been committed nevertheless, or may be replaced.
@@ -162,8 +162,8 @@ func ReadLog(dir string) (Log, error) {
 }
 
 // Prunable returns the files whose entries have at most the index through, which are not needed when
-// the log is truncated up to it. They are sorted from the oldest to the newest, and must be deleted in
-// this order.
+// the log is truncated up to it. The names are sorted from the oldest to the newest file, and the
+// files must be deleted in this order.
 func (l Log) Prunable(through uint64) []string {
 	var names []string
 	for _, s := range l.Segments {

@@ -37,8 +37,8 @@ func commitState(index uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: &term, Vote: &vote, Commit: &index}
 }
 
-// newLog returns a directory with updates 1 to 40 in several segments. Updates 31 to 40 have
-// replaced others, and 36 to 40 are not committed.
+// newLog returns a directory, and its log with updates 1 to 40 in several segments. Updates 31 to 40 have
+// replaced updates of an earlier term, and 36 to 40 are not committed.
 func newLog(t testing.TB) (string, *filelog.Log) {
 	dir := t.TempDir()
 	l, err := filelog.Open(disk.OS(dir), offline.LogDir, filelog.Options{SegmentSize: 4096})
@@ -57,9 +57,9 @@ func newLog(t testing.TB) (string, *filelog.Log) {
 	return dir, l
 }
 
-// TestEntries_AllAreReturned checks that no entry is missing, repeated or decoded incorrectly, and that the
-// commit status of each is right.
-func TestEntries_AllAreReturned(t *testing.T) {
+// TestEntries_ReturnsEveryEntry checks that Entries misses, repeats and changes no entry, and reports which
+// entries are committed.
+func TestEntries_ReturnsEveryEntry(t *testing.T) {
 	dir, _ := newLog(t)
 	next := uint64(1)
 	require.NoError(t, offline.Entries(dir, func(e offline.Entry) error {
@@ -78,8 +78,8 @@ func TestEntries_AllAreReturned(t *testing.T) {
 	require.ErrorIs(t, offline.Entries(t.TempDir(), nil), os.ErrNotExist)
 }
 
-// TestReadLog_MatchesFilelog checks that the description of a log equals that of package filelog, before and
-// after files are pruned.
+// TestReadLog_MatchesFilelog checks that the description of a log agrees with package filelog, before and after
+// files are pruned.
 func TestReadLog_MatchesFilelog(t *testing.T) {
 	dir, log := newLog(t)
 	l, err := offline.ReadLog(dir)
@@ -122,7 +122,8 @@ func TestReadLog_MatchesFilelog(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReadLog_ReportsDamage checks that damage in any file of a log, or of a snapshot, is reported.
+// TestReadLog_ReportsDamage checks that damage in any file of a log, or of a snapshot, is reported as
+// ErrCorrupt or ErrSnapshot.
 func TestReadLog_ReportsDamage(t *testing.T) {
 	dir, log := newLog(t)
 	first := filepath.Join(dir, log.Segments()[0].Name)
@@ -159,10 +160,10 @@ func TestReadLog_ReportsDamage(t *testing.T) {
 	require.ErrorIs(t, err, offline.ErrSnapshot)
 }
 
-// TestDirectory_DamagedContent checks that a file with another content does not cause a panic, and that the
-// sizes that are reported do not exceed it. The parsers themselves have fuzz targets: filelog.FuzzOpen,
-// snapshot.FuzzOpen and identity.FuzzFiles.
-func TestDirectory_DamagedContent(t *testing.T) {
+// TestDirectory_DamagedFilesDoNotPanic checks that the functions of the package do not panic if files contain
+// random damage, and do not report sizes greater than the files. The parsers themselves have fuzz targets:
+// filelog.FuzzOpen, snapshot.FuzzOpen and identity.FuzzFiles.
+func TestDirectory_DamagedFilesDoNotPanic(t *testing.T) {
 	dir, _ := newLog(t)
 	segments, err := filepath.Glob(filepath.Join(dir, offline.LogDir, "*"))
 	require.NoError(t, err)

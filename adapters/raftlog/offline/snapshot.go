@@ -21,13 +21,12 @@ const SnapshotName = snapshot.Name
 type Snapshot struct {
 	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	// Index and Term are those of the last entry in the snapshot.
+	// Index and Term are the index and the term of the last entry in the snapshot.
 	Index uint64 `json:"index"`
 	Term  uint64 `json:"term"`
-	// Created is when the snapshot was created.
+	// Created is the time at which the snapshot was created.
 	Created time.Time `json:"created"`
-	// Size is the size of the file, and DataSize that of the state machine's data, in
-	// bytes.
+	// Size is the size of the file, and DataSize the size of the state machine's data, in bytes.
 	Size     int64 `json:"size"`
 	DataSize int64 `json:"dataSize"`
 
