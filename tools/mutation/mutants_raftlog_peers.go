@@ -95,7 +95,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"c.state == raft.StateFollower && known", "false && known"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestMove_OtherMemberTellsLeader",
+		tests: "./adapters/raftlog/internal/core -run TestMove_IsReportedToLeaderByOtherMember",
 	},
 	{
 		name: "raftlog/seed-address", breaks: "a member is dialed only at its address in the log",
@@ -103,7 +103,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"!slices.Contains(all, p)", "!slices.ContainsFunc(all, func(q api.Peer) bool { return q.ID == p.ID })"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestPeers_ConnectToBothAddressesOfMember",
+		tests: "./adapters/raftlog/internal/core -run TestPeers_ReturnsBothAddressesOfMember",
 	},
 	{
 		name: "raftlog/moved-session", breaks: "a connection ends although its address remains",
@@ -119,7 +119,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"\tc.cutOff.handlePassedOnAnnouncement(c, c.names.numberOf(sender), c.names.numberOf(from))\n", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCutOff_LeaderStepsDown",
+		tests: "./adapters/raftlog/internal/core -run TestCutOff_LeaderTransfersToPeerThatReachesVoter",
 	},
 	{
 		name: "raftlog/peer-again", breaks: "a process that is refused after it has become a member remains connected",
@@ -143,6 +143,6 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"case i.TLS != nil && i.TLS.InsecureSkipVerify && !hasVerification(i.TLS) && ", "case false && "},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestIdentity_InvalidIsRejected",
+		tests: "./adapters/raftlog/internal/link -run TestValidate_RejectsInvalidIdentity",
 	},
 }

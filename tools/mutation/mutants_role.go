@@ -32,7 +32,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"case s.contains(true, secret) && s.contains(false, secret):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestIdentity_InvalidIsRejected",
+		tests: "./adapters/raftlog/internal/link -run TestValidate_RejectsInvalidIdentity",
 	},
 	{
 		name: "role/certificate-of-peer", breaks: "every certificate of the authority permits a process to act as any peer",
@@ -80,7 +80,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if reason, text := checkCertificate(); reason != accepted {", "if reason, text := checkCertificate(); false {"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_CertificateOfAnotherPeer",
+		tests: "./adapters/raftlog/internal/link -run TestHandshake_RejectsCertificateOfAnotherPeer",
 	},
 	{
 		name: "role/unproven-text", breaks: "the text of a process that has not proven to be a peer is shown",
@@ -88,7 +88,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"return nil, &RefusedError{Reason: r.reason} // anyone can have written the text", "return nil, &RefusedError{Reason: r.reason, Text: r.text}"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_DropsUnprovenText",
+		tests: "./adapters/raftlog/internal/link -run TestDial_DropsTextOfUnauthenticatedServer",
 	},
 	{
 		name: "role/unproven", breaks: "a refusal that is not proven counts as one of a peer",
@@ -96,7 +96,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"return nil, &RefusedError{Reason: r.reason} // anyone can have written the text", "return nil, &RefusedError{Reason: r.reason, Proven: true}"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_DropsUnprovenText",
+		tests: "./adapters/raftlog/internal/link -run TestDial_DropsTextOfUnauthenticatedServer",
 	},
 	{
 		name: "role/removed-secret", breaks: "a connection remains after its secret was removed",

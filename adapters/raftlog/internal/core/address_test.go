@@ -66,9 +66,9 @@ func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	}
 }
 
-// TestMove_NotRevertedByConcurrentChange checks that a change of the voters that contains the previous
+// TestMove_IsNotRevertedByConcurrentChange checks that a change of the voters that contains the previous
 // address of a peer does not restore that address, when both are in flight at the same time.
-func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
+func TestMove_IsNotRevertedByConcurrentChange(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)
 	h.advance(time.Second)
@@ -88,9 +88,9 @@ func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
 }
 
-// TestMove_OtherMemberTellsLeader checks that a member that cannot reach the leader, which does not know its
+// TestMove_IsReportedToLeaderByOtherMember checks that a member that cannot reach the leader, which does not know its
 // address, gets its new address.
-func TestMove_OtherMemberTellsLeader(t *testing.T) {
+func TestMove_IsReportedToLeaderByOtherMember(t *testing.T) {
 	h, l := startCluster(t)
 	moved := h.otherPeers(l)[0]
 	h.cut = func(from, to string) bool {
@@ -103,9 +103,9 @@ func TestMove_OtherMemberTellsLeader(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestPeers_ConnectToBothAddressesOfMember checks that a peer connects to a member at both of its addresses,
+// TestPeers_ReturnsBothAddressesOfMember checks that a peer connects to a member at both of its addresses,
 // and to no address of a removed peer.
-func TestPeers_ConnectToBothAddressesOfMember(t *testing.T) {
+func TestPeers_ReturnsBothAddressesOfMember(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.peers[0]
 	p.core.cfg.Seeds = []api.Peer{p.self, {ID: "p1", Addr: "moved:1"}, peerInfo(2), {ID: "x", Addr: "x:1"}, {ID: "y", Addr: "y:1"}}

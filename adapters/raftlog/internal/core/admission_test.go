@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestLearner_StoppedIsRemoved checks that a learner that was stopped is removed from the configuration, with
+// TestLearner_IsRemovedWhileDownAndReadmitted checks that a learner that was stopped is removed from the configuration, with
 // its address, and is admitted when it returns.
-func TestLearner_StoppedIsRemoved(t *testing.T) {
+func TestLearner_IsRemovedWhileDownAndReadmitted(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.addLearner(3)
 	learners := func() int {
@@ -40,8 +40,8 @@ func TestAnnouncement_PassesOnKnownInstances(t *testing.T) {
 	require.Equal(t, []map[string]string{{"z": "i"}}, l.core.output.Instances)
 }
 
-// TestAnnouncement_RoundTrip checks that announcements and their replies are decoded as they were encoded.
-func TestAnnouncement_RoundTrip(t *testing.T) {
+// TestAnnouncement_IsDecodedAsEncoded checks that announcements and their replies are decoded as they were encoded.
+func TestAnnouncement_IsDecodedAsEncoded(t *testing.T) {
 	instances := map[string]string{"a": "1", "b": ""}
 	for _, want := range []announcement{{nonce: 7, addr: "h:1", election: time.Second, instances: instances}, {}} {
 		got, err := decodeAnnouncement(want.encode())

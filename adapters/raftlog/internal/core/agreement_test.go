@@ -60,9 +60,9 @@ func (p *peer) corruptHistory() {
 	p.core.agreement.recordSum(p.core)
 }
 
-// TestAgreement_PeerWithOtherHistoryStops checks that a peer whose history differs from that of a majority
+// TestAgreement_StopsPeerWithOtherHistory checks that a peer whose history differs from that of a majority
 // stops, as the leader and as a follower, and that other peers continue.
-func TestAgreement_PeerWithOtherHistoryStops(t *testing.T) {
+func TestAgreement_StopsPeerWithOtherHistory(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		h := newHarness(t, 3)
 		p, other, _ := h.leaderAfterUpdates(10)
@@ -115,8 +115,8 @@ func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	}
 }
 
-// TestAgreement_EqualHistories checks that no difference is found between equal histories.
-func TestAgreement_EqualHistories(t *testing.T) {
+// TestAgreement_FindsNoDifferenceInEqualHistories checks that no difference is found between equal histories.
+func TestAgreement_FindsNoDifferenceInEqualHistories(t *testing.T) {
 	h := newHarness(t, 3)
 	_, second, third := h.leaderAfterUpdates(1000)
 	require.Empty(t, h.advanceWithFaults(5*election))
@@ -128,9 +128,9 @@ func TestAgreement_EqualHistories(t *testing.T) {
 	require.ErrorIs(t, third.core.agreement.receiveSums(third.core, second.core.self, []byte("short")), errFrame)
 }
 
-// TestAgreement_ComparesWhenEntryArrives checks that the checksum of an entry that a peer does not have yet
+// TestAgreement_ComparesChecksumWhenEntryArrives checks that the checksum of an entry that a peer does not have yet
 // is compared when the peer has the entry, and that the checksum of an earlier entry is stored.
-func TestAgreement_ComparesWhenEntryArrives(t *testing.T) {
+func TestAgreement_ComparesChecksumWhenEntryArrives(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, _ := h.leaderAfterUpdates(2000)
 	_, known := second.core.agreement.sumAt(2 * stride)

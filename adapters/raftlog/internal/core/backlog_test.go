@@ -12,10 +12,10 @@ import (
 
 var smallBacklogs = map[string]load{"entries": {50, 1 << 20}, "bytes": {1 << 20, 50 << 10}}
 
-// TestBacklog_BlockedFollower checks that a peer whose state machine is blocked stores no more than its
+// TestBacklog_LimitsEntriesOfBlockedFollower checks that a peer whose state machine is blocked stores no more than its
 // limit, does not disturb the leader of the log, and does not prevent another candidate from leading, and
 // that it receives all entries when its state machine continues.
-func TestBacklog_BlockedFollower(t *testing.T) {
+func TestBacklog_LimitsEntriesOfBlockedFollower(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
@@ -51,9 +51,9 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 	}
 }
 
-// TestBacklog_BlockedLeader checks that a leader whose state machine is blocked accepts no more updates than
+// TestBacklog_BlockedLeaderRejectsUpdates checks that a leader whose state machine is blocked accepts no more updates than
 // its limit, and continues to lead.
-func TestBacklog_BlockedLeader(t *testing.T) {
+func TestBacklog_BlockedLeaderRejectsUpdates(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)

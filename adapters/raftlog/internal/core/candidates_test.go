@@ -48,9 +48,9 @@ func TestEndedElections_DoNotSlowTicks(t *testing.T) {
 	require.Less(t, taken, written/3, "the goroutine that writes the view must encode it")
 }
 
-// TestCandidates_EarlierProcess checks that a process removes the candidates of the previous process of its
+// TestCandidates_OfEarlierProcessAreRemoved checks that a process removes the candidates of the previous process of its
 // peer, and not those of other peers, and that a candidate that was expired joins again.
-func TestCandidates_EarlierProcess(t *testing.T) {
+func TestCandidates_OfEarlierProcessAreRemoved(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	elections := &l.core.replica.Elections
@@ -81,9 +81,9 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	require.Empty(t, p.core.candidates.wanted)
 }
 
-// TestCandidates_DifferFromInstalledSnapshot checks that a candidate that an installed snapshot lacks joins
+// TestCandidates_AreReconciledWithInstalledSnapshot checks that a candidate that an installed snapshot lacks joins
 // again, and a candidate that has resigned and is in the snapshot leaves.
-func TestCandidates_DifferFromInstalledSnapshot(t *testing.T) {
+func TestCandidates_AreReconciledWithInstalledSnapshot(t *testing.T) {
 	h := newHarness(t, 1)
 	l := h.waitForLeader()
 	l.core.AddCandidate("e", "resigns", "")

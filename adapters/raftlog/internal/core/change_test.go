@@ -51,9 +51,9 @@ func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 	require.Equal(t, index, h.leader().core.Replica().Members.Index)
 }
 
-// TestChange_IDIsUsedBeforeWrite checks that a change is not written when its ID has become stale, or is the
+// TestChange_IsRejectedIfIDBecomesInvalid checks that a change is not written when its ID has become stale, or is the
 // ID of an update, while the leader waited for the new voters.
-func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
+func TestChange_IsRejectedIfIDBecomesInvalid(t *testing.T) {
 	for want, interfere := range map[error]func(h *harness, id api.RequestID){
 		api.ErrStale: func(h *harness, _ api.RequestID) { h.advance(2 * time.Second) },
 		api.ErrRequestIDReused: func(h *harness, id api.RequestID) {
@@ -74,10 +74,10 @@ func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
 	}
 }
 
-// TestChange_CompleteWhenDurable checks that a change is not reported as complete before a majority of the
+// TestChange_IsReportedOnlyWhenDurable checks that a change is not reported as complete before a majority of the
 // new voters has stored that it is complete. Then the previous voters may be stopped, and restarted new
 // voters would request the votes of the previous voters indefinitely.
-func TestChange_CompleteWhenDurable(t *testing.T) {
+func TestChange_IsReportedOnlyWhenDurable(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
 	for i := range 3 {
@@ -132,8 +132,8 @@ func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	require.Equal(t, peerInfos(3), m.Learners)
 }
 
-// TestChange_UnknownOutcome checks that a change that was written before the deadline is not reported as rejected.
-func TestChange_UnknownOutcome(t *testing.T) {
+// TestChange_ReportsUnknownOutcomeIfWritten checks that a change that was written before the deadline is not reported as rejected.
+func TestChange_ReportsUnknownOutcomeIfWritten(t *testing.T) {
 	h := newHarness(t, 3)
 	late := h.addLearner(3)
 	l := h.leader()
@@ -147,9 +147,9 @@ func TestChange_UnknownOutcome(t *testing.T) {
 	h.waitFor("the change is in effect", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
 
-// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that nothing
+// TestAbandonChange_ReportsThatNothingChanged checks that a caller that cannot wait any longer learns that nothing
 // was changed, when that is certain, and that the change is not made later, when the new voter starts.
-func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
+func TestAbandonChange_ReportsThatNothingChanged(t *testing.T) {
 	h, l := startCluster(t)
 	change := changeTo(api.RequestIDFrom(l.Wall(), 3, 3), 0, 1, 2, 3)
 
@@ -180,9 +180,9 @@ func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
 	require.Len(t, l.core.Membership().Voters, 4)
 }
 
-// TestAbandonChange_NewLeader checks that a change that waits for the first entry of the leader's term can
+// TestAbandonChange_WorksBeforeLeaderIsReady checks that a change that waits for the first entry of the leader's term can
 // be abandoned.
-func TestAbandonChange_NewLeader(t *testing.T) {
+func TestAbandonChange_WorksBeforeLeaderIsReady(t *testing.T) {
 	h := newHarness(t, 3)
 	var l *peer
 	h.waitFor("a leader that has applied nothing", func() bool {

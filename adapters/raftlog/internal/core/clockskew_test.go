@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClockSkew_WrongLeader checks that a leader whose wall clock is years ahead does not write its time into
+// TestClockSkew_LeaderWithWrongClockHandsOver checks that a leader whose wall clock is years ahead does not write its time into
 // entries before it has handed over, or into the entry of the hand-over: the clock of the log never goes
 // back, so that all later request IDs would be stale.
-func TestClockSkew_WrongLeader(t *testing.T) {
+func TestClockSkew_LeaderWithWrongClockHandsOver(t *testing.T) {
 	h, l := startCluster(t)
 	require.NoError(t, h.request(l, update("before")).Err)
 	l.skew = 10 * 365 * 24 * time.Hour

@@ -40,9 +40,9 @@ func randomMessage(random *rand.Rand, all bool) *raftpb.Message {
 	return m
 }
 
-// TestDecodeMessage_EqualsProto checks that a message is decoded as by package proto, and that a message with
+// TestDecodeMessage_ReturnsSameAsProto checks that a message is decoded as by package proto, and that a message with
 // the fields of appends and their replies needs only a few allocations.
-func TestDecodeMessage_EqualsProto(t *testing.T) {
+func TestDecodeMessage_ReturnsSameAsProto(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		want := randomMessage(random, true)

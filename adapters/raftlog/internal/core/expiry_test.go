@@ -67,10 +67,10 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	require.False(t, isEnded())
 }
 
-// TestForget_EndedElectionsAfterWindow checks that peers do not store ended elections for longer than a
+// TestForget_RemovesEndedElectionsAfterWindow checks that peers do not store ended elections for longer than a
 // window, so that their number does not grow with the number of elections that were ever ended, and that no
 // entries are written when there is nothing to forget.
-func TestForget_EndedElectionsAfterWindow(t *testing.T) {
+func TestForget_RemovesEndedElectionsAfterWindow(t *testing.T) {
 	const windows, each = 4, 1500
 	h := newHarness(t, 3)
 	h.waitForLeader()

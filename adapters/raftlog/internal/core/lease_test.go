@@ -37,10 +37,10 @@ func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
 	}
 }
 
-// TestLease_RequestBeforeSuspensionDoesNotExtend checks that a request that a peer has made before its
+// TestLease_IsNotExtendedByRequestBeforeSuspension checks that a request that a peer has made before its
 // machine was suspended does not extend its lease, even when the peer processes the reply, or applies the
 // entry for which the reply waits, before its next tick.
-func TestLease_RequestBeforeSuspensionDoesNotExtend(t *testing.T) {
+func TestLease_IsNotExtendedByRequestBeforeSuspension(t *testing.T) {
 	for name, waitsForEntry := range map[string]bool{"reply": false, "entry": true} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/", suspended), func(t *testing.T) {

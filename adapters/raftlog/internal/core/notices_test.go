@@ -27,9 +27,9 @@ func (h *harness) countAppends(l *peer) (with, without *int) {
 	return with, without
 }
 
-// TestNotices_OneMessagePerPeerAndUpdate checks that a client that makes one update after another causes only
+// TestNotices_SendOneMessagePerPeerAndUpdate checks that a client that makes one update after another causes only
 // one message to each peer for each update, and that the other peers apply the last update soon after it.
-func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
+func TestNotices_SendOneMessagePerPeerAndUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	with, without := h.countAppends(l)
@@ -46,9 +46,9 @@ func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	}
 }
 
-// TestNotices_NotDelayedIfCallerWaits checks that a message is not delayed that tells a peer that an entry is
+// TestNotices_AreNotDelayedIfCallerWaits checks that a message is not delayed that tells a peer that an entry is
 // committed for which its callers or candidates wait.
-func TestNotices_NotDelayedIfCallerWaits(t *testing.T) {
+func TestNotices_AreNotDelayedIfCallerWaits(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	p := h.otherPeers(l)[0]

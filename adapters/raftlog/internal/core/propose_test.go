@@ -46,9 +46,9 @@ func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestRead_ReadersShareRequests verifies that concurrent readers share a request, and that each gets the
+// TestRead_ConcurrentReadersShareLeaseRequest verifies that concurrent readers share a request, and that each gets the
 // reply to a request that was sent after its call.
-func TestRead_ReadersShareRequests(t *testing.T) {
+func TestRead_ConcurrentReadersShareLeaseRequest(t *testing.T) {
 	h, l := startCluster(t)
 	for _, p := range append(h.otherPeers(l), l) {
 		h.advance(p.core.cfg.Heartbeat) // requests of the lease are answered
@@ -70,10 +70,10 @@ func TestRead_ReadersShareRequests(t *testing.T) {
 	}
 }
 
-// TestPropose_ReusedMemoryKeepsEarlierUpdate checks that an update does not contain data of an earlier
+// TestPropose_ReusedMemoryContainsNoEarlierData checks that an update does not contain data of an earlier
 // update, whose memory it uses: the engine refers to the entries that are proposed to it, and the memory must
 // be cleared.
-func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
+func TestPropose_ReusedMemoryContainsNoEarlierData(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string
 	for _, size := range []int{10, 3, maxKeptData + 1, 3, maxKeptData, 7} {
@@ -107,10 +107,10 @@ func (h *harness) guardedCandidate(p *peer) replica.Guard {
 	return replica.Guard{Election: "e", Token: elections.Get("e").Candidates[0].Token}
 }
 
-// TestGuard_CheckedByLog checks that an update is not applied when its leadership ends by an entry that the
+// TestGuard_FencesUpdateBehindEndOfLeadership checks that an update is not applied when its leadership ends by an entry that the
 // leader of the log has written but not applied when it accepts the update, and that requests with the same
 // ID and another guard are not fenced.
-func TestGuard_CheckedByLog(t *testing.T) {
+func TestGuard_FencesUpdateBehindEndOfLeadership(t *testing.T) {
 	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
 	h.setDisksStalled(true)
@@ -131,9 +131,9 @@ func TestGuard_CheckedByLog(t *testing.T) {
 	require.NoError(t, h.request(l, unguarded).Err)
 }
 
-// TestGuard_CheckedBeforeWrite checks that an update of a leadership that has certainly ended is not written
+// TestGuard_RejectsFencedUpdateWithoutWriting checks that an update of a leadership that has certainly ended is not written
 // to the log, and not to the indexes of skipped updates.
-func TestGuard_CheckedBeforeWrite(t *testing.T) {
+func TestGuard_RejectsFencedUpdateWithoutWriting(t *testing.T) {
 	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
 	guarded := Request{Kind: api.KindState, ID: api.RequestIDFrom(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
@@ -158,9 +158,9 @@ func TestGuard_CheckedBeforeWrite(t *testing.T) {
 	require.Equal(t, []uint64{last + 1}, l.core.replica.Skips)
 }
 
-// TestSkips_DroppedWithTheirEntries checks that the indexes of skipped entries are not stored after the
+// TestSkips_AreDroppedWithTheirEntries checks that the indexes of skipped entries are not stored after the
 // entries were removed from the log, and that the states of peers are equal after that.
-func TestSkips_DroppedWithTheirEntries(t *testing.T) {
+func TestSkips_AreDroppedWithTheirEntries(t *testing.T) {
 	h, l := startCluster(t)
 	skip := func() uint64 {
 		h.request(l, Request{Kind: api.KindState, Guard: replica.Guard{Election: "e", Token: 1 << 40}})

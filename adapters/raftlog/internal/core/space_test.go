@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestSpace_LeaderRejectsUpdates checks that a leader rejects updates for which its disk has no space, and
+// TestSpace_LeaderRejectsUpdatesOnFullDisk checks that a leader rejects updates for which its disk has no space, and
 // accepts entries that the cluster needs.
-func TestSpace_LeaderRejectsUpdates(t *testing.T) {
+func TestSpace_LeaderRejectsUpdatesOnFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
 	known := ofSize(10)
@@ -43,9 +43,9 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	require.NoError(t, h.request(l, ofSize(10_000)).Err)
 }
 
-// TestSpace_MajorityOfDisksIsFull checks that a leader does not accept requests while nothing can be
+// TestSpace_LeaderRejectsRequestsIfMajorityIsFull checks that a leader does not accept requests while nothing can be
 // committed, and keeps entries that were written before.
-func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
+func TestSpace_LeaderRejectsRequestsIfMajorityIsFull(t *testing.T) {
 	h, l := startCluster(t)
 	others := h.otherPeers(l)
 	others[0].core.SetFreeSpace(0, true)
@@ -74,9 +74,9 @@ func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h.waitFor("the peer has caught up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
-// TestTakeVotes_NotDelayedByFullDisk checks that a Write that waits for space does not delay votes, and that
+// TestTakeVotes_SendsVotesDespiteFullDisk checks that a Write that waits for space does not delay votes, and that
 // only the vote and its hard state are written and sent ahead of the entries.
-func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
+func TestTakeVotes_SendsVotesDespiteFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	p.diskStalled = true

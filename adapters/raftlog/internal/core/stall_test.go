@@ -67,9 +67,9 @@ func TestStall_FollowerNoticesLostAppends(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestStall_NoPeerIsStalledIfAllDisksAre checks that no peer counts as stalled while nothing is committed,
+// TestStall_DetectsNothingIfAllDisksStall checks that no peer counts as stalled while nothing is committed,
 // because then no peer could lead although that needs no disk.
-func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
+func TestStall_DetectsNothingIfAllDisksStall(t *testing.T) {
 	h, l := startCluster(t)
 	h.peers[0].core.AddCandidate("e", "one", "")
 	h.waitForHolder("one")

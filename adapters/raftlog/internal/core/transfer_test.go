@@ -22,9 +22,9 @@ func TestHandOver_TakesNoElectionTimeout(t *testing.T) {
 	require.Less(t, h.handOver(), 100*time.Millisecond)
 }
 
-// TestCutOff_LeaderStepsDown checks that a leader steps down when it does not reach a voter that another
+// TestCutOff_LeaderTransfersToPeerThatReachesVoter checks that a leader steps down when it does not reach a voter that another
 // voter reaches, and remains the leader in a short interruption.
-func TestCutOff_LeaderStepsDown(t *testing.T) {
+func TestCutOff_LeaderTransfersToPeerThatReachesVoter(t *testing.T) {
 	for _, prefers := range []int{0, 1} {
 		h := newHarness(t, 5)
 		l := h.waitForLeader()

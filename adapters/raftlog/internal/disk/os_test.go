@@ -89,7 +89,7 @@ func TestOS_FilesArePrivate(t *testing.T) {
 	}
 }
 
-func TestOS_NamesDoNotLeadOutOfTheRoot(t *testing.T) {
+func TestOS_RejectsNamesOutsideRoot(t *testing.T) {
 	d := OS(t.TempDir())
 	for _, name := range []string{"../x", "/x", "a/../../x", ""} {
 		_, err := d.Create(name)
@@ -118,8 +118,8 @@ func TestOS_LockIsExclusive(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestReadSmall_TooLarge checks that a file that is too large is not written, and not truncated when it is read.
-func TestReadSmall_TooLarge(t *testing.T) {
+// TestReplaceAndReadSmall_RejectTooLargeFiles checks that a file that is too large is not written, and not truncated when it is read.
+func TestReplaceAndReadSmall_RejectTooLargeFiles(t *testing.T) {
 	d := OS(t.TempDir())
 	require.NoError(t, Replace(d, "x", []byte("hello")))
 	require.ErrorIs(t, Replace(d, "x", make([]byte, maxSmall+1)), ErrTooLarge)

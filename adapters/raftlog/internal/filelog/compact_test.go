@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-func TestReset_MovesFilesAside(t *testing.T) {
+func TestReset_MovesReplacedFilesToOldDirectory(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 2000})
 	for i := range uint64(6) {
@@ -46,7 +46,7 @@ func TestReset_MovesFilesAside(t *testing.T) {
 }
 
 // The log can be opened without the files that Prunable returns, but not without any other file.
-func TestPrunable_FilesCanBeDeleted(t *testing.T) {
+func TestPrunable_ReturnsFilesThatCanBeDeleted(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 2000})
 	var m model

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-func TestLog_NewIsEmpty(t *testing.T) {
+func TestLog_IsEmptyWhenNew(t *testing.T) {
 	l := openLog(t, testenv.NewDisk(1), Options{})
 	first, err := l.FirstIndex()
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 }
 
 // The log is compared with a model in memory after random operations.
-func TestLog_EqualsModel(t *testing.T) {
+func TestLog_MatchesModelAfterRandomOperations(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
@@ -131,7 +131,7 @@ func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 
 // Readers see consistent entries while another goroutine appends, replaces, compacts and resets. With the race
 // detector, the test also checks that they share no data without a lock.
-func TestLog_ConcurrentReaders(t *testing.T) {
+func TestLog_ConcurrentReadersSeeConsistentEntries(t *testing.T) {
 	l := openLog(t, disk.OS(t.TempDir()), Options{SegmentSize: 1 << 14, CacheSize: 2000})
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -191,7 +191,7 @@ func TestLog_ConcurrentReaders(t *testing.T) {
 }
 
 // A byte that changes while the log is open is detected when the entry is read.
-func TestLog_FlippedBitIsDetectedWhileOpen(t *testing.T) {
+func TestEntries_DetectsBitFlippedWhileLogIsOpen(t *testing.T) {
 	files, models := threeSegments(t)
 	want := models[len(models)-1]
 	d := files.toDisk(t)

@@ -106,9 +106,9 @@ func (e execution) requireState(t *testing.T, got model, models []model) int {
 	return 0
 }
 
-// TestOpen_AfterCrashAtEveryOperation checks that, after a crash at any operation of the disk, everything
+// TestOpen_FindsDurableEntriesAfterCrash checks that, after a crash at any operation of the disk, everything
 // that was acknowledged is in the log, which can be opened and written.
-func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
+func TestOpen_FindsDurableEntriesAfterCrash(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +155,7 @@ func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
 }
 
 // After an error of the disk the log rejects all writes, and loses nothing that was acknowledged.
-func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
+func TestLog_RejectsWritesAfterDiskError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
 	d := testenv.NewDisk(1)
 	executeAll(t, d, ops)
@@ -326,8 +326,8 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	}
 }
 
-// TestOpen_DataThatLooksLikeRecords checks that an entry whose data is a part of a log is not taken for a record.
-func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
+// TestOpen_DoesNotMistakeEntryDataForRecords checks that an entry whose data is a part of a log is not taken for a record.
+func TestOpen_DoesNotMistakeEntryDataForRecords(t *testing.T) {
 	files, _ := unsyncedTail(t)
 	var old []byte
 	for _, data := range files {

@@ -51,9 +51,9 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	require.ErrorIs(t, Scan(testenv.NewDisk(1), ".", nil), fs.ErrNotExist)
 }
 
-// TestScan_WhileTheLogGrows checks that records that another process appends after Scan has read the last
+// TestScan_IgnoresRecordsAppendedDuringScan checks that records that another process appends after Scan has read the last
 // segment are not taken for the rest of a damaged segment.
-func TestScan_WhileTheLogGrows(t *testing.T) {
+func TestScan_IgnoresRecordsAppendedDuringScan(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
@@ -75,7 +75,7 @@ func TestScan_WhileTheLogGrows(t *testing.T) {
 }
 
 // History is called while the log is in use, after every kind of operation.
-func TestHistory_EqualsModel(t *testing.T) {
+func TestHistory_MatchesModelWhileLogIsUsed(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
@@ -128,7 +128,7 @@ func requireHistory(t *testing.T, d *testenv.Disk, m model) {
 }
 
 // History stops at the first error of visit, and returns it.
-func TestHistory_StopsAtError(t *testing.T) {
+func TestHistory_StopsAtErrorOfVisit(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 4096})
 	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 2), Entries: newEntries(1, 4, 1, 10), Sync: true}))

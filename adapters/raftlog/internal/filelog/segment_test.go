@@ -35,7 +35,7 @@ func appendKiB(m model, term uint64) operation {
 
 // If there is no space for the next segment, the active one is filled, except for the part that is
 // reserved for hard states and compaction marks.
-func TestFullDisk_SegmentIsFilled(t *testing.T) {
+func TestAppend_FillsSegmentUpToReserveOnFullDisk(t *testing.T) {
 	d, l, m := fullDisk(t)
 	require.Greater(t, l.end.end, int64(smallSegment-reservedSize(smallSegment)-2000), "a part of the segment is not used")
 	require.Less(t, l.FreeSpace(), int64(0))
@@ -74,7 +74,7 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 
 // When FreeSpace returns 0, an eighth of a segment is left for entries that should
 // not be rejected.
-func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
+func TestFreeSpace_ExcludesReserveOnFullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
@@ -88,7 +88,7 @@ func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
+func TestReset_UsesReservedSegmentOnFullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	require.NoError(t, l.Append(Batch{Entries: newEntries(1, 3, 1, 100), Sync: true}))
@@ -102,7 +102,7 @@ func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
 
 // A crash can leave the active segment sealed. Open succeeds if there is no space to allocate it
 // again.
-func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
+func TestOpen_SucceedsWithSealedSegmentOnFullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	o := operation{batch: Batch{Entries: newEntries(1, 10, 1, 1000), Sync: true}}
@@ -121,9 +121,9 @@ func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFullDisk_AfterCrashAtEveryOperation checks that a crash at any operation on a full disk loses nothing
+// TestOpen_FindsDurableEntriesAfterCrashOnFullDisk checks that a crash at any operation on a full disk loses nothing
 // that was acknowledged.
-func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
+func TestOpen_FindsDurableEntriesAfterCrashOnFullDisk(t *testing.T) {
 	for at := 1; ; at++ {
 		d, l, m := fullDisk(t)
 		acked, last := m, m
@@ -164,7 +164,7 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 }
 
 // An error of the disk makes the log fail, even while the disk is full.
-func TestFullDisk_ErrorMakesTheLogFail(t *testing.T) {
+func TestAppend_FailsPermanentlyAfterDiskErrorOnFullDisk(t *testing.T) {
 	d, l, m := fullDisk(t)
 	o := appendKiB(m, 1)
 	d.FailAt(d.Ops() + 3) // the third operation, after create and allocate, is remove

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 )
 
-// TestPeers_LargeRegistryCanBeRead checks that the peers of a registry that is larger than usual can be read again.
-func TestPeers_LargeRegistryCanBeRead(t *testing.T) {
+// TestReadPeers_AcceptsLargeRegistry checks that the peers of a registry that is larger than usual can be read again.
+func TestReadPeers_AcceptsLargeRegistry(t *testing.T) {
 	fsys := disk.OS(t.TempDir())
 	peers := map[string]identity.Known{}
 	for i := range 20_000 {
@@ -29,9 +29,9 @@ func TestPeers_LargeRegistryCanBeRead(t *testing.T) {
 	require.Equal(t, peers, again)
 }
 
-// TestPeers_DamagedRegistryIsDetected checks that a flipped bit or a shorter file does not yield other peers
+// TestReadPeers_DetectsDamagedFile checks that a flipped bit or a shorter file does not yield other peers
 // than those that were written.
-func TestPeers_DamagedRegistryIsDetected(t *testing.T) {
+func TestReadPeers_DetectsDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	fsys, name := disk.OS(dir), filepath.Join(dir, identity.PeersFile)
 	peers := map[string]identity.Known{"b": {Instance: "1f", Start: 3, Process: "2e"}, "c": {Instance: "3d"}}

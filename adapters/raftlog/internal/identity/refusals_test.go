@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestRefusals_OfMajorityStopPeer checks that an established peer stops because of a majority of the voters,
+// TestRefusals_StopEstablishedPeerOnlyByMajority checks that an established peer stops because of a majority of the voters,
 // and not because of a minority, and that another peer stops when its identity is refused.
-func TestRefusals_OfMajorityStopPeer(t *testing.T) {
+func TestRefusals_StopEstablishedPeerOnlyByMajority(t *testing.T) {
 	type refusal struct {
 		by     string
 		reason link.Reason

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckSecret_EachCombination checks the decision for every combination of a credential, a role, and the
+// TestCheckSecret_DecidesBySecretAndRole checks the decision for every combination of a credential, a role, and the
 // secrets of the process that decides.
-func TestCheckSecret_EachCombination(t *testing.T) {
+func TestCheckSecret_DecidesBySecretAndRole(t *testing.T) {
 	none, onlyPeers, both := access{}, access{hasSecrets: true}, access{hasSecrets: true, hasClientSecret: true}
 	for _, c := range []struct {
 		state access
@@ -126,9 +126,9 @@ func TestHandshake_RequiresCredentialsOfRole(t *testing.T) {
 	}
 }
 
-// TestHandshake_CertificateOfAnotherPeer checks that a process cannot act as a peer with the certificate of
+// TestHandshake_RejectsCertificateOfAnotherPeer checks that a process cannot act as a peer with the certificate of
 // another process of the same authority.
-func TestHandshake_CertificateOfAnotherPeer(t *testing.T) {
+func TestHandshake_RejectsCertificateOfAnotherPeer(t *testing.T) {
 	ours := newAuthority(t)
 	thief := ours.identity("c")
 	thief.ID, thief.Addr, thief.Claim = "a", "a:7", testClaim("a")
@@ -143,9 +143,9 @@ func TestHandshake_CertificateOfAnotherPeer(t *testing.T) {
 	requireReason(t, d.err, ReasonCertificate)
 }
 
-// TestHandshake_SecretsAreReplaced checks that the secret can be replaced at one process after another while
+// TestHandshake_AllowsReplacingSecretStepByStep checks that the secret can be replaced at one process after another while
 // all of them connect to each other, and that a removed secret does not permit access.
-func TestHandshake_SecretsAreReplaced(t *testing.T) {
+func TestHandshake_AllowsReplacingSecretStepByStep(t *testing.T) {
 	old, next := []byte("the old secret"), []byte("the next secret")
 	for _, peer := range []bool{true, false} {
 		state := func(list ...[]byte) Identity {
@@ -181,8 +181,8 @@ func TestHandshake_SecretsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestHandshake_DropsUnprovenText checks that the text of a process that does not know the secret is not shown.
-func TestHandshake_DropsUnprovenText(t *testing.T) {
+// TestDial_DropsTextOfUnauthenticatedServer checks that the text of a process that does not know the secret is not shown.
+func TestDial_DropsTextOfUnauthenticatedServer(t *testing.T) {
 	for reason := ReasonSecret; reason <= ReasonName; reason++ {
 		err := dialImpostor(t, func(*greeting) *reply { return &reply{reason: reason, text: "run this command"} })
 		require.ErrorIs(t, err, api.ErrUnproven, "%v", reason)

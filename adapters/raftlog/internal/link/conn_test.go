@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-func TestConn_FramesOfAllSizes(t *testing.T) {
+func TestConn_TransfersFramesOfAllSizes(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
 			d, a := connectPair(t, tcpPair, identity("a"), identity("b"))
@@ -49,9 +49,9 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestConn_LimitFrames checks that memory for a large frame is reserved, that the connection can be used
+// TestConn_EnforcesFrameLimits checks that memory for a large frame is reserved, that the connection can be used
 // after a frame that was skipped, and that a frame that does not arrive in time ends the connection.
-func TestConn_LimitFrames(t *testing.T) {
+func TestConn_EnforcesFrameLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 		busy := errors.New("no memory")
@@ -127,7 +127,7 @@ func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*firstAllocation))
 }
 
-func TestConn_BufferIsWrittenByFlush(t *testing.T) {
+func TestConn_WritesBufferOnFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recording := &recordingConn{}
 		d, a := connectPair(t, recording.connPair, insecureIdentity("a"), insecureIdentity("b"))

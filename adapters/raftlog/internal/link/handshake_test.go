@@ -55,7 +55,7 @@ func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
 }
 
 // Both sides return the reason of a rejection, in every mode.
-func TestHandshake_RejectionsAreReported(t *testing.T) {
+func TestHandshake_ReportsReasonToBothSides(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		change  func(dials, accepts *Identity)
@@ -103,7 +103,7 @@ func TestHandshake_RejectionsAreReported(t *testing.T) {
 }
 
 // The accepting side rejects purposes that Dial does not send.
-func TestAccept_ChecksPurpose(t *testing.T) {
+func TestAccept_RejectsWrongPurpose(t *testing.T) {
 	for name, c := range map[string]struct {
 		purpose Purpose
 		peer    bool
@@ -157,7 +157,7 @@ func TestAccept_CallbacksCanReject(t *testing.T) {
 }
 
 // If the modes of two processes differ, both sides return an error within the time limit.
-func TestHandshake_DifferentModes(t *testing.T) {
+func TestHandshake_FailsBetweenDifferentModes(t *testing.T) {
 	all := authenticationModes(t)
 	for dials, x := range all {
 		for accepts, y := range all {
@@ -216,9 +216,9 @@ func TestHandshake_UsesHighestCommonVersion(t *testing.T) {
 	}
 }
 
-// TestHandshake_NamesVersionsOfEarlyPeer checks that the error for a process of an early version, whose
+// TestHandshake_ReportsThatVersionsDiffer checks that the error for a process of an early version, whose
 // messages contain no range of versions, says that the versions differ.
-func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
+func TestHandshake_ReportsThatVersionsDiffer(t *testing.T) {
 	near, far := memoryPair(t)
 	done := startAccept(t, far, insecureIdentity("b"))
 	c := newConn(near, near)
@@ -242,7 +242,7 @@ func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
 	requireReason(t, err, ReasonVersion)
 }
 
-func TestHandshake_SlowSender(t *testing.T) {
+func TestHandshake_TimesOutForSlowSender(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		for _, dials := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/dials %v", name, dials), func(t *testing.T) {

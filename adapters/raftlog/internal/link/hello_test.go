@@ -37,9 +37,9 @@ func TestDecodeGreeting_RejectsInvalidMessages(t *testing.T) {
 	}
 }
 
-// TestDecodeGreeting_LaterVersion checks that a greeting with texts that a later version has appended is
+// TestDecodeGreeting_AcceptsTextsOfLaterVersion checks that a greeting with texts that a later version has appended is
 // accepted, and that its proof covers them.
-func TestDecodeGreeting_LaterVersion(t *testing.T) {
+func TestDecodeGreeting_AcceptsTextsOfLaterVersion(t *testing.T) {
 	content := encodeContent(Versions{4, 7}, 1, true, "f", "i", "3", "p", "l", "c1", "a", "b", "a:7", "new", "newer")
 	g, err := decodeGreeting(appendText(content, make([]byte, proofSize)))
 	require.NoError(t, err)

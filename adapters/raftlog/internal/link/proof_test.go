@@ -31,9 +31,9 @@ func startRelay(t *testing.T, a, b net.Conn) {
 	})
 }
 
-// TestProof_AllowsRelay checks that the handshake succeeds through a relay that does not decrypt. This shows
+// TestHandshake_SucceedsThroughRelay checks that the handshake succeeds through a relay that does not decrypt. This shows
 // that TestProof_DetectsManInTheMiddle does not fail because of the relay.
-func TestProof_AllowsRelay(t *testing.T) {
+func TestHandshake_SucceedsThroughRelay(t *testing.T) {
 	near, mitmNear := tcpPair(t)
 	mitmFar, far := tcpPair(t)
 	startRelay(t, mitmNear, mitmFar)

@@ -77,7 +77,7 @@ func TestTLS_RejectsWrongCertificates(t *testing.T) {
 	})
 }
 
-func TestTLSConfig_IsHardened(t *testing.T) {
+func TestTLSConfig_RequiresTLS13WithoutResumption(t *testing.T) {
 	ours := newAuthority(t)
 	self := ours.identity("b")
 	self.TLS.MinVersion = tls.VersionTLS10
@@ -107,7 +107,7 @@ func TestTLSConfig_IsHardened(t *testing.T) {
 	require.Equal(t, first.Certificates, second.Certificates, "two certificates were created")
 }
 
-func TestTLS_OldVersionIsRejected(t *testing.T) {
+func TestAccept_RejectsTLS12(t *testing.T) {
 	near, far := memoryPair(t)
 	accepted := startAccept(t, far, secretIdentity("b"))
 	err := tls.Client(near, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}).Handshake()
@@ -118,7 +118,7 @@ func TestTLS_OldVersionIsRejected(t *testing.T) {
 
 // A configuration that GetConfigForClient returns must specify the authorities of client certificates.
 // Otherwise any certificate would be accepted.
-func TestTLSConfig_ChosenConfigMustHaveAuthorities(t *testing.T) {
+func TestServerTLS_RejectsChosenConfigWithoutAuthorities(t *testing.T) {
 	self := newAuthority(t).identity("b")
 	self.TLS.ClientCAs = nil
 	lax := self.TLS.Clone()

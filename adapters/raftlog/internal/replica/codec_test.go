@@ -35,8 +35,8 @@ func fullState(t *testing.T) *State {
 	return s
 }
 
-// TestSnapshot_RoundTrip checks that a snapshot contains the complete state.
-func TestSnapshot_RoundTrip(t *testing.T) {
+// TestRead_RestoresWrittenState checks that a snapshot contains the complete state.
+func TestRead_RestoresWrittenState(t *testing.T) {
 	s := fullState(t)
 	again := writeAndRead(t, s)
 	require.Equal(t, s.IDs.Sum(), again.IDs.Sum())
@@ -47,8 +47,8 @@ func TestSnapshot_RoundTrip(t *testing.T) {
 	writeAndRead(t, newState())
 }
 
-// TestSnapshot_ViewDoesNotChange checks that a view does not share data that Apply changes.
-func TestSnapshot_ViewDoesNotChange(t *testing.T) {
+// TestView_DoesNotChangeWithState checks that a view does not share data that Apply changes.
+func TestView_DoesNotChangeWithState(t *testing.T) {
 	s := fullState(t)
 	s.Members.Outgoing = nil
 	var before, after bytes.Buffer
@@ -69,8 +69,8 @@ func TestSnapshot_ViewDoesNotChange(t *testing.T) {
 	require.Equal(t, before.Bytes(), after.Bytes())
 }
 
-// TestSnapshot_Inconsistent checks that a snapshot with inconsistent elections is rejected.
-func TestSnapshot_Inconsistent(t *testing.T) {
+// TestRead_RejectsInconsistentElections checks that a snapshot with inconsistent elections is rejected.
+func TestRead_RejectsInconsistentElections(t *testing.T) {
 	for what, change := range map[string]func(es *Elections, e *Election){
 		"forgotten in the future": func(es *Elections, _ *Election) { es.forgotten = 101 },
 		"ended in the future":     func(_ *Elections, e *Election) { e.EndedAt = 101 },
@@ -91,9 +91,9 @@ func TestSnapshot_Inconsistent(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Damaged checks that Read rejects a part of a state, does not panic for damaged bytes, and
+// TestRead_RejectsTruncatedAndForeignState checks that Read rejects a part of a state, does not panic for damaged bytes, and
 // names the cause for a state of another version.
-func TestSnapshot_Damaged(t *testing.T) {
+func TestRead_RejectsTruncatedAndForeignState(t *testing.T) {
 	s := fullState(t)
 	var b bytes.Buffer
 	_, err := s.View().WriteTo(&b)
@@ -122,8 +122,8 @@ func TestSnapshot_Damaged(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorruptIDs)
 }
 
-// TestSnapshot_TooLarge checks that a record that is larger than the limit of Read is not written.
-func TestSnapshot_TooLarge(t *testing.T) {
+// TestWriteTo_RejectsTooLargeRecord checks that a record that is larger than the limit of Read is not written.
+func TestWriteTo_RejectsTooLargeRecord(t *testing.T) {
 	view := fullState(t).View()
 	size := len(view.state.appendRecord(nil, view.state.Skips))
 	var b bytes.Buffer

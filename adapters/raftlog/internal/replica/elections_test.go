@@ -61,9 +61,9 @@ func TestElections_IndexMatchesQueues(t *testing.T) {
 	require.Equal(t, es.peers, again.peers)
 }
 
-// TestElections_ExpirePeer checks that an Expire removes the earlier candidates of its peer from every
+// TestExpire_RemovesOnlyEarlierCandidatesOfPeer checks that an Expire removes the earlier candidates of its peer from every
 // election, and no candidates of other peers or candidates that have joined later.
-func TestElections_ExpirePeer(t *testing.T) {
+func TestExpire_RemovesOnlyEarlierCandidatesOfPeer(t *testing.T) {
 	es := newElections()
 	index := uint64(1)
 	join := func(election, candidate string, peer uint64) {
@@ -87,10 +87,10 @@ func endElection(es *Elections, election string, through, index uint64) error {
 	return es.applyOp(Op{Do: End, Election: election, Through: through}, index, now)
 }
 
-// TestElections_ForgetEndedElections checks that a Forget removes elections that were ended through its
+// TestForget_RemovesOnlyElectionsEndedBefore checks that a Forget removes elections that were ended through its
 // index, and empty elections that were restarted, but not elections with candidates, or elections that were
 // ended later.
-func TestElections_ForgetEndedElections(t *testing.T) {
+func TestForget_RemovesOnlyElectionsEndedBefore(t *testing.T) {
 	es := newElections()
 	join := func(election string, index uint64) error {
 		return es.applyOp(Op{Do: Join, Election: election, Candidate: fmt.Sprint(index), Peer: 1}, index, now)
@@ -137,9 +137,9 @@ func TestElections_ForgetEndedElections(t *testing.T) {
 	require.True(t, es.Get("ended").Ended)
 }
 
-// TestElections_OldestIsForgottenFirst checks that elections are forgotten in the order in which they were
+// TestForgettable_BeginsWithOldestElections checks that elections are forgotten in the order in which they were
 // ended, only when they are old or too many, and not while a candidate can still lead them.
-func TestElections_OldestIsForgottenFirst(t *testing.T) {
+func TestForgettable_BeginsWithOldestElections(t *testing.T) {
 	es := newElections()
 	clock := now
 	over := func(string) bool { return true }
@@ -168,9 +168,9 @@ func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	require.Zero(t, es.Forgettable(now, func(string) bool { return false }))
 }
 
-// TestElections_HeadKnowsHowFormerLeft checks that the head of a queue learns how the head before it has
+// TestElections_RecordHowFormerHeadLeft checks that the head of a queue learns how the head before it has
 // left, and is not told that a candidate has resigned that has not led.
-func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
+func TestElections_RecordHowFormerHeadLeft(t *testing.T) {
 	es, index := newElections(), uint64(1)
 	apply := func(op Op) uint64 {
 		index++

@@ -25,8 +25,8 @@ func encodeBucket(entries ...idEntry) []byte {
 	return newBucket(entries).append(nil)
 }
 
-// TestReadIDs_InvalidContent checks that readIDs rejects a file with a correct checksum that WriteTo does not write.
-func TestReadIDs_InvalidContent(t *testing.T) {
+// TestReadIDs_RejectsInvalidContent checks that readIDs rejects a file with a correct checksum that WriteTo does not write.
+func TestReadIDs_RejectsInvalidContent(t *testing.T) {
 	a, b := idEntry{id: [16]byte{0, 1, 6: 5}, index: 3}, idEntry{id: [16]byte{0, 2, 6: 5}, index: 2}
 	valid := encodeBucket(a, b)
 	_, err := readIDs(bytes.NewReader(encodeFile(2, valid)))
@@ -87,9 +87,9 @@ func FuzzReadIDs(f *testing.F) {
 	})
 }
 
-// TestReadIDs_DamagedBytes checks that readIDs rejects a truncated file and a file with a changed bit, and
+// TestReadIDs_RejectsDamagedBytes checks that readIDs rejects a truncated file and a file with a changed bit, and
 // does not report an error of the reader as damage.
-func TestReadIDs_DamagedBytes(t *testing.T) {
+func TestReadIDs_RejectsDamagedBytes(t *testing.T) {
 	whole := encodeView(t, newSmallTable().Snapshot())
 	for at := range whole {
 		_, err := readIDs(bytes.NewReader(whole[:at]))
@@ -107,8 +107,8 @@ func TestReadIDs_DamagedBytes(t *testing.T) {
 	require.NotErrorIs(t, err, ErrCorruptIDs)
 }
 
-// TestReadIDs_ExchangedBuckets checks that readIDs rejects a file with exchanged, missing or repeated buckets.
-func TestReadIDs_ExchangedBuckets(t *testing.T) {
+// TestReadIDs_RejectsExchangedBuckets checks that readIDs rejects a file with exchanged, missing or repeated buckets.
+func TestReadIDs_RejectsExchangedBuckets(t *testing.T) {
 	whole := encodeView(t, newTable(12_000, 0).Snapshot())
 	const head = len(idsMagic) + 8
 	length := func(at int) int {
@@ -127,8 +127,8 @@ func TestReadIDs_ExchangedBuckets(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReadIDs_FollowingBytes checks that readIDs does not read bytes after the table.
-func TestReadIDs_FollowingBytes(t *testing.T) {
+// TestReadIDs_LeavesFollowingBytesUnread checks that readIDs does not read bytes after the table.
+func TestReadIDs_LeavesFollowingBytesUnread(t *testing.T) {
 	r := io.MultiReader(bytes.NewReader(encodeView(t, newSmallTable().Snapshot())), bytes.NewReader([]byte("next")))
 	_, err := readIDs(r)
 	require.NoError(t, err)
@@ -143,8 +143,8 @@ type failingStream struct{ err error }
 func (f failingStream) Read([]byte) (int, error)  { return 0, f.err }
 func (f failingStream) Write([]byte) (int, error) { return 0, f.err }
 
-// TestIDsView_WriteToErrors checks that WriteTo returns the error of the writer.
-func TestIDsView_WriteToErrors(t *testing.T) {
+// TestIDsView_WriteToReturnsErrorOfWriter checks that WriteTo returns the error of the writer.
+func TestIDsView_WriteToReturnsErrorOfWriter(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := newTable(10_000, 0).Snapshot().WriteTo(failingStream{broken})
 	require.ErrorIs(t, err, broken)

@@ -93,9 +93,9 @@ func requireInvariants(t *testing.T, table *IDs) {
 	check(count == table.Len(), "number of IDs")
 }
 
-// TestIDs_EqualsModel checks that a table equals a map after random calls, some of which insert a known ID,
+// TestIDs_MatchMapAfterRandomCalls checks that a table equals a map after random calls, some of which insert a known ID,
 // and that its bytes do not depend on the order of the calls.
-func TestIDs_EqualsModel(t *testing.T) {
+func TestIDs_MatchMapAfterRandomCalls(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, seed))
@@ -176,9 +176,9 @@ func middleID(v *IDsView) api.RequestID {
 	return b.id(b.len() / 2)
 }
 
-// TestIDs_ExpireManyBuckets checks that Expire keeps IDs within the limit, removes older IDs, and does not
+// TestIDs_ExpireRemovesOnlyOlderIDs checks that Expire keeps IDs within the limit, removes older IDs, and does not
 // change an IDsView.
-func TestIDs_ExpireManyBuckets(t *testing.T) {
+func TestIDs_ExpireRemovesOnlyOlderIDs(t *testing.T) {
 	for i, s := range distributions {
 		if race && i%4 > 0 {
 			continue // skip the large tables, because the race detector is slow
@@ -208,9 +208,9 @@ func TestIDs_ExpireManyBuckets(t *testing.T) {
 	}
 }
 
-// TestIDs_ExpireOlderThanLimit checks that Expire keeps an ID with the time of the limit, and removes an ID that is a
+// TestIDs_ExpireKeepsIDsAtLimit checks that Expire keeps an ID with the time of the limit, and removes an ID that is a
 // millisecond older.
-func TestIDs_ExpireOlderThanLimit(t *testing.T) {
+func TestIDs_ExpireKeepsIDsAtLimit(t *testing.T) {
 	first, last := api.RequestIDAt(time.UnixMilli(0)), api.RequestIDAt(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
 		before time.Time
@@ -249,9 +249,9 @@ func TestIDs_ExpireOlderThanLimit(t *testing.T) {
 	}
 }
 
-// TestIDs_SumDifferentTables checks that tables with different contents have different sums, and that the
+// TestIDs_SumDiffersForDifferentTables checks that tables with different contents have different sums, and that the
 // order of insertion does not change the sum.
-func TestIDs_SumDifferentTables(t *testing.T) {
+func TestIDs_SumDiffersForDifferentTables(t *testing.T) {
 	sum := func(entries ...idEntry) uint64 {
 		table := newIDs()
 		for _, e := range entries {
@@ -271,9 +271,9 @@ func TestIDs_SumDifferentTables(t *testing.T) {
 	require.Equal(t, sum(a, b), sum(b, a))
 }
 
-// TestIDsView_Immutable checks that changes of the table do not change an IDsView. With the race detector it
+// TestIDsView_DoesNotChangeWithTable checks that changes of the table do not change an IDsView. With the race detector it
 // also checks that the table does not write to memory that an IDsView shares.
-func TestIDsView_Immutable(t *testing.T) {
+func TestIDsView_DoesNotChangeWithTable(t *testing.T) {
 	for i, s := range distributions {
 		table := newTable(20_000, i)
 		rng := rand.New(rand.NewPCG(3, uint64(i)))

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestRecords_RoundTrip checks that a record is decoded as it was encoded, and that a part of a record, or a
+// TestRecords_AreDecodedAsEncoded checks that a record is decoded as it was encoded, and that a part of a record, or a
 // record with a suffix, is rejected.
-func TestRecords_RoundTrip(t *testing.T) {
+func TestRecords_AreDecodedAsEncoded(t *testing.T) {
 	long := strings.Repeat("x", 3000) // a string that is longer than those that messages permit
 	for _, op := range []Op{
 		{Do: Join, Election: "e", Candidate: "a/1", Name: "n", Peer: math.MaxUint64},
@@ -44,9 +44,9 @@ func requireStrict(t *testing.T, data []byte, decode func([]byte) error) {
 	require.ErrorIs(t, decode(append(data, 0)), ErrMalformed)
 }
 
-// TestRecords_OfAnotherVersion checks that the error of an unknown record names the cause. Records in JSON,
+// TestRecords_ErrorNamesOtherVersion checks that the error of an unknown record names the cause. Records in JSON,
 // which the first versions wrote, are examples.
-func TestRecords_OfAnotherVersion(t *testing.T) {
+func TestRecords_ErrorNamesOtherVersion(t *testing.T) {
 	for _, data := range []string{`{"do":"join"}`, "\x00", "\x0b"} {
 		_, err := DecodeOp([]byte(data))
 		require.ErrorIs(t, err, ErrMalformed)

@@ -63,7 +63,7 @@ func TestCaller_CallsReturnResults(t *testing.T) {
 }
 
 // Calls do not wait for each other, and their replies are written together.
-func TestCaller_CallsArePipelined(t *testing.T) {
+func TestCaller_SendsCallsWithoutWaitingForReplies(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
 		const n = 256
@@ -85,8 +85,8 @@ func TestCaller_CallsArePipelined(t *testing.T) {
 	})
 }
 
-// TestCaller_CancelReachesServer checks that a cancelled call returns the cause, and ends on the server.
-func TestCaller_CancelReachesServer(t *testing.T) {
+// TestCaller_CancelEndsCallOnServer checks that a cancelled call returns the cause, and ends on the server.
+func TestCaller_CancelEndsCallOnServer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		cause := errors.New("cancelled")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -111,7 +111,7 @@ func TestCaller_CancelReachesServer(t *testing.T) {
 
 // If the connection is lost, the errors distinguish requests that may have been executed from requests
 // that were not sent.
-func TestCaller_LostConnection(t *testing.T) {
+func TestCaller_ReportsUnknownOutcomeAfterConnectionLoss(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
 		proposed, changed := startPropose(t.Context(), h.caller), make(chan error, 1)
@@ -136,7 +136,7 @@ func TestCaller_LostConnection(t *testing.T) {
 
 // The server reads nothing. The outcome of the request that is being written is unknown, but later
 // requests were not sent.
-func TestCaller_RequestsThatWereNotSent(t *testing.T) {
+func TestCaller_ReportsUnknownOutcomeOnlyIfSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _ := rpctest.Pipe()
 		c := rpc.NewCaller(near)
@@ -160,7 +160,7 @@ func TestCaller_RequestsThatWereNotSent(t *testing.T) {
 }
 
 // After an error that is not one of package api, the outcome of an update is unknown.
-func TestCaller_UnknownErrors(t *testing.T) {
+func TestCaller_ReportsUnknownOutcomeAfterUnknownError(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.After(func(context.Context, string) error { return errors.New("broken") })
 		_, err := h.caller.Propose(t.Context(), api.NewRequestID(), nil)
@@ -206,7 +206,7 @@ func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 }
 
 // Calls and the connection fail if the server violates the protocol.
-func TestCaller_ServerViolatesProtocol(t *testing.T) {
+func TestCaller_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, frames := range map[string][][]byte{
 		"no message":       {{17}},
 		"not asked":        {callFrame(16, 9, 1)},

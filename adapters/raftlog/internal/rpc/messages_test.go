@@ -93,7 +93,7 @@ var decoders = map[string]roundTrip{
 }
 
 // Every decoder is the inverse of its encoder, and rejects incomplete messages and trailing bytes.
-func TestDecode_RoundTrip(t *testing.T) {
+func TestDecoders_InvertEncoders(t *testing.T) {
 	for name, d := range decoders {
 		t.Run(name, func(t *testing.T) {
 			b, err := d.again(d.sample)

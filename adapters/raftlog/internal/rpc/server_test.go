@@ -36,9 +36,9 @@ func serveOn(ctx context.Context, stream bool) (near *rpctest.End, served chan e
 	return near, served
 }
 
-// TestServer_ClientViolatesProtocol checks that the server of calls, or of a stream, ends with an error when
+// TestServer_ReturnsErrorIfClientViolatesProtocol checks that the server of calls, or of a stream, ends with an error when
 // the client violates the protocol.
-func TestServer_ClientViolatesProtocol(t *testing.T) {
+func TestServer_ReturnsErrorIfClientViolatesProtocol(t *testing.T) {
 	calls := map[string][][]byte{
 		"other service": {[]byte("GET / HTTP/1.1\r\n")},
 		"no message":    {{1}},
@@ -170,9 +170,9 @@ func TestServer_LimitsConnections(t *testing.T) {
 	})
 }
 
-// TestServer_ClosesUselessConnections checks that a connection that exceeds a limit, or is idle, is closed,
+// TestServer_ClosesIdleAndRejectedConnections checks that a connection that exceeds a limit, or is idle, is closed,
 // whatever its client sends.
-func TestServer_ClosesUselessConnections(t *testing.T) {
+func TestServer_ClosesIdleAndRejectedConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		start := time.Now()
 		_, err := h.caller.Info(t.Context())
@@ -284,9 +284,9 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 	})
 }
 
-// TestServer_EndsWhenContextIsDone checks that the server cancels calls and closes the connection when its
+// TestServer_CancelsCallsWhenContextIsDone checks that the server cancels calls and closes the connection when its
 // context is done.
-func TestServer_EndsWhenContextIsDone(t *testing.T) {
+func TestServer_CancelsCallsWhenContextIsDone(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
 		result := startPropose(t.Context(), h.caller)

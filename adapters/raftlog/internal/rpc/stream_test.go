@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-func TestStream_EntriesAndSnapshots(t *testing.T) {
+func TestStream_ReturnsEntriesAndSnapshots(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Append(10, 100)
 		h.cluster.Compact(make([]byte, 300_000))
@@ -74,9 +74,9 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestStream_EndsWithReason checks that a stream ends with its context, its patience, Close or an error of the
+// TestStream_ReturnsReasonOfItsEnd checks that a stream ends with its context, its patience, Close or an error of the
 // server, and returns this reason.
-func TestStream_EndsWithReason(t *testing.T) {
+func TestStream_ReturnsReasonOfItsEnd(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.Silent(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -112,9 +112,9 @@ func TestStream_EndsWithReason(t *testing.T) {
 	})
 }
 
-// TestSnapshot_InvalidData checks that a snapshot is rejected whose server sends less or more data than it
+// TestStream_RejectsInvalidSnapshotData checks that a snapshot is rejected whose server sends less or more data than it
 // has announced.
-func TestSnapshot_InvalidData(t *testing.T) {
+func TestStream_RejectsInvalidSnapshotData(t *testing.T) {
 	for name, c := range map[string]struct {
 		frames [][]byte
 		want   error
@@ -143,8 +143,8 @@ func TestSnapshot_InvalidData(t *testing.T) {
 	}
 }
 
-// TestStream_ServerViolatesProtocol checks that a stream ends with an error when the server violates the protocol.
-func TestStream_ServerViolatesProtocol(t *testing.T) {
+// TestStream_FailsIfServerViolatesProtocol checks that a stream ends with an error when the server violates the protocol.
+func TestStream_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, message := range map[string][]byte{
 		"result": callFrame(16, 1, 1), "nothing": {}, "no progress": {49}, "chunk": {51, 'x'}, "no error": {17}, "half an entry": {48, 1},
 	} {

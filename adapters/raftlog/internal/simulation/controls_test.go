@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestControls_DetectDisabledChecks checks that the simulation detects that a safety check is disabled.
-func TestControls_DetectDisabledChecks(t *testing.T) {
+// TestSimulation_DetectsDisabledChecks checks that the simulation detects that a safety check is disabled.
+func TestSimulation_DetectsDisabledChecks(t *testing.T) {
 	disable := func(c replica.Check) func(*plan) {
 		return func(p *plan) { p.disabled = replica.Disable(c) }
 	}

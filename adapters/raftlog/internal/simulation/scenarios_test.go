@@ -222,8 +222,8 @@ func diskStalls(h *harness) {
 	p.startWrite()
 }
 
-// TestScenarios_SatisfyConditions checks that a run of a scenario violates no condition.
-func TestScenarios_SatisfyConditions(t *testing.T) {
+// TestScenarios_ViolateNoCondition checks that a run of a scenario violates no condition.
+func TestScenarios_ViolateNoCondition(t *testing.T) {
 	for name, scenario := range map[string]func(*harness){
 		"voter restarts": voterRestarts, "leader receives newer term": leaderReceivesNewerTerm, "follower receives newer term": followerReceivesNewerTerm,
 		"ended while partitioned": endedWhilePartitioned, "forgotten while paused": forgottenWhilePaused, "disk lost": diskLost,

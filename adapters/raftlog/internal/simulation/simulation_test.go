@@ -17,7 +17,7 @@ type runCounts struct {
 }
 
 var (
-	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestSeeds_SatisfyConditions, and of each scenario; TestLeases_SatisfyConditions has half of it")
+	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestRandomFaults_ViolateNoCondition, and of each scenario; TestLeaseFaults_ViolateNoCondition has half of it")
 	first     = flag.Uint64("first", 1, "seed of the first run")
 	faultTime = flag.Duration("faults", defaults.faultTime, "time for which faults are injected in each run")
 	trace     = flag.Bool("trace", false, "print all events")
@@ -30,12 +30,12 @@ func tracer(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 }
 
-// TestSeeds_SatisfyConditions checks that a run with random faults violates no condition.
-func TestSeeds_SatisfyConditions(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
+// TestRandomFaults_ViolateNoCondition checks that a run with random faults violates no condition.
+func TestRandomFaults_ViolateNoCondition(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
 
-// TestLeases_SatisfyConditions checks that a run with the faults that are most likely to violate leases
+// TestLeaseFaults_ViolateNoCondition checks that a run with the faults that are most likely to violate leases
 // violates no condition.
-func TestLeases_SatisfyConditions(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
+func TestLeaseFaults_ViolateNoCondition(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
 
 func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	if testing.Short() {

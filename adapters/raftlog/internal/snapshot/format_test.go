@@ -102,7 +102,7 @@ func TestScanner_RejectsInvalidFrames(t *testing.T) {
 	}
 }
 
-func TestMeta_IsRestored(t *testing.T) {
+func TestOpen_RestoresMeta(t *testing.T) {
 	for _, m := range []Meta{
 		{Index: 1},
 		{Index: 1<<64 - 1, Term: 1<<64 - 1, Cluster: strings.Repeat("ø", 5000), Created: created.In(time.FixedZone("x", 3600))},

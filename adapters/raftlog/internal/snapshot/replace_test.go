@@ -118,7 +118,7 @@ func failEveryOperation(t *testing.T, arm func(*testenv.Disk, int), check func(t
 	}
 }
 
-func TestReplace_CrashAtEveryOperation(t *testing.T) {
+func TestReplace_KeepsOldOrNewSnapshotAfterCrash(t *testing.T) {
 	failEveryOperation(t, (*testenv.Disk).CrashAt, func(t *testing.T, d *testenv.Disk, hadOld bool, err error) {
 		for outcome := range 10 {
 			found := d.Crash()
@@ -139,7 +139,7 @@ func TestReplace_CrashAtEveryOperation(t *testing.T) {
 	})
 }
 
-func TestReplace_ErrorOfEveryOperation(t *testing.T) {
+func TestReplace_KeepsOldOrNewSnapshotAfterDiskError(t *testing.T) {
 	failEveryOperation(t, (*testenv.Disk).FailAt, func(t *testing.T, d *testenv.Disk, hadOld bool, err error) {
 		if err != nil {
 			require.ErrorIs(t, err, testenv.ErrIO)
@@ -182,7 +182,7 @@ func TestReplace_RejectsOlderAndForeignSnapshots(t *testing.T) {
 }
 
 // An older snapshot is rejected before its data is read.
-func TestInstall_RejectsOlderSnapshotEarly(t *testing.T) {
+func TestInstall_RejectsOlderSnapshotBeforeReadingData(t *testing.T) {
 	d := newDisk(t, 0)
 	require.NoError(t, writeSnapshot(d, 5, 10))
 	whole := encodedSnapshot(t, 4, 300_000)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-func TestSnapshots_OnFilesOfTheMachine(t *testing.T) {
+func TestCommitAndInstall_KeepBackupsOnRealFileSystem(t *testing.T) {
 	d := disk.OS(t.TempDir())
 	require.NoError(t, d.MkdirAll(testDir))
 	_, err := Open(d, testDir)

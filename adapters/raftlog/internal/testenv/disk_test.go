@@ -36,7 +36,7 @@ func readFile(t *testing.T, d *Disk, name string) []byte {
 	return b
 }
 
-func TestDisk_IsAFileSystem(t *testing.T) {
+func TestDisk_ImplementsFileSystem(t *testing.T) {
 	d := NewDisk(1)
 	require.NoError(t, d.MkdirAll("a/b"))
 	f := createFile(t, d, "a/b/x")
@@ -193,7 +193,7 @@ func TestFailAt_FailedSyncLosesData(t *testing.T) {
 	}
 }
 
-func TestFailAt_OneOperationFails(t *testing.T) {
+func TestFailAt_MakesOnlyOneOperationFail(t *testing.T) {
 	d := NewDisk(1)
 	f := createFile(t, d, "x")
 	d.FailWith(d.Ops()+1, syscall.ENOSPC)

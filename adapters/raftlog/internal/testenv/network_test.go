@@ -81,7 +81,7 @@ func TestCut_AffectsOneDirection(t *testing.T) {
 	})
 }
 
-func TestConn_FullBlocksUntilHealed(t *testing.T) {
+func TestConn_BlocksWritesUntilFullConnectionIsHealed(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
 		writeString(t, a, string(make([]byte, capacity)))
@@ -99,7 +99,7 @@ func TestConn_FullBlocksUntilHealed(t *testing.T) {
 	})
 }
 
-func TestConn_ClosedWhileCut(t *testing.T) {
+func TestConn_DeliversCloseAfterHeal(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
 		writeString(t, a, "last")
@@ -141,7 +141,7 @@ func TestDelay_KeepsOrder(t *testing.T) {
 	})
 }
 
-func TestReset_DespiteCut(t *testing.T) {
+func TestReset_BreaksConnectionsEvenWhileCut(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
 		writeString(t, a, "lost")
@@ -157,9 +157,9 @@ func TestReset_DespiteCut(t *testing.T) {
 	})
 }
 
-// TestConn_Deadlines checks that a read or a write ends at its deadline, even when the deadline is set while
+// TestConn_EndsReadsAndWritesAtDeadline checks that a read or a write ends at its deadline, even when the deadline is set while
 // it is in progress.
-func TestConn_Deadlines(t *testing.T) {
+func TestConn_EndsReadsAndWritesAtDeadline(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		start := time.Now()
 		require.NoError(t, a.SetDeadline(start.Add(time.Second)))

@@ -108,7 +108,7 @@ func TestDialer_PausesIncrease(t *testing.T) {
 	})
 }
 
-func TestDialer_AddressChanges(t *testing.T) {
+func TestDialer_ConnectsToNewAddress(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
 		waitIdle()

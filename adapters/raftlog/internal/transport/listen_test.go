@@ -34,7 +34,7 @@ func TestListen_NewConnectionReplacesOlderOne(t *testing.T) {
 	})
 }
 
-func TestListen_RejectedPeer(t *testing.T) {
+func TestListen_ReportsReasonToRejectedPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.startPeer("a", peersOf("b"))
 		h.startPeer("b", nil, func(c *Config) {
@@ -224,8 +224,8 @@ func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	})
 }
 
-// TestConnections_ReportReason checks that the reason why there is no connection is reported.
-func TestConnections_ReportReason(t *testing.T) {
+// TestConnections_ReportWhyPeersAreNotConnected checks that the reason why there is no connection is reported.
+func TestConnections_ReportWhyPeersAreNotConnected(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b", "c"))
 		h.startPeer("b", nil, func(c *Config) { c.Self.Cluster = "c2" })

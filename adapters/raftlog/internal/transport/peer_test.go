@@ -74,7 +74,7 @@ func TestPeer_QueuesAreLimited(t *testing.T) {
 	}
 }
 
-func TestPeer_DroppedFrameIsReported(t *testing.T) {
+func TestSend_ReportsPeerAfterDroppedFrame(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b"))
 		waitIdle()

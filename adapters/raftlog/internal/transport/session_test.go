@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestSession_FramesAreInOrder(t *testing.T) {
+func TestSession_DeliversFramesInOrder(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("a", "b")), h.startPeer("b", peersOf("a", "b"))
 		waitIdle()
@@ -33,9 +33,9 @@ func TestSession_FramesAreInOrder(t *testing.T) {
 	})
 }
 
-// TestSession_UrgentFrameOvertakes checks that a heartbeat does not wait for 10 MB of queued entries. It
+// TestSession_SendsUrgentFramesFirst checks that a heartbeat does not wait for 10 MB of queued entries. It
 // waits only for the data that was written to the connection before.
-func TestSession_UrgentFrameOvertakes(t *testing.T) {
+func TestSession_SendsUrgentFramesFirst(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
 		waitIdle()
@@ -62,9 +62,9 @@ func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	})
 }
 
-// TestSession_UnknownPeer checks that a peer that is not in SetPeers can connect, and receives replies on
+// TestSession_SendsRepliesToUnknownPeer checks that a peer that is not in SetPeers can connect, and receives replies on
 // its connection.
-func TestSession_UnknownPeer(t *testing.T) {
+func TestSession_SendsRepliesToUnknownPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
 		waitIdle()
@@ -80,9 +80,9 @@ func TestSession_UnknownPeer(t *testing.T) {
 	})
 }
 
-// TestSession_LateEndOfReplacedKeepsNewPeer checks that a replaced session that ends after its peer was
+// TestSession_EndOfReplacedSessionKeepsNewPeer checks that a replaced session that ends after its peer was
 // removed and has connected again does not remove the peer once more, which would drop frames for it.
-func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
+func TestSession_EndOfReplacedSessionKeepsNewPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
 		b := h.startPeer("b", nil, func(c *Config) { c.OnRefused = func(string, *link.RefusedError) { <-release } })
@@ -110,9 +110,9 @@ func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
 	})
 }
 
-// TestSession_PeerThatDoesNotRead checks that a peer that does not read does not block Send, and does not
+// TestSend_DoesNotBlockIfPeerDoesNotRead checks that a peer that does not read does not block Send, and does not
 // affect frames to and from other peers. Frames for it are dropped.
-func TestSession_PeerThatDoesNotRead(t *testing.T) {
+func TestSend_DoesNotBlockIfPeerDoesNotRead(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "c")), h.startPeer("b", peersOf("a"))
 		c := h.startPeer("c", nil)

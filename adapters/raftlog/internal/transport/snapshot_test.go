@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestSnapshot_IsReceived(t *testing.T) {
+func TestSnapshot_SendsHeaderAndBody(t *testing.T) {
 	for _, size := range []int{0, 1, snapshotChunk, 3*snapshotChunk + 17} {
 		runInBubble(t, func(t *testing.T, h *harness) {
 			type result struct {

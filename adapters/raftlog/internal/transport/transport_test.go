@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestTransport_IdleConnectionsRemain(t *testing.T) {
+func TestTransport_KeepsIdleConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b"))
 		h.startPeer("b", peersOf("a"))
@@ -87,7 +87,7 @@ func TestTransport_RunRejectsInvalidConfig(t *testing.T) {
 }
 
 // The test sends small and large frames, and a snapshot, over sockets and in real time.
-func TestTransport_OverTCP(t *testing.T) {
+func TestTransport_DeliversFramesOverTCP(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			a, b := connectOverTCP(t, mode)
