@@ -38,7 +38,7 @@ var raftlogClientMutants = []mutant{
 		name: "raftlog/client-release", breaks: "what a connection has occupied remains occupied",
 		file: "adapters/raftlog/internal/rpc/limits.go",
 		edits: []edit{
-			{"	c.change(load{}.subtract(c.own))", "	c.change(load{})"},
+			{"	c.addToLoads(load{}.subtract(c.own))", "	c.change(load{})"},
 		},
 		tests: "./adapters/raftlog/internal/rpc -run TestUsage",
 	},

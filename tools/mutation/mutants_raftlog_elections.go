@@ -72,7 +72,7 @@ var raftlogElectionMutants = []mutant{
 		name: "raftlog/elections-count", breaks: "the count of candidates of a name only grows",
 		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"es.countCandidates(name, es.byName[name], -1)", ""},
+			{"es.addToCounts(name, es.byName[name], -1)", ""},
 		},
 		tests: "./adapters/raftlog/internal/replica -run TestElections_IndexMatchesQueues",
 	},

@@ -125,7 +125,7 @@ var raftlogPeerMutants = []mutant{
 		name: "raftlog/peer-again", breaks: "a process that is refused after it has become a member remains connected",
 		file: "adapters/raftlog/internal/transport/session.go",
 		edits: []edit{
-			{"\t\ts.checkAccepted()\n\t}\n", "\t\t_ = s\n\t}\n"},
+			{"\t\ts.closeIfNotAccepted()\n\t}\n", "\t\t_ = s\n\t}\n"},
 		},
 		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},
@@ -133,7 +133,7 @@ var raftlogPeerMutants = []mutant{
 		name: "raftlog/peer-between", breaks: "a process that is refused after its handshake, before the session is known, remains connected",
 		file: "adapters/raftlog/internal/transport/session.go",
 		edits: []edit{
-			{"check again.\n\ts.checkAccepted()\n", "check again.\n"},
+			{"check again.\n\ts.closeIfNotAccepted()\n", "check again.\n"},
 		},
 		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},

@@ -157,8 +157,8 @@ func (a *agreement) compareSum(c *Core, from uint64, k *peerHistory, p historyPo
 	}
 }
 
-// checkAgreement sends the checksums once in each election timeout, and resolves differences.
-func (a *agreement) checkAgreement(c *Core, now time.Duration) {
+// compareHistories sends the checksums once in each election timeout, and resolves differences.
+func (a *agreement) compareHistories(c *Core, now time.Duration) {
 	if c.cfg.Disabled.Has(replica.CheckAgreement) || c.removed != nil {
 		return
 	}

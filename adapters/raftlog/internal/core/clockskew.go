@@ -8,7 +8,7 @@ import (
 // peerClocks contains the wall clocks of other peers, by their numbers.
 type peerClocks struct {
 	times     map[uint64]peerTime
-	checkedAt time.Duration // the time at which checkOwnClock last compared the clocks
+	checkedAt time.Duration // the time at which handOverIfClockWrong last compared the clocks
 }
 
 // peerTime is the wall clock of a peer according to a frame.
@@ -54,9 +54,9 @@ func (c *Core) ClockSkew() time.Duration {
 	return ahead[len(ahead)/2]
 }
 
-// checkOwnClock hands over leadership once in each election timeout if the wall clock of this
+// handOverIfClockWrong hands over leadership once in each election timeout if the wall clock of this
 // leader is wrong: it would consider all request IDs stale, or too far in the future.
-func (k *peerClocks) checkOwnClock(c *Core, now time.Duration) {
+func (k *peerClocks) handOverIfClockWrong(c *Core, now time.Duration) {
 	if !c.proposals.ready || now < k.checkedAt+c.cfg.Election {
 		return
 	}

@@ -249,12 +249,12 @@ func (c *Core) Advance() {
 	c.proposals.failOverdueForwards(c, now)
 	c.change.advanceChange(c, now)
 	c.transfer.proposeTransfer(c, now)
-	c.peerClocks.checkOwnClock(c, now)
+	c.peerClocks.handOverIfClockWrong(c, now)
 	c.admission.dismissAbsent(c, now)
-	c.window.checkWindow(c, now)
+	c.window.proposeWindow(c, now)
 	c.lease.failOverdueReaders(c, now)
 	c.candidates.reconcileCandidates(c, now)
-	c.agreement.checkAgreement(c, now)
+	c.agreement.compareHistories(c, now)
 	c.proposeOwnMove()
 }
 

@@ -205,7 +205,7 @@ func (h *harness) deliverAndAdvance() {
 			p.handleOutput()
 		}
 	}
-	h.checkHolders()
+	h.requireOneHolder()
 }
 
 // handleOutput sends, applies and writes what the core requests.
@@ -284,8 +284,8 @@ func (h *harness) possibleLeaders(election string) (holders []string) {
 	return holders
 }
 
-// checkHolders fails the test if two candidates lead election e.
-func (h *harness) checkHolders() {
+// requireOneHolder fails the test if two candidates lead election e.
+func (h *harness) requireOneHolder() {
 	require.LessOrEqual(h.t, len(h.possibleLeaders("e")), 1, "%v: %v", h.now, h.possibleLeaders("e"))
 }
 

@@ -115,7 +115,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	case api.KindState:
 		data, limit = q.Data, c.cfg.MaxData
 	case api.KindControl:
-		if q.Op.Do == replica.Restart && !p.checkRestart(c, q) {
+		if q.Op.Do == replica.Restart && !p.acceptRestart(c, q) {
 			return
 		}
 		data = q.Op.Encode()
@@ -150,7 +150,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 		p.now = c.entryTime()
 	}
 	now := p.now
-	if q.Kind == api.KindState && !p.checkUpdate(c, q, sum, now) {
+	if q.Kind == api.KindState && !p.acceptUpdate(c, q, sum, now) {
 		return
 	}
 	if q.Kind != api.KindState {
@@ -209,9 +209,9 @@ func (p *proposals) clearBatch() {
 	p.batch, p.batchIDs, p.bytes = p.batch[:0], p.batchIDs[:0], 0
 }
 
-// checkUpdate reports whether an update must be written. If not, it has replied: because the ID is
+// acceptUpdate reports whether an update must be written. If not, it has replied: because the ID is
 // known or outside of the window, the leadership of the guard is over, or there is no capacity.
-func (p *proposals) checkUpdate(c *Core, q queuedRequest, sum uint32, now time.Time) bool {
+func (p *proposals) acceptUpdate(c *Core, q queuedRequest, sum uint32, now time.Time) bool {
 	if c.backlog.isFull() {
 		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the state machine has not applied %d entries of %d bytes yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
 		return false
@@ -245,9 +245,9 @@ func certainlyFenced(c *Core, g replica.Guard) bool {
 	return g.Token <= c.replica.Index && !c.replica.GuardHolds(g)
 }
 
-// checkRestart reports whether a request to restart an election must be written. If not, it has
+// acceptRestart reports whether a request to restart an election must be written. If not, it has
 // replied.
-func (p *proposals) checkRestart(c *Core, q queuedRequest) bool {
+func (p *proposals) acceptRestart(c *Core, q queuedRequest) bool {
 	e := c.replica.Elections.Get(q.Op.Election)
 	switch {
 	case c.replica.Index < q.Op.Through: // the sender may know a later end of the election than this leader

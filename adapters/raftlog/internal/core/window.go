@@ -17,8 +17,8 @@ type window struct {
 // rejected because there are too many request IDs.
 const maxClockLag = time.Minute
 
-// checkWindow proposes a Window entry if it would remove request IDs, or lengthen the window.
-func (x *window) checkWindow(c *Core, now time.Duration) {
+// proposeWindow proposes a Window entry if it would remove request IDs, or lengthen the window.
+func (x *window) proposeWindow(c *Core, now time.Duration) {
 	s := c.replica
 	if !c.proposals.ready || now < x.proposedAt+c.cfg.Election {
 		return

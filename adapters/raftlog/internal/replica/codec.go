@@ -131,7 +131,7 @@ func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 			es.transitions = append(es.transitions, transition{at, e.Date, name})
 		}
 		es.byName[name] = e
-		es.countCandidates(name, e, 1)
+		es.addToCounts(name, e, 1)
 	}
 	slices.SortFunc(es.transitions, compareTransitions)
 	return es, nil

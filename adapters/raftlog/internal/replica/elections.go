@@ -242,8 +242,8 @@ func (es *Elections) store(name string, e Election, index uint64) {
 		e.Candidates = slices.Clone(e.Candidates)
 		e.Candidates[0].Token = index
 	}
-	es.countCandidates(name, es.byName[name], -1)
-	es.countCandidates(name, e, 1)
+	es.addToCounts(name, es.byName[name], -1)
+	es.addToCounts(name, e, 1)
 	if len(e.Candidates) == 0 && !e.Ended && e.RestartedAt <= es.forgotten {
 		delete(es.byName, name)
 		return
@@ -251,8 +251,8 @@ func (es *Elections) store(name string, e Election, index uint64) {
 	es.byName[name] = e
 }
 
-// countCandidates adds n, which is 1 or -1, to the counts of the election's candidates.
-func (es *Elections) countCandidates(name string, e Election, n int) {
+// addToCounts adds n, which is 1 or -1, to the counts of the election's candidates.
+func (es *Elections) addToCounts(name string, e Election, n int) {
 	for i, c := range e.Candidates {
 		p := es.peers[c.Peer]
 		if p == nil {

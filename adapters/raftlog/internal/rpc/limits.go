@@ -112,8 +112,8 @@ type client struct {
 	own     load
 }
 
-// open returns the client for a connection from an address, whose load is l.
-func (u *usage) open(address string, l load) (*client, error) {
+// addClient returns the client for a connection from an address, whose load is l.
+func (u *usage) addClient(address string, l load) (*client, error) {
 	c := &client{usage: u, address: address}
 	return c, c.addLoad(l)
 }
@@ -126,7 +126,7 @@ func (c *client) addLoad(more load) error {
 	if err := checkClient(c.own, u.addresses[c.address], u.total, more); err != nil {
 		return err
 	}
-	c.change(more)
+	c.addToLoads(more)
 	return nil
 }
 
@@ -134,18 +134,18 @@ func (c *client) addLoad(more load) error {
 func (c *client) release(less load) {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.subtract(less))
+	c.addToLoads(load{}.subtract(less))
 }
 
 // close removes the load of a connection that has ended.
 func (c *client) close() {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.subtract(c.own))
+	c.addToLoads(load{}.subtract(c.own))
 }
 
-// change adds to the load. usage.mu is held.
-func (c *client) change(by load) {
+// addToLoads adds to the load. usage.mu is held.
+func (c *client) addToLoads(by load) {
 	u := c.usage
 	c.own, u.total = c.own.add(by), u.total.add(by)
 	if l := u.addresses[c.address].add(by); l != (load{}) {

@@ -50,9 +50,9 @@ func TestCheckClient_AppliesLimits(t *testing.T) {
 // connection was closed.
 func TestUsage_IsFreedAfterClose(t *testing.T) {
 	u := usage{addresses: map[string]load{}}
-	a, err := u.open("a", load{conns: 1})
+	a, err := u.addClient("a", load{conns: 1})
 	require.NoError(t, err)
-	b, err := u.open("a", load{conns: 1, streams: 1})
+	b, err := u.addClient("a", load{conns: 1, streams: 1})
 	require.NoError(t, err)
 	require.NoError(t, a.addLoad(load{memory: 17 << 20}))
 	require.NoError(t, b.addLoad(load{memory: 17 << 20}))

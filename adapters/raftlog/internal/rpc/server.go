@@ -54,7 +54,7 @@ func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve
 // waits for them. It returns nil if the client has closed the connection. Other errors wrap [wire.ErrProtocol], the cause of ctx,
 // [api.ErrBusy] if the client exceeds a limit of connections, or the error of the connection.
 func (s *Server) Calls(ctx context.Context, conn Conn, address string) error {
-	client, busy := s.usage.open(address, load{conns: 1})
+	client, busy := s.usage.addClient(address, load{conns: 1})
 	defer client.close()
 	conn.SetTimeouts(callsIdle, callsStall)
 	if busy != nil {
@@ -232,7 +232,7 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 		return func(ctx context.Context) ([]byte, error) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
-			v.goroutines.Go(func() { v.awaitSilence(ctx, cancel) })
+			v.goroutines.Go(func() { v.cancelIfSilent(ctx, cancel) })
 			return nil, v.service.RequestResign(ctx, names[0], names[1])
 		}, err
 	}
@@ -245,9 +245,9 @@ const silenceLimit = 20 * time.Second
 
 var errClientSilent = errors.New("the client is silent")
 
-// awaitSilence cancels a call if no frame is received between two checks. It returns when ctx
+// cancelIfSilent cancels a call if no frame is received between two checks. It returns when ctx
 // is done.
-func (v *callServer) awaitSilence(ctx context.Context, cancel context.CancelCauseFunc) {
+func (v *callServer) cancelIfSilent(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(silenceLimit)
 	defer ticker.Stop()
 	for {

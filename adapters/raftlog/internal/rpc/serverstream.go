@@ -15,7 +15,7 @@ import (
 // closes the connection, sends nothing for 30 s, or ctx is done. It closes the connection. The errors
 // are those of [Server.Calls].
 func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
-	client, busy := s.usage.open(address, load{conns: 1, streams: 1})
+	client, busy := s.usage.addClient(address, load{conns: 1, streams: 1})
 	defer client.close()
 	conn.LimitFrames(link.FrameLimits{Max: maxStreamRequest, Stall: frameStall})
 	// Writes have no timeout: a slow client may not read for any length of time. A lost client is

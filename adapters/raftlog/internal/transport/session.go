@@ -41,8 +41,8 @@ func (s *session) close() {
 	})
 }
 
-// checkAccepted closes the session if Config.Accepts rejects the other side now.
-func (s *session) checkAccepted() {
+// closeIfNotAccepted closes the session if Config.Accepts rejects the other side now.
+func (s *session) closeIfNotAccepted() {
 	t := s.transport
 	if t.cfg.Accepts == nil {
 		return
@@ -66,14 +66,14 @@ func (t *Transport) CheckPeers() {
 	}
 	t.mu.Unlock()
 	for _, s := range all {
-		s.checkAccepted()
+		s.closeIfNotAccepted()
 	}
 }
 
 // serve receives and sends frames until the session ends. It returns the reason.
 func (s *session) serve() error {
 	// CheckPeers may have run after the handshake and before the session was known: check again.
-	s.checkAccepted()
+	s.closeIfNotAccepted()
 	s.conn.SetTimeouts(readTimeout, writeTimeout)
 	var writer sync.WaitGroup
 	var writeErr error

@@ -142,7 +142,7 @@ func (t *Transport) Run() error {
 	t.listen()
 	t.goroutines.Go(func() { t.unreachable.deliver(t.ctx) })
 	if t.cfg.Self.Secrets != nil {
-		t.goroutines.Go(t.checkSecrets)
+		t.goroutines.Go(t.closeUnauthenticated)
 	}
 	for _, p := range t.peers {
 		if len(p.addrs) > 0 {
@@ -152,9 +152,9 @@ func (t *Transport) Run() error {
 	return nil
 }
 
-// checkSecrets closes connections whose secret is not valid any more, until the transport is closed.
+// closeUnauthenticated closes connections whose secret is not valid any more, until the transport is closed.
 // Otherwise a process that had access once would keep it.
-func (t *Transport) checkSecrets() {
+func (t *Transport) closeUnauthenticated() {
 	tick := time.NewTicker(secretsInterval)
 	defer tick.Stop()
 	for {
