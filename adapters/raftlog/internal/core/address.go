@@ -26,7 +26,8 @@ func (c *Core) proposeMove(p replica.Peer, addr string) error {
 	return nil
 }
 
-// proposeOwnMove proposes the new address of this peer if it is the leader, which sends no announcements.
+// proposeOwnMove proposes the new address of this peer if this peer is the leader, because a leader
+// sends no announcements.
 func (c *Core) proposeOwnMove() {
 	if self, member := c.replica.Members.Find(c.self); member && c.proposals.ready {
 		if err := c.proposeMove(self, c.cfg.Self.Addr); err != nil {

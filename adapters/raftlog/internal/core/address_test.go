@@ -15,8 +15,9 @@ func (p *peer) addressOf(id string) string {
 	return m.Addr
 }
 
-// TestMove_NewAddressReplacesPrevious checks that the address with which a peer was started replaces its
-// previous address, whether it is the leader or not, and that no entries are written when all peers know it.
+// TestMove_NewAddressReplacesPrevious checks that the address with which a peer is restarted replaces its
+// previous address in the membership, whether the peer is the leader or not, and that no more entries are
+// written once all peers know the new address.
 func TestMove_NewAddressReplacesPrevious(t *testing.T) {
 	h := newHarness(t, 3)
 	for _, p := range h.peers {
@@ -46,8 +47,9 @@ func TestMove_NewAddressReplacesPrevious(t *testing.T) {
 	require.Equal(t, last, h.peers[0].core.Status().Last)
 }
 
-// TestMove_AddressOfOtherMemberIsRejected checks that a peer does not get the address of another member, and
-// that this change is not proposed again and again.
+// TestMove_AddressOfOtherMemberIsRejected checks that a peer that is restarted with the address of another
+// member keeps its previous address in the membership, and that the rejected change is not proposed
+// repeatedly.
 func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
@@ -66,8 +68,8 @@ func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	}
 }
 
-// TestMove_IsNotRevertedByConcurrentChange checks that a change of the voters that contains the previous
-// address of a peer does not restore that address, when both are in flight at the same time.
+// TestMove_IsNotRevertedByConcurrentChange checks that a change of the voters whose request contains the
+// previous address of a peer does not undo a change of that address which is in flight at the same time.
 func TestMove_IsNotRevertedByConcurrentChange(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)
@@ -88,8 +90,8 @@ func TestMove_IsNotRevertedByConcurrentChange(t *testing.T) {
 	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
 }
 
-// TestMove_IsReportedToLeaderByOtherMember checks that a member that cannot reach the leader, which does not know its
-// address, gets its new address.
+// TestMove_IsReportedToLeaderByOtherMember checks that the leader learns the new address of a member that cannot
+// reach the leader, because another member passes the announcement on.
 func TestMove_IsReportedToLeaderByOtherMember(t *testing.T) {
 	h, l := startCluster(t)
 	moved := h.otherPeers(l)[0]
@@ -103,8 +105,8 @@ func TestMove_IsReportedToLeaderByOtherMember(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestPeers_ReturnsBothAddressesOfMember checks that a peer connects to a member at both of its addresses,
-// and to no address of a removed peer.
+// TestPeers_ReturnsBothAddressesOfMember checks that Peers returns the address of a member in the log and
+// the configured address of the same member, and no address of a removed peer.
 func TestPeers_ReturnsBothAddressesOfMember(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.peers[0]

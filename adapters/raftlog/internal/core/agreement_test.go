@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// advanceWithFaults lets time pass, stops the peers that panic with a Fault, and returns the faults by
-// the IDs of the peers.
+// advanceWithFaults advances the virtual time, stops each peer that panics with a Fault, and returns
+// the faults by the IDs of the stopped peers.
 func (h *harness) advanceWithFaults(d time.Duration) map[string]error {
 	faults := map[string]error{}
 	for end := h.now + d; h.now < end; h.now += time.Millisecond {
@@ -45,7 +45,7 @@ func (h *harness) proposeUpdates(p *peer, n int) {
 	}
 }
 
-// leaderAfterUpdates returns the leader and the two other peers when all have applied n updates.
+// leaderAfterUpdates returns the leader and the two other peers after all three have applied n updates.
 func (h *harness) leaderAfterUpdates(n int) (leader, second, third *peer) {
 	leader = h.waitForLeader()
 	h.proposeUpdates(leader, n)
@@ -54,14 +54,14 @@ func (h *harness) leaderAfterUpdates(n int) (leader, second, third *peer) {
 	return leader, others[0], others[1]
 }
 
-// corruptHistory changes the history of a peer.
+// corruptHistory changes the history checksum of a peer, as if the peer had applied other entries.
 func (p *peer) corruptHistory() {
 	p.core.Replica().History ^= 1
 	p.core.agreement.recordSum(p.core)
 }
 
-// TestAgreement_StopsPeerWithOtherHistory checks that a peer whose history differs from that of a majority
-// stops, as the leader and as a follower, and that other peers continue.
+// TestAgreement_StopsPeerWithOtherHistory checks that a peer whose history differs from the history of a
+// majority stops, both as the leader and as a follower, and that the other peers continue.
 func TestAgreement_StopsPeerWithOtherHistory(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		h := newHarness(t, 3)
@@ -82,8 +82,8 @@ func TestAgreement_StopsPeerWithOtherHistory(t *testing.T) {
 	}
 }
 
-// TestAgreement_TwoPeersStopIfHistoriesDiffer checks that both of two peers with different histories stop,
-// because it is unknown which history is right.
+// TestAgreement_TwoPeersStopIfHistoriesDiffer checks that both of the two running peers of three stop if
+// their histories differ, because neither history has a majority.
 func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, third := h.leaderAfterUpdates(10)
@@ -96,13 +96,13 @@ func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	require.Contains(t, faults, second.self.ID)
 }
 
-// TestAgreement_ComparesPeerThatIsFarBehind checks that histories are compared even when a peer is far behind
-// the others.
+// TestAgreement_ComparesPeerThatIsFarBehind checks that peers compare histories with a peer that has applied
+// far fewer entries than the others.
 func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	for _, updates := range []int{1, 300, 3000} {
 		h := newHarness(t, 3)
 		l, second, _ := h.leaderAfterUpdates(10)
-		second.diskStalled = true // so the second peer does not apply the updates
+		second.diskStalled = true // a stalled disk keeps the second peer from applying the updates
 		second.corruptHistory()
 		h.proposeUpdates(l, updates)
 		h.advance(2 * election)
@@ -115,7 +115,8 @@ func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	}
 }
 
-// TestAgreement_FindsNoDifferenceInEqualHistories checks that no difference is found between equal histories.
+// TestAgreement_FindsNoDifferenceInEqualHistories checks that peers with equal histories report no
+// difference and continue.
 func TestAgreement_FindsNoDifferenceInEqualHistories(t *testing.T) {
 	h := newHarness(t, 3)
 	_, second, third := h.leaderAfterUpdates(1000)
@@ -128,8 +129,9 @@ func TestAgreement_FindsNoDifferenceInEqualHistories(t *testing.T) {
 	require.ErrorIs(t, third.core.agreement.receiveSums(third.core, second.core.self, []byte("short")), errFrame)
 }
 
-// TestAgreement_ComparesChecksumWhenEntryArrives checks that the checksum of an entry that a peer does not have yet
-// is compared when the peer has the entry, and that the checksum of an earlier entry is stored.
+// TestAgreement_ComparesChecksumWhenEntryArrives checks that a peer keeps a received checksum until it has applied
+// the entry of that checksum, and compares the two then. It also checks that the peer still stores its checksum at
+// an earlier entry.
 func TestAgreement_ComparesChecksumWhenEntryArrives(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, _ := h.leaderAfterUpdates(2000)

@@ -12,9 +12,9 @@ import (
 
 var smallBacklogs = map[string]load{"entries": {50, 1 << 20}, "bytes": {1 << 20, 50 << 10}}
 
-// TestBacklog_LimitsEntriesOfBlockedFollower checks that a peer whose state machine is blocked stores no more than its
-// limit, does not disturb the leader of the log, and does not prevent another candidate from leading, and
-// that it receives all entries when its state machine continues.
+// TestBacklog_LimitsEntriesOfBlockedFollower checks that a peer whose state machine is blocked stores no more
+// entries than its limit, neither deposes the leader of the log nor prevents another candidate from leading, and
+// receives all entries when its state machine continues.
 func TestBacklog_LimitsEntriesOfBlockedFollower(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestBacklog_LimitsEntriesOfBlockedFollower(t *testing.T) {
 				h.advance(3 * time.Millisecond)
 			}
 			require.NoError(t, h.waitForReply(l, last).Err)
-			most := load{2*limit.entries + 10, 2*limit.bytes + 10<<10} // entries in flight at the limit are accepted
+			most := load{2*limit.entries + 10, 2*limit.bytes + 10<<10} // entries in flight exceed the limit
 			require.False(t, p.core.backlog.exceedsLimit(most), "%v, from %v", p.core.backlog.load, before)
 			h.waitForHolder("second")
 			h.advance(10 * election)
@@ -51,8 +51,8 @@ func TestBacklog_LimitsEntriesOfBlockedFollower(t *testing.T) {
 	}
 }
 
-// TestBacklog_BlockedLeaderRejectsUpdates checks that a leader whose state machine is blocked accepts no more updates than
-// its limit, and continues to lead.
+// TestBacklog_BlockedLeaderRejectsUpdates checks that a leader whose state machine is blocked accepts no more
+// updates than its limit, and continues to lead the log.
 func TestBacklog_BlockedLeaderRejectsUpdates(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +72,9 @@ func TestBacklog_BlockedLeaderRejectsUpdates(t *testing.T) {
 	}
 }
 
-// TestBacklog_AcceptsAgainAtHalfOfLimit checks that a peer that drops entries does not accept entries before
-// half of its limit is applied, because otherwise it would change its mind for each entry.
+// TestBacklog_AcceptsAgainAtHalfOfLimit checks that a peer that drops entries accepts entries again only
+// after half of its limit is applied. If it accepted them earlier, it would switch between accepting and
+// dropping with each entry.
 func TestBacklog_AcceptsAgainAtHalfOfLimit(t *testing.T) {
 	c := &Core{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
 	b := &backlog{limit: load{10, 1 << 20}}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSnapshot_IsRequestedForEachNewLearner checks that a leader that has truncated its log requests a snapshot that contains a
-// new learner, even while another learner waits for a snapshot.
+// TestSnapshot_IsRequestedForEachNewLearner checks that a leader that has truncated its log requests a snapshot
+// that contains a new learner, even while another new learner waits for a snapshot.
 func TestSnapshot_IsRequestedForEachNewLearner(t *testing.T) {
 	h, l := startCluster(t)
 	for i := range 3 {

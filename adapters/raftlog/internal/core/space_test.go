@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestSpace_LeaderRejectsUpdatesOnFullDisk checks that a leader rejects updates for which its disk has no space, and
-// accepts entries that the cluster needs.
+// TestSpace_LeaderRejectsUpdatesOnFullDisk checks that a leader rejects updates for which its disk has no space,
+// and still accepts the entries that the cluster itself needs.
 func TestSpace_LeaderRejectsUpdatesOnFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
@@ -29,7 +29,7 @@ func TestSpace_LeaderRejectsUpdatesOnFullDisk(t *testing.T) {
 	require.ErrorIs(t, h.request(l, ofSize(10_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(true)
 	l.core.SetFreeSpace(10_000, false)
-	first := h.propose(l, ofSize(6_000)) // this update is not on the disk yet
+	first := h.propose(l, ofSize(6_000)) // a stalled disk has not written this update yet
 	require.ErrorIs(t, h.request(l, ofSize(6_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(false)
 	require.NoError(t, h.waitForReply(l, first).Err)
@@ -43,8 +43,8 @@ func TestSpace_LeaderRejectsUpdatesOnFullDisk(t *testing.T) {
 	require.NoError(t, h.request(l, ofSize(10_000)).Err)
 }
 
-// TestSpace_LeaderRejectsRequestsIfMajorityIsFull checks that a leader does not accept requests while nothing can be
-// committed, and keeps entries that were written before.
+// TestSpace_LeaderRejectsRequestsIfMajorityIsFull checks that a leader rejects all requests while the disks of so
+// many peers are full that nothing can be committed, and keeps the entries that it has written before.
 func TestSpace_LeaderRejectsRequestsIfMajorityIsFull(t *testing.T) {
 	h, l := startCluster(t)
 	others := h.otherPeers(l)
@@ -74,8 +74,8 @@ func TestSpace_LeaderRejectsRequestsIfMajorityIsFull(t *testing.T) {
 	h.waitFor("the peer has caught up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
-// TestTakeVotes_SendsVotesDespiteFullDisk checks that a Write that waits for space does not delay votes, and that
-// only the vote and its hard state are written and sent ahead of the entries.
+// TestTakeVotes_SendsVotesDespiteFullDisk checks that a peer votes while a Write with entries waits for disk
+// space, and that it writes and sends only the vote and its hard state before the entries.
 func TestTakeVotes_SendsVotesDespiteFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]

@@ -8,7 +8,7 @@ import (
 )
 
 // TestVoteHold_FormerLeaderStopsBeforeItVotes checks that a leader that receives a newer term does not vote
-// before it has handled the change of its role: its candidates need time to stop.
+// before it has handled the loss of its role, because its candidates need time to stop.
 func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(2 * election)

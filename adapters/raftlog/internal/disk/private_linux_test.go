@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOpen_RejectsNamedPipeWithoutBlocking checks that opening a named pipe does not wait for a writer.
+// TestOpen_RejectsNamedPipeWithoutBlocking checks that opening a named pipe returns an error and does
+// not wait for a writer.
 func TestOpen_RejectsNamedPipeWithoutBlocking(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pipe")
@@ -20,7 +21,8 @@ func TestOpen_RejectsNamedPipeWithoutBlocking(t *testing.T) {
 	require.ErrorContains(t, err, path+": not a regular file")
 }
 
-// TestOpenPrivate_RejectsSymlink checks that another user cannot make this process read any of its files by a link.
+// TestOpenPrivate_RejectsSymlink checks that OpenPrivate does not follow a symbolic link, by which
+// another user could make this process read any of its files.
 func TestOpenPrivate_RejectsSymlink(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")

@@ -7,24 +7,25 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Batch is written atomically: after a crash, the log contains all of it or nothing.
+// Batch is what one call of Append writes atomically: after a crash, the log contains either the whole
+// batch or nothing of it.
 type Batch struct {
 	HardState *raftpb.HardState
 	Entries   []*raftpb.Entry
-	// Sync makes Append return only when the batch and all previous batches are durable.
+	// Sync makes Append wait until this batch and all previous batches are durable.
 	Sync bool
 }
 
-// Append appends a batch. The log keeps the entries, which must not be modified any more.
+// Append appends a batch. The log keeps the entries, so the caller must not modify them any more.
 //
-// The indexes of the entries must be consecutive. The first one must be LastIndex+1 at most; if it
-// is less, the entries replace all entries from this index on. Compacted entries are ignored. If
-// the last index is compacted, or less than the greatest committed or guarded index, all entries
-// are in the log already, and nothing is replaced.
+// The indexes of the entries must be consecutive. The first index must be at most LastIndex+1. If it is
+// less, the entries replace all entries from this index on. Append ignores entries that are compacted.
+// If the last index is compacted, or less than the greatest committed or guarded index, the log already
+// contains all of the entries, and Append replaces nothing.
 //
-// The errors ErrTruncatesCommitted, ErrInvalid and ErrNoSpace mean that nothing was written. After
-// an error of the disk it is unknown which records are durable. The log then accepts no more
-// writes: all later calls return the same error.
+// The errors ErrTruncatesCommitted, ErrInvalid and ErrNoSpace mean that nothing was written. After an
+// error of the disk it is unknown which records are durable. The log then accepts no more writes: all
+// later calls return the same error.
 func (l *Log) Append(b Batch) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -63,8 +64,8 @@ func (l *Log) Append(b Batch) error {
 	return nil
 }
 
-// addEntries makes entries visible to readers. l.offsets are their offsets in the record that was
-// written at start. l.mu is held.
+// addEntries makes entries visible to readers. l.offsets contains the offsets of the entries within
+// their record, which was written at the offset start. The caller holds l.mu.
 func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 	first := entries[0].GetIndex()
 	l.truncateIndex(first)
@@ -81,7 +82,7 @@ func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 	l.cache.addEntries(entries)
 }
 
-// checkWritable returns the reason why the log cannot be written, or nil. l.writeMu is held.
+// checkWritable returns the reason why the log cannot be written, or nil. The caller holds l.writeMu.
 func (l *Log) checkWritable() error {
 	switch {
 	case l.closed: // Close sets closed with both mutexes held
@@ -92,14 +93,15 @@ func (l *Log) checkWritable() error {
 	return l.failure
 }
 
-// fail returns an error of the disk. Afterwards the log accepts no more writes: it is unknown what
-// is durable, and a later sync that succeeds would not change that.
+// fail records an error of the disk, and returns it. After fail, the log accepts no more writes: it is
+// unknown which records are durable, and a later sync that succeeds would not change that.
 func (l *Log) fail(operation, name string, err error) error {
 	l.failure = fmt.Errorf("filelog: %s %s failed, and the log accepts no more writes: %w", operation, name, err)
 	return l.failure
 }
 
-// validate checks that a batch can follow, and returns the hard state and the entries to write.
+// validate checks that a batch can follow the content of the log. It returns the hard state and those
+// entries of the batch that must be written.
 func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -130,14 +132,15 @@ func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 	return hs, entries, nil
 }
 
-// validateEntries returns the entries to write. l.mu is held.
+// validateEntries checks the entries of a batch, and returns those that must be written. The caller
+// holds l.mu.
 func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) {
 	first, last := entries[0].GetIndex(), entries[len(entries)-1].GetIndex()
 	if first == 0 || first > l.last+1 {
 		return nil, invalid("entries from %d on, but the log ends at %d", first, l.last)
 	}
 	protected := min(max(l.state.commit, l.guard, l.mark.index), l.last)
-	var previous uint64 // the term of the previous entry; 0 if it is unknown
+	var previous uint64 // the term of the previous entry; 0 if the log does not know it
 	if first > l.mark.index {
 		previous = l.knownTerm(first - 1)
 	}
@@ -165,7 +168,7 @@ func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) 
 	return entries, nil
 }
 
-// startRecord prepares l.buffer for a record with a payload of the given size.
+// startRecord empties l.buffer for a new record, and makes room for a payload of the given size.
 func (l *Log) startRecord(size int64) {
 	if cap(l.buffer) < headSize+int(size) || cap(l.buffer) > 16<<20 {
 		l.buffer = make([]byte, 0, headSize+max(int(size), 64<<10))
@@ -184,7 +187,7 @@ func (l *Log) writeRecord(kind byte, sync bool) error {
 	return l.syncIf(sync)
 }
 
-// syncIf makes all records durable if sync is true and some are not.
+// syncIf syncs the active segment if sync is true and some records are not durable.
 func (l *Log) syncIf(sync bool) error {
 	if !sync || l.durable == l.end.number {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"path"
 )
 
-// Compact removes the entries through an index from the log. A durable snapshot must contain them. The
-// removal is durable when Compact returns. Term still returns the term of the last compacted entry. No
-// file is deleted: [Log.Prunable] returns the files that may be deleted. If the index is compacted
-// already, nothing changes. The errors are those of Append.
+// Compact removes the entries up to and including an index from the log. A durable snapshot must
+// contain the removed entries. The removal is durable when Compact returns. Term still returns the term
+// of the last compacted entry. Compact deletes no file: [Log.Prunable] returns the files that may be
+// deleted. If the index is already compacted, nothing changes. The errors are those of Append.
 func (l *Log) Compact(through uint64) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -39,11 +39,11 @@ func (l *Log) Compact(through uint64) error {
 	return nil
 }
 
-// Reset replaces the log by a snapshot whose last entry has the given index and term. Afterwards
-// the log is empty, FirstIndex is index+1, and the commit index of the hard state is at least
-// index. If the log has committed entries that the snapshot does not contain, Reset returns
-// ErrTruncatesCommitted. The replaced files are moved to a directory old-<index+1>-<number of the
-// new segment>. The other errors are those of Append.
+// Reset replaces the log by a snapshot whose last entry has the given index and term. After Reset, the
+// log is empty, FirstIndex is index+1, and the commit index of the hard state is at least index. If the
+// log has committed entries that the snapshot does not contain, Reset returns ErrTruncatesCommitted.
+// Reset moves the replaced files to a directory old-<index+1>-<number of the new segment>. The other
+// errors are those of Append.
 func (l *Log) Reset(index, term uint64) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -89,8 +89,8 @@ func (l *Log) Reset(index, term uint64) error {
 	return nil
 }
 
-// moveAside moves the named segments, which segment by has replaced, into a directory. After a crash,
-// the next Open completes the move.
+// moveAside moves the named segment files, which the reset segment by has replaced, into a directory of
+// their own. If a crash interrupts the move, the next Open completes it.
 func (l *Log) moveAside(by segmentID, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -34,8 +34,8 @@ func TestLog_IsEmptyWhenNew(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestLog_EntriesAreRestoredExactly checks that nil fields and zero values are not confused, with or without
-// the cache.
+// TestLog_EntriesAreRestoredExactly checks that reading an entry, from the disk or from the cache, returns
+// nil fields as nil and zero values as zero.
 func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 	for _, cache := range []int64{0, -1} {
 		one := uint64(1)
@@ -59,7 +59,8 @@ func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 	}
 }
 
-// The log is compared with a model in memory after random operations.
+// TestLog_MatchesModelAfterRandomOperations checks that, after each of many random operations, a log
+// contains the same entries and the same hard state as a model in memory.
 func TestLog_MatchesModelAfterRandomOperations(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -90,7 +91,7 @@ func TestLog_MatchesModelAfterRandomOperations(t *testing.T) {
 	}
 }
 
-// compareRange compares the entries in a random range, or the errors for it.
+// compareRange compares what the log and the model return for a random range of entries.
 func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	lo := uint64(r.Int64N(int64(m.lastIndex() + 3)))
 	hi := lo + uint64(r.IntN(10))
@@ -129,8 +130,9 @@ func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	}
 }
 
-// Readers see consistent entries while another goroutine appends, replaces, compacts and resets. With the race
-// detector, the test also checks that they share no data without a lock.
+// TestLog_ConcurrentReadersSeeConsistentEntries checks that readers see consistent entries while another
+// goroutine appends, replaces, compacts and resets. With the race detector, it also checks that the goroutines
+// share no data without a lock.
 func TestLog_ConcurrentReadersSeeConsistentEntries(t *testing.T) {
 	l := openLog(t, disk.OS(t.TempDir()), Options{SegmentSize: 1 << 14, CacheSize: 2000})
 	done := make(chan struct{})
@@ -190,7 +192,8 @@ func TestLog_ConcurrentReadersSeeConsistentEntries(t *testing.T) {
 	require.True(t, m.requireEqual(readModel(t, l)))
 }
 
-// A byte that changes while the log is open is detected when the entry is read.
+// TestEntries_DetectsBitFlippedWhileLogIsOpen checks that reading an entry returns an error if a bit of
+// the entry has changed on the disk since the log was opened.
 func TestEntries_DetectsBitFlippedWhileLogIsOpen(t *testing.T) {
 	files, models := threeSegments(t)
 	want := models[len(models)-1]

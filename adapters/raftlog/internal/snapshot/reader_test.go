@@ -31,7 +31,8 @@ func TestOpen_RejectsUnknownVersion(t *testing.T) {
 	require.Equal(t, []string{"snap"}, listNames(t, d))
 }
 
-// TestReader_DetectsDamageAfterOpen checks that damage after Open is reported as an error, and not as io.EOF.
+// TestReader_DetectsDamageAfterOpen checks that reading a file that was damaged after Open returns
+// ErrCorrupt, and not io.EOF.
 func TestReader_DetectsDamageAfterOpen(t *testing.T) {
 	d := newDisk(t, 0)
 	size := 3 * maxChunk
@@ -62,8 +63,8 @@ func TestReader_DetectsDamageAfterOpen(t *testing.T) {
 	}
 }
 
-// TestOpenAndInstall_DetectEveryDamage checks that a flipped bit or a truncation is detected by Open, Install and
-// InstallFile, and that these change nothing then.
+// TestOpenAndInstall_DetectEveryDamage checks that Open, Install and InstallFile detect each flipped bit and each
+// truncation of a snapshot, and change nothing then.
 func TestOpenAndInstall_DetectEveryDamage(t *testing.T) {
 	whole := encodedSnapshot(t, 6, 30)
 	check := func(bad []byte, name string, at int) {

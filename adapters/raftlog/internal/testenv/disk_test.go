@@ -76,8 +76,8 @@ func TestDisk_ImplementsFileSystem(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Synced data survives every crash. Data that is not synced is lost, kept or torn, and each of these
-// happens in some of many crashes.
+// TestCrash_UnsyncedWritesMayBeLost checks that synced data survives every crash, and that unsynced
+// data is lost in some crashes, kept in some, and torn in others.
 func TestCrash_UnsyncedWritesMayBeLost(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("o"), 2048), bytes.Repeat([]byte("n"), 2048)
 	lost, kept, torn, sizes := 0, 0, 0, map[int]int{}
@@ -130,7 +130,7 @@ func TestCrash_UnsyncedDirectoryChangesMayBeLost(t *testing.T) {
 		names, err := found.List("a")
 		require.NoError(t, err)
 		outcomes[fmt.Sprint(names)]++
-		// The file has one of its two names.
+		// After a crash, the renamed file has exactly one of its two names.
 		name := "a/synced"
 		if slices.Contains(names, "renamed") {
 			name = "a/renamed"
