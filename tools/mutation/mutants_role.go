@@ -86,7 +86,7 @@ var roleMutants = []mutant{
 		name: "role/unproven-text", breaks: "the text of a process that has not proven to be a peer is shown",
 		file: "adapters/raftlog/internal/link/handshake.go",
 		edits: []edit{
-			{"return nil, &RefusedError{Reason: r.reason} // anyone can have written the text", "return nil, &RefusedError{Reason: r.reason, Text: r.text}"},
+			{"return nil, &RefusedError{Reason: r.reason} // drop the text, because any process can have written it", "return nil, &RefusedError{Reason: r.reason, Text: r.text}"},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestDial_DropsTextOfUnauthenticatedServer",
 	},
@@ -94,7 +94,7 @@ var roleMutants = []mutant{
 		name: "role/unproven", breaks: "a refusal that is not proven counts as one of a peer",
 		file: "adapters/raftlog/internal/link/handshake.go",
 		edits: []edit{
-			{"return nil, &RefusedError{Reason: r.reason} // anyone can have written the text", "return nil, &RefusedError{Reason: r.reason, Proven: true}"},
+			{"return nil, &RefusedError{Reason: r.reason} // drop the text, because any process can have written it", "return nil, &RefusedError{Reason: r.reason, Proven: true}"},
 		},
 		tests: "./adapters/raftlog/internal/link -run TestDial_DropsTextOfUnauthenticatedServer",
 	},

@@ -58,7 +58,7 @@ func (o Owner) checksum() uint32 {
 func checksum(v any) uint32 {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // cannot fail, because v contains only strings and numbers
+		panic(err) // cannot happen, because v contains only strings and numbers
 	}
 	return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
 }

@@ -62,7 +62,8 @@ func TestCaller_CallsReturnResults(t *testing.T) {
 	})
 }
 
-// Calls do not wait for each other, and their replies are written together.
+// TestCaller_SendsCallsWithoutWaitingForReplies checks that the requests of concurrent calls are sent
+// before any of them has a reply, and that simultaneous replies are written together.
 func TestCaller_SendsCallsWithoutWaitingForReplies(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
@@ -85,7 +86,8 @@ func TestCaller_SendsCallsWithoutWaitingForReplies(t *testing.T) {
 	})
 }
 
-// TestCaller_CancelEndsCallOnServer checks that a cancelled call returns the cause, and ends on the server.
+// TestCaller_CancelEndsCallOnServer checks that a cancelled call returns the cause of its context, and
+// that the server cancels the context of the call.
 func TestCaller_CancelEndsCallOnServer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		cause := errors.New("cancelled")
@@ -102,15 +104,16 @@ func TestCaller_CancelEndsCallOnServer(t *testing.T) {
 		err := <-result
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		<-ended // wait until the context of the call at the server is cancelled
+		<-ended // wait until the server cancels the context of the call
 		_, err = h.caller.Propose(ctx, api.NewRequestID(), nil)
 		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the request was not sent")
 	})
 }
 
-// If the connection is lost, the errors distinguish requests that may have been executed from requests
-// that were not sent.
+// TestCaller_ReportsUnknownOutcomeAfterConnectionLoss checks that a call whose request may have been
+// executed returns ErrUnknownOutcome when the connection is lost, and that a call whose request was not
+// sent does not.
 func TestCaller_ReportsUnknownOutcomeAfterConnectionLoss(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
@@ -134,8 +137,8 @@ func TestCaller_ReportsUnknownOutcomeAfterConnectionLoss(t *testing.T) {
 	})
 }
 
-// The server reads nothing. The outcome of the request that is being written is unknown, but later
-// requests were not sent.
+// TestCaller_ReportsUnknownOutcomeOnlyIfSent checks that, if the server reads nothing, the outcome of
+// the request that is being written is unknown, and later requests are known not to be sent.
 func TestCaller_ReportsUnknownOutcomeOnlyIfSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _ := rpctest.Pipe()
@@ -159,7 +162,8 @@ func TestCaller_ReportsUnknownOutcomeOnlyIfSent(t *testing.T) {
 	})
 }
 
-// After an error that is not one of package api, the outcome of an update is unknown.
+// TestCaller_ReportsUnknownOutcomeAfterUnknownError checks that the outcome of an update is unknown
+// after an error that package api does not define.
 func TestCaller_ReportsUnknownOutcomeAfterUnknownError(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.After(func(context.Context, string) error { return errors.New("broken") })
@@ -169,8 +173,8 @@ func TestCaller_ReportsUnknownOutcomeAfterUnknownError(t *testing.T) {
 	})
 }
 
-// TestCaller_AliveDetectsLostConnection checks that pending calls do not wait indefinitely for a server that
-// answers no ping, and that the connection to a slow server that answers pings is not closed.
+// TestCaller_AliveDetectsLostConnection checks that pending calls fail if the server answers no ping, and
+// that the connection to a slow server that answers pings is not closed.
 func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := rpctest.Pipe()
@@ -205,7 +209,8 @@ func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 	})
 }
 
-// Calls and the connection fail if the server violates the protocol.
+// TestCaller_FailsIfServerViolatesProtocol checks that pending calls return ErrProtocol and the
+// connection ends if the server violates the protocol.
 func TestCaller_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, frames := range map[string][][]byte{
 		"no message":       {{17}},

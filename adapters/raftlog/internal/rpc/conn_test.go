@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOutbox_WritesUrgentMessagesFirst checks that a cancellation is written before updates, which can be large.
+// TestOutbox_WritesUrgentMessagesFirst checks that a cancellation is written before queued updates,
+// which can be large.
 func TestOutbox_WritesUrgentMessagesFirst(t *testing.T) {
 	o := newOutbox()
 	first, second, cancel := &outgoingMessage{frame: []byte{1}}, &outgoingMessage{frame: []byte{2}}, &outgoingMessage{frame: []byte{3}}

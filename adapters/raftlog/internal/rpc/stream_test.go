@@ -46,7 +46,7 @@ func TestStream_ReturnsEntriesAndSnapshots(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, &api.Progress{Commit: 15, Term: 1, Leader: peerA, Fresh: true}, event.Progress)
 		}
-		// A second stream closes the snapshot before it has read all data.
+		// A second stream closes the data of its snapshot before it has read all of it.
 		other := h.requestEntries(t.Context(), 1)
 		event, err = other.Next()
 		require.NoError(t, err)
@@ -74,8 +74,8 @@ func TestStream_ReturnsEntriesAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestStream_ReturnsReasonOfItsEnd checks that a stream ends with its context, its patience, Close or an error of the
-// server, and returns this reason.
+// TestStream_ReturnsReasonOfItsEnd checks that a stream ends because of its context, its patience, Close or an
+// error of the server, and that Next returns this reason.
 func TestStream_ReturnsReasonOfItsEnd(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.Silent(true)
@@ -112,8 +112,8 @@ func TestStream_ReturnsReasonOfItsEnd(t *testing.T) {
 	})
 }
 
-// TestStream_RejectsInvalidSnapshotData checks that a snapshot is rejected whose server sends less or more data than it
-// has announced.
+// TestStream_RejectsInvalidSnapshotData checks that reading a snapshot returns an error if the server sends less or
+// more data than it has announced, or another message in between.
 func TestStream_RejectsInvalidSnapshotData(t *testing.T) {
 	for name, c := range map[string]struct {
 		frames [][]byte
@@ -143,7 +143,8 @@ func TestStream_RejectsInvalidSnapshotData(t *testing.T) {
 	}
 }
 
-// TestStream_FailsIfServerViolatesProtocol checks that a stream ends with an error when the server violates the protocol.
+// TestStream_FailsIfServerViolatesProtocol checks that Next returns ErrProtocol when the server
+// violates the protocol.
 func TestStream_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, message := range map[string][]byte{
 		"result": callFrame(16, 1, 1), "nothing": {}, "no progress": {49}, "chunk": {51, 'x'}, "no error": {17}, "half an entry": {48, 1},

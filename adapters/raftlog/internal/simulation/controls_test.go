@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestSimulation_DetectsDisabledChecks checks that the simulation detects that a safety check is disabled.
+// TestSimulation_DetectsDisabledChecks checks that the simulation reports a violation if a safety check
+// is disabled.
 func TestSimulation_DetectsDisabledChecks(t *testing.T) {
 	disable := func(c replica.Check) func(*plan) {
 		return func(p *plan) { p.disabled = replica.Disable(c) }
@@ -22,7 +23,7 @@ func TestSimulation_DetectsDisabledChecks(t *testing.T) {
 		seeds    uint64         // the maximum number of runs
 		scenario func(*harness) // nil for random faults
 		disable  func(*plan)
-		found    string // a part of the error
+		found    string // a part of the expected violation
 	}{
 		{"vote hold", 50, voterRestarts, disable(replica.CheckVoteHold), "at the same time"},
 		{"lease", 20, nil, disable(replica.CheckLease), "at the same time"},

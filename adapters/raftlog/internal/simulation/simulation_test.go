@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runCounts contains the default numbers of runs.
+// runCounts contains the default numbers of runs of each test.
 type runCounts struct {
 	seeds     int
 	faultTime time.Duration
-	replay    int // the number of seeds that run twice
+	replay    int // the number of seeds whose run is repeated
 }
 
 var (
@@ -30,11 +30,12 @@ func tracer(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 }
 
-// TestRandomFaults_ViolateNoCondition checks that a run with random faults violates no condition.
+// TestRandomFaults_ViolateNoCondition checks that the cluster violates no condition in runs with random
+// faults.
 func TestRandomFaults_ViolateNoCondition(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
 
-// TestLeaseFaults_ViolateNoCondition checks that a run with the faults that are most likely to violate leases
-// violates no condition.
+// TestLeaseFaults_ViolateNoCondition checks that the cluster violates no condition in runs with those faults
+// that are most likely to violate leases.
 func TestLeaseFaults_ViolateNoCondition(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
 
 func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
@@ -61,7 +62,8 @@ func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	t.Logf("%d runs, %d steps: %v", n, steps, sum)
 }
 
-// TestReplay_IsDeterministic checks that two runs with one seed do not differ, so that a failure can be repeated.
+// TestReplay_IsDeterministic checks that two runs with the same seed do not differ, so that a failure
+// can be repeated.
 func TestReplay_IsDeterministic(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(defaults.replay); seed++ {
 		p := randomPlan(seed)
