@@ -186,7 +186,7 @@ func New(cfg Config) (_ *Core, err error) {
 		return nil, fmt.Errorf("raftlog: read the log: %w", err)
 	}
 	if cfg.Election != c.replica.Election {
-		return nil, fmt.Errorf("%w: the election timeout of the cluster is %v, and that of this peer %v",
+		return nil, fmt.Errorf("%w: this peer is configured with an election timeout of %v, but that of the cluster is %v",
 			api.ErrInvalid, c.replica.Election, cfg.Election)
 	}
 	c.rn, err = raft.NewRawNode(&raft.Config{

@@ -104,7 +104,7 @@ func (p *proposals) failOverdueForwards(c *Core, now time.Duration) {
 	for _, seq := range sortedKeys(p.forwarded) {
 		if r := p.forwarded[seq]; now >= r.deadline {
 			delete(p.forwarded, seq)
-			p.replyTo(c, origin{token: r.token}, 0, fmt.Errorf("%w: the leader has not answered", api.ErrUnknownOutcome))
+			p.replyTo(c, origin{token: r.token}, 0, fmt.Errorf("%w: the leader has not replied in time", api.ErrUnknownOutcome))
 		}
 	}
 }

@@ -227,7 +227,7 @@ func (p *proposals) acceptUpdate(c *Core, q queuedRequest, sum uint32, now time.
 		err = api.ErrFenced
 	case err != nil:
 	case c.cfg.MaxIDs > 0 && c.replica.IDs.Len()+len(p.pending) >= c.cfg.MaxIDs:
-		err = fmt.Errorf("%w: %d", api.ErrTooManyIDs, c.cfg.MaxIDs)
+		err = fmt.Errorf("%w: the limit is %d", api.ErrTooManyIDs, c.cfg.MaxIDs)
 	default:
 		if err = c.space.checkMajority(c); err == nil {
 			err = c.space.checkUpdate(p.bytes + len(q.Data))

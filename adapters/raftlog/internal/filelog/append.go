@@ -109,9 +109,9 @@ func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 	if hs.exists && l.state.exists {
 		switch {
 		case hs.term < l.state.term:
-			return hs, nil, invalid("a hard state of term %d after one of term %d", hs.term, l.state.term)
+			return hs, nil, invalid("the hard state has term %d, but the log already has term %d", hs.term, l.state.term)
 		case hs.term == l.state.term && l.state.vote != 0 && hs.vote != l.state.vote:
-			return hs, nil, invalid("a vote for %x in term %d after one for %x", hs.vote, hs.term, l.state.vote)
+			return hs, nil, invalid("a vote for %x in term %d, in which the log already has a vote for %x", hs.vote, hs.term, l.state.vote)
 		}
 		hs.raiseCommit(l.state.commit)
 	}
@@ -137,7 +137,7 @@ func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) {
 	first, last := entries[0].GetIndex(), entries[len(entries)-1].GetIndex()
 	if first == 0 || first > l.last+1 {
-		return nil, invalid("entries from %d on, but the log ends at %d", first, l.last)
+		return nil, invalid("the entries begin at %d, but the log ends at %d", first, l.last)
 	}
 	protected := min(max(l.state.commit, l.guard, l.mark.index), l.last)
 	var previous uint64 // the term of the previous entry; 0 if the log does not know it
@@ -148,14 +148,14 @@ func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) 
 		index, term := e.GetIndex(), e.GetTerm()
 		switch {
 		case index != first+uint64(i):
-			return nil, invalid("entry %d is followed by %d", first+uint64(i)-1, index)
+			return nil, invalid("entry %d is followed by entry %d", first+uint64(i)-1, index)
 		case term < previous:
-			return nil, invalid("entry %d of term %d after one of term %d", index, term, previous)
+			return nil, invalid("entry %d has term %d, but the previous entry has term %d", index, term, previous)
 		case index >= l.mark.index && index <= protected && term != l.knownTerm(index):
 			return nil, fmt.Errorf("%w: entry %d has term %d and would get term %d; committed, applied or compacted is "+
 				"everything through %d; nothing was written", ErrTruncatesCommitted, index, l.knownTerm(index), term, protected)
 		case e.GetType() < 0 || e.GetType() > math.MaxUint8:
-			return nil, invalid("entry %d is of type %d", index, e.GetType())
+			return nil, invalid("entry %d has the invalid type %d", index, e.GetType())
 		}
 		previous = term
 	}

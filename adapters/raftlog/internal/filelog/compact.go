@@ -20,7 +20,7 @@ func (l *Log) Compact(through uint64) error {
 		return nil
 	}
 	if through > l.last {
-		return invalid("compaction through %d, but the log ends at %d", through, l.last)
+		return invalid("cannot compact through entry %d, because the log ends at %d", through, l.last)
 	}
 	m := mark{through, l.knownTerm(through)}
 	if err := l.ensureSpace(markSize, nil); err != nil {
@@ -58,7 +58,7 @@ func (l *Log) Reset(index, term uint64) error {
 			"nothing was written", ErrTruncatesCommitted, index, protected)
 	}
 	if index == 0 {
-		return invalid("a snapshot through index 0")
+		return invalid("the index of a snapshot cannot be 0")
 	}
 	hs.raiseCommit(index)
 	m := mark{index, term}

@@ -213,7 +213,7 @@ func (m mark) appendTo(b []byte) []byte {
 
 func decodeMark(b []byte) (mark, error) {
 	if len(b) != markSize {
-		return mark{}, fmt.Errorf("compaction mark of %d bytes", len(b))
+		return mark{}, fmt.Errorf("a compaction mark cannot have %d bytes", len(b))
 	}
 	return mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, nil
 }
@@ -247,13 +247,13 @@ func (h segmentHeader) appendTo(b []byte) []byte {
 
 func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	if len(b) < 4 {
-		return segmentHeader{}, fmt.Errorf("header of %d bytes", len(b))
+		return segmentHeader{}, fmt.Errorf("a header cannot have %d bytes", len(b))
 	}
 	if v := binary.LittleEndian.Uint32(b); v != formatVersion {
 		return segmentHeader{}, fmt.Errorf("format version %d, which this program does not know (it knows %d)", v, formatVersion)
 	}
 	if len(b) != headerSize {
-		return segmentHeader{}, fmt.Errorf("header of %d bytes", len(b))
+		return segmentHeader{}, fmt.Errorf("a header cannot have %d bytes", len(b))
 	}
 	flags := binary.LittleEndian.Uint32(b[4:])
 	h := segmentHeader{
@@ -337,7 +337,7 @@ type batch struct {
 
 func decodeBatch(b []byte) (batch, error) {
 	if len(b) < batchSize {
-		return batch{}, fmt.Errorf("batch of %d bytes", len(b))
+		return batch{}, fmt.Errorf("a batch cannot have %d bytes", len(b))
 	}
 	flags, count := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 	r := batch{first: binary.LittleEndian.Uint64(b[8:]), entries: b[batchSize:]}
@@ -352,7 +352,7 @@ func decodeBatch(b []byte) (batch, error) {
 	}
 	r.count = int(count)
 	if count > 0 && (r.first == 0 || r.first+uint64(count) < r.first) {
-		return batch{}, fmt.Errorf("batch of %d entries begins at index %d", count, r.first)
+		return batch{}, fmt.Errorf("a batch of %d entries cannot begin at index %d", count, r.first)
 	}
 	return r, nil
 }
@@ -363,7 +363,7 @@ func (b batch) visitEntries(visit func(index uint64, offset int, raw []byte)) er
 	for i := range b.count {
 		n, ok := entryLength(rest)
 		if !ok || n > int64(len(rest)) {
-			return fmt.Errorf("batch ends in entry %d of %d", i+1, b.count)
+			return fmt.Errorf("the batch ends within entry %d of %d", i+1, b.count)
 		}
 		visit(b.first+uint64(i), offset, rest[:n])
 		rest, offset = rest[n:], offset+int(n)

@@ -102,7 +102,7 @@ func (r *segmentReader) readRecord() (*record, error) {
 	case raw == nil:
 		return nil, nil
 	case (r.at.end == 0) != (head.kind == typeHeader):
-		return nil, corrupt(r.name, r.at.end, "record of type %d", head.kind)
+		return nil, corrupt(r.name, r.at.end, "a record here cannot have type %d", head.kind)
 	}
 	r.record = record{offset: r.at.end, head: head}
 	if err := r.decodePayload(raw[headSize:]); err != nil {
@@ -140,14 +140,14 @@ func (r *segmentReader) decodePayload(payload []byte) (err error) {
 	case typeHeader:
 		r.record.header, err = decodeSegmentHeader(payload)
 		if id := r.record.header.id; err == nil && id != r.id {
-			return fmt.Errorf("the header is that of %s", id.fileName())
+			return fmt.Errorf("the header belongs to segment %s", id.fileName())
 		}
 	case typeBatch:
 		r.record.batch, err = decodeBatch(payload)
 	case typeMark:
 		r.record.mark, err = decodeMark(payload)
 	default:
-		return fmt.Errorf("record of type %d, which this program does not know", kind)
+		return fmt.Errorf("the record has type %d, which this program does not know", kind)
 	}
 	return err
 }

@@ -193,7 +193,7 @@ func (h *history) addRecord(r Record) error {
 func (h *history) addEntry(r Record) error {
 	if r.Index <= h.newest.Index {
 		if r.Index == h.newest.Index && r.Term != h.newest.Term {
-			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed one of term %d", r.Index, r.Term, h.newest.Term)
+			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed entry of term %d", r.Index, r.Term, h.newest.Term)
 		}
 		return nil // the log contains this entry twice
 	}
@@ -207,7 +207,7 @@ func (h *history) addEntry(r Record) error {
 		}
 		h.pending = h.pending[:r.Index-first]
 	} else if h.extent.Last != 0 && r.Index != h.extent.Last+1 {
-		return corrupt(r.File, r.Offset, "entry %d follows %d", r.Index, h.extent.Last)
+		return corrupt(r.File, r.Offset, "entry %d follows entry %d", r.Index, h.extent.Last)
 	}
 	r.Data = slices.Clone(r.Data)
 	h.pending = append(h.pending, r)

@@ -67,7 +67,7 @@ func checksum(v any) uint32 {
 var (
 	// ErrFormat is returned if the directory has a format that this version of the program does not
 	// support.
-	ErrFormat = errors.New("unknown format of the directory")
+	ErrFormat = errors.New("the directory has an unknown format")
 	// ErrDamaged is returned if a file of a peer's directory cannot be decoded, or has a wrong
 	// checksum.
 	ErrDamaged = errors.New("the file is damaged")

@@ -71,7 +71,7 @@ func (a access) checkCertificate(c *x509.Certificate, h Hello) (r Reason, text s
 	case !a.hasCertificates:
 		return accepted, ""
 	case c == nil:
-		return ReasonName, "it has shown no certificate"
+		return ReasonName, "the process has shown no certificate"
 	case len(names) > 0 && !hasName(c, names):
 		return ReasonName, fmt.Sprintf("the certificate is for %s, and %s contains %s", strings.Join(certificateNames(c), ", "), list, strings.Join(names, ", "))
 	case !h.Peer:

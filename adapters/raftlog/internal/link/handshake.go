@@ -164,7 +164,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	case err != nil:
 		return nil, &RefusedError{Reason: ReasonVersion, Err: err, Proven: true}
 	case to.ID != "" && r.id != to.ID:
-		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", r.id), Proven: true}
+		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("the process there is peer %q", r.id), Proven: true}
 	}
 	c.version = version
 	c.secret, c.byPeer = secret, self.Peer
@@ -257,7 +257,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 			r.proof = replyProof(secret, g.content, r.encodeContent(), binding)
 		}
 		c.sendRefusal(r)
-		return nil, &RefusedError{Reason: r.reason, Text: fmt.Sprintf("it claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
+		return nil, &RefusedError{Reason: r.reason, Text: fmt.Sprintf("the connecting process claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
 	}
 	r.id, r.addr, r.peer = self.ID, self.Addr, self.Peer
 	refused := checkGreeting(self, &g, func() (Reason, string) { return control.checkCertificate(certificate, g.hello) }, accepts)
@@ -304,11 +304,11 @@ func checkGreeting(self Identity, g *greeting, checkCertificate func() (Reason, 
 	case g.hello.Cluster != self.Cluster:
 		return refuse(ReasonCluster, "the listening side belongs to %q, the connecting side to %q", self.Cluster, g.hello.Cluster)
 	case g.wantedID != "" && g.wantedID != self.ID:
-		return refuse(ReasonID, "it is peer %q, not %q", self.ID, g.wantedID)
+		return refuse(ReasonID, "the listening process is peer %q, not %q", self.ID, g.wantedID)
 	case g.hello.ID == "":
 		return refuse(ReasonNotAccepted, "the ID is empty")
 	case g.hello.Peer && g.hello.ID == self.ID:
-		return refuse(ReasonSameID, "it is %q", g.hello.ID)
+		return refuse(ReasonSameID, "both sides have the ID %q", g.hello.ID)
 	case !g.hello.Purpose.isKnown():
 		return refuse(ReasonPurpose, "unknown purpose %v", g.hello.Purpose)
 	case !g.hello.Purpose.ForClients() && !g.hello.Peer:

@@ -138,7 +138,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 		_, err := supported.highestCommon(Versions{rest[0], rest[0]})
 		return m, err
 	case len(rest) < 5:
-		return fail("it is truncated")
+		return fail("the message is truncated")
 	}
 	m.versions, m.code = Versions{rest[0], rest[1]}, rest[2]
 	m.peer = rest[3] == rolePeer
@@ -153,7 +153,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	}
 	next := func() (text []byte, err error) {
 		if len(rest) < 2 {
-			_, err = fail("it is truncated")
+			_, err = fail("the message is truncated")
 			return nil, err
 		}
 		n := int(binary.BigEndian.Uint16(rest))
@@ -162,7 +162,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 		case n > maxField:
 			_, err = fail("a text of %d bytes", n)
 		case n > len(rest):
-			_, err = fail("it is truncated")
+			_, err = fail("the message is truncated")
 		default:
 			text, rest = rest[:n], rest[n:]
 		}

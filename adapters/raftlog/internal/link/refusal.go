@@ -46,7 +46,7 @@ const (
 var reasonTexts = map[Reason]string{
 	ReasonSecret:      "the secret differs, or the connection is intercepted",
 	ReasonNoSecret:    "the other side has no secret: configure it on both sides or on none",
-	ReasonCluster:     "it belongs to another cluster: check the name of the cluster and the address",
+	ReasonCluster:     "the other side belongs to another cluster: check the name of the cluster and the address",
 	ReasonID:          "another peer has this address: check the IDs and addresses of the peers",
 	ReasonSameID:      "the other side has the same ID: every peer needs a unique ID",
 	ReasonPurpose:     "the other side does not support this kind of connection",

@@ -199,11 +199,11 @@ func readState(r io.Reader) (*State, error) {
 		return nil, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: unknown format (it begins with %q): another version of this program has written it", ErrMalformed, head[:len(magic)])
+		return nil, fmt.Errorf("%w: unknown format of a state that begins with %q: another version of this program has written it", ErrMalformed, head[:len(magic)])
 	}
 	size := binary.BigEndian.Uint32(head[len(magic):])
 	if size > maxRecord {
-		return nil, fmt.Errorf("%w: a record of %d bytes, the limit is %d", ErrMalformed, size, maxRecord)
+		return nil, fmt.Errorf("%w: the record has %d bytes, the limit is %d", ErrMalformed, size, maxRecord)
 	}
 	record, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err == nil && len(record) != int(size) {

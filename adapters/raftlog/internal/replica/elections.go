@@ -155,7 +155,7 @@ func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 
 var (
 	errEnded = fmt.Errorf("%w: the election was ended", api.ErrInvalid)
-	errOld   = fmt.Errorf("%w: later ends of elections are no longer stored", api.ErrStale)
+	errOld   = fmt.Errorf("%w: the log has already forgotten later ends of elections", api.ErrStale)
 )
 
 const (

@@ -137,18 +137,18 @@ func DecodeEntry(e *raftpb.Entry) (Decoded, error) {
 	case raftpb.EntryConfChangeV2:
 		d.Change = &raftpb.ConfChangeV2{}
 		if err := proto.Unmarshal(raw, d.Change); err != nil {
-			return d, fmt.Errorf("%w: index %d: %w", ErrMalformed, d.Index, err)
+			return d, fmt.Errorf("%w: entry %d: %w", ErrMalformed, d.Index, err)
 		}
 		raw = d.Change.GetContext()
 	default:
-		return d, fmt.Errorf("%w: index %d has type %v", ErrMalformed, d.Index, e.GetType())
+		return d, fmt.Errorf("%w: entry %d has the unknown type %v", ErrMalformed, d.Index, e.GetType())
 	}
 	h, data, err := decodeHeader(raw)
 	if err == nil && (h.Kind == api.KindConfig) != (d.Change != nil) {
-		err = fmt.Errorf("%w: kind %v of type %v", ErrMalformed, h.Kind, e.GetType())
+		err = fmt.Errorf("%w: an entry of kind %v cannot have type %v", ErrMalformed, h.Kind, e.GetType())
 	}
 	if err != nil {
-		return d, fmt.Errorf("index %d: %w", d.Index, err)
+		return d, fmt.Errorf("entry %d: %w", d.Index, err)
 	}
 	d.Header, d.Data = h, data
 	return d, nil

@@ -73,7 +73,7 @@ func (v *IDsView) WriteTo(w io.Writer) (int64, error) {
 func readIDs(r io.Reader) (*IDs, error) {
 	t, err := decodeIDs(r)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: unexpected end", ErrCorruptIDs)
+		err = fmt.Errorf("%w: the table ends early", ErrCorruptIDs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the table of request IDs: %w", err)
@@ -92,7 +92,7 @@ func decodeIDs(r io.Reader) (*IDs, error) {
 		return nil, err
 	}
 	if string(head.Magic[:]) != idsMagic {
-		return nil, fmt.Errorf("%w: starts with %q instead of %q", ErrCorruptIDs, head.Magic, idsMagic)
+		return nil, fmt.Errorf("%w: the table starts with %q instead of %q", ErrCorruptIDs, head.Magic, idsMagic)
 	}
 	t := newIDs()
 	for left := head.Count; left > 0; left = head.Count - uint64(t.len) {
@@ -124,7 +124,7 @@ func readBucket(r io.Reader, n int) (*bucket, error) {
 		return nil, err
 	}
 	if b.TimeWidth > timeBytes || b.IndexWidth > 8 {
-		return nil, fmt.Errorf("%w: entries with times of %d bytes and indexes of %d bytes", ErrCorruptIDs, b.TimeWidth, b.IndexWidth)
+		return nil, fmt.Errorf("%w: a bucket has times of %d bytes and indexes of %d bytes", ErrCorruptIDs, b.TimeWidth, b.IndexWidth)
 	}
 	b.data = make([]byte, n*b.entrySize())
 	if _, err := io.ReadFull(r, b.data); err != nil {

@@ -155,7 +155,7 @@ func (m Members) CheckVoters(voters []Peer) error {
 	}
 	isVoter := func(p Peer) bool { return slices.ContainsFunc(m.Voters, p.Is) }
 	if len(voters) == len(m.Voters) && !slices.ContainsFunc(voters, func(p Peer) bool { return !isVoter(p) }) {
-		return fmt.Errorf("%w: the voters do not change", api.ErrInvalid)
+		return fmt.Errorf("%w: the requested voters are the current voters", api.ErrInvalid)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (s *State) applyConfig(o *Outcome) error {
 	switch c.Phase {
 	case Admit:
 		if len(c.Peers) != 1 || m.Joint() || m.IsRemoved(c.Peers[0].ID) {
-			return reject("a learner cannot be admitted")
+			return reject("the peer was removed, or a change of the voters is in progress")
 		}
 		if _, found := m.Find(c.Peers[0].Raft); found {
 			return reject("the peer is a member already")
@@ -217,7 +217,7 @@ func (s *State) applyConfig(o *Outcome) error {
 		m.Outgoing, m.Changed = nil, o.Index
 	case Recover:
 		if len(c.Peers) != 1 {
-			return reject("a cluster is recovered by one peer")
+			return reject("a recovered cluster must have exactly one peer")
 		}
 		o.Steps = m.recoverAs(c.Peers[0])
 		m.Index = o.Index
@@ -232,10 +232,10 @@ func (s *State) applyConfig(o *Outcome) error {
 // member has that address.
 func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
 	if _, member := m.Find(raft); !member {
-		return fmt.Errorf("%w: the peer that moves is not a member", api.ErrInvalid)
+		return fmt.Errorf("%w: the peer with the new address is not a member", api.ErrInvalid)
 	}
 	if other, taken := m.FindAddr(addr); taken && other.Raft != raft {
-		return fmt.Errorf("%w: peer %s has the address %s", api.ErrInvalid, other.ID, addr)
+		return fmt.Errorf("%w: address %s already belongs to peer %s", api.ErrInvalid, addr, other.ID)
 	}
 	for _, peers := range []*[]Peer{&m.Voters, &m.Outgoing, &m.Learners} {
 		*peers = slices.Clone(*peers)

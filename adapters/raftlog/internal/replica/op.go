@@ -98,7 +98,7 @@ func DecodeOp(data []byte) (Op, error) {
 	}
 	o.Peer, o.Through, o.Window = d.Uint64("peer"), d.Uint64("index"), time.Duration(d.Int("window"))
 	if err := d.End(); err != nil {
-		return o, fmt.Errorf("%w: %v: %w", ErrMalformed, o.Do, err)
+		return o, fmt.Errorf("%w: operation %v: %w", ErrMalformed, o.Do, err)
 	}
 	return o, nil
 }

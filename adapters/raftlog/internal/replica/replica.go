@@ -129,7 +129,7 @@ func (s *State) extendHistory(e *raftpb.Entry, o Outcome) {
 
 func (s *State) applyEntry(e *raftpb.Entry) (Outcome, error) {
 	if e.GetIndex() != s.Index+1 {
-		return Outcome{}, fmt.Errorf("%w: entry %d was passed instead of entry %d", ErrMalformed, e.GetIndex(), s.Index+1)
+		return Outcome{}, fmt.Errorf("%w: entry %d does not follow the log: the next entry is %d", ErrMalformed, e.GetIndex(), s.Index+1)
 	}
 	d, err := DecodeEntry(e)
 	if err != nil {

@@ -129,7 +129,7 @@ func (c *Caller) dispatchReply(frame []byte) error {
 	c.mu.Unlock()
 	switch {
 	case number == 0 || number > last:
-		return wire.Violation("a reply to call %d, which was not made", number)
+		return wire.Violation("the server has replied to call %d, which this client has not made", number)
 	case k == nil:
 		return nil // nobody waits for this reply any more
 	}
@@ -148,7 +148,7 @@ func (c *Caller) dispatchReply(frame []byte) error {
 			r.err = withUnknownOutcome(r.err)
 		}
 	default:
-		err = wire.Violation("a message of kind %d as a reply", kind)
+		err = wire.Violation("a reply cannot have kind %d", kind)
 		if r.err = err; k.changesState() {
 			r.err = withUnknownOutcome(err)
 		}
@@ -179,7 +179,7 @@ func (c *Caller) Alive(ctx context.Context) error {
 	case <-c.done:
 	case <-ctx.Done():
 		if !c.out.isWriting() {
-			c.disconnect(fmt.Errorf("no answer to a ping: %w", context.Cause(ctx)))
+			c.disconnect(fmt.Errorf("the server has not answered a ping: %w", context.Cause(ctx)))
 		}
 	}
 	return c.Err()
@@ -195,7 +195,7 @@ func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 		case <-c.done:
 			return c.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("%d calls are in progress: %w", maxCalls, context.Cause(ctx))
+			return fmt.Errorf("wait until one of %d calls in progress ends: %w", maxCalls, context.Cause(ctx))
 		}
 	}
 	c.mu.Lock()

@@ -244,7 +244,7 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 // resign has sent a frame. Such a client sends pings much more often.
 const silenceLimit = 20 * time.Second
 
-var errClientSilent = errors.New("the client is silent")
+var errClientSilent = errors.New("the client has sent nothing for too long")
 
 // cancelIfSilent cancels a call if the client sends no frame between two checks. It returns then, or
 // when ctx is done.

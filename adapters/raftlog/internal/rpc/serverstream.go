@@ -140,7 +140,7 @@ const chunkSize = 64 << 10
 func (w *streamWriter) writeSnapshot(s *api.SnapshotStream) error {
 	defer s.Data.Close()
 	if s.Size < 0 {
-		return fmt.Errorf("snapshot at index %d has the size %d", s.Index, s.Size)
+		return fmt.Errorf("the snapshot at index %d has the invalid size %d", s.Index, s.Size)
 	}
 	w.writeMessage(msgSnapshotHeader, func(b []byte) []byte {
 		return appendSnapshotHeader(b, snapshotHeader{s.Index, s.Term, s.Size})

@@ -54,7 +54,7 @@ func Snapshot(ctx context.Context, conn Conn, patience time.Duration) (api.Snaps
 	s := newStream(ctx, conn, []byte{msgSnapshot}, patience)
 	event, err := s.Next()
 	if err == nil && event.Snapshot == nil {
-		err = wire.Violation("the server sends an entry, and a snapshot was requested")
+		err = wire.Violation("the server has sent an entry instead of the requested snapshot")
 	}
 	if err != nil {
 		s.Close()
@@ -143,7 +143,7 @@ func (s *Stream) Next() (api.Event, error) {
 		s.data = &snapshotData{stream: s, left: h.size, index: h.index}
 		event.Snapshot = &api.SnapshotStream{Index: h.index, Term: h.term, Size: h.size, Data: s.data}
 	default:
-		err = wire.Violation("a message of kind %d in a stream", kind)
+		err = wire.Violation("a message in a stream cannot have kind %d", kind)
 	}
 	if err != nil {
 		return api.Event{}, s.endWith(err)

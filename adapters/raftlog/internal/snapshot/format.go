@@ -123,7 +123,7 @@ func (s *scanner) readBytes(n int) ([]byte, error) {
 	got, err := io.ReadFull(s.r, s.buf[:n])
 	s.offset += int64(got)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, s.corrupt("it is truncated")
+		return nil, s.corrupt("the file is truncated")
 	}
 	return s.buf[:n], err
 }
@@ -178,7 +178,7 @@ func (s *scanner) readMeta() (Meta, error) {
 		return Meta{}, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return Meta{}, s.corrupt("it is not a snapshot: it does not begin with %q", magic)
+		return Meta{}, s.corrupt("the file is not a snapshot: it does not begin with %q", magic)
 	}
 	s.crc = updateCRC(0, head)
 	v := binary.LittleEndian.Uint32(head[len(magic):])
@@ -211,7 +211,7 @@ func (s *scanner) readSections(m Meta) (layout, error) {
 		case err != nil:
 			return layout{}, err
 		case kind < last || kind == kindMeta:
-			return layout{}, s.corrupt("a frame of kind %d after one of kind %d", kind, last)
+			return layout{}, s.corrupt("a frame of kind %d follows a frame of kind %d", kind, last)
 		case kind == kindTables:
 			l.tables.size += int64(len(payload))
 			l.data.offset, l.data.crc = s.offset, s.crc

@@ -148,7 +148,7 @@ func (s *sectionReader) readChunk() {
 	}
 	kind, chunk, err := s.scanner.readFrame()
 	if err == nil && (kind != s.kind || int64(len(chunk)) > s.left) {
-		err = s.scanner.corrupt("the chunk has changed")
+		err = s.scanner.corrupt("the chunk was changed after the file was opened")
 	}
 	if err != nil {
 		s.err = fmt.Errorf("snapshot: read %s: %w", s.name, err)

@@ -132,7 +132,7 @@ func replaceCurrent(fs disk.FS, dir, name string, m Meta) error {
 	}
 	if old.exists {
 		if err := backUp(fs, dir, old.meta, m); err != nil {
-			return fmt.Errorf("snapshot: keep the current snapshot of %s: %w", dir, err)
+			return fmt.Errorf("snapshot: back up the current snapshot in %s: %w", dir, err)
 		}
 	}
 	if err := fs.Rename(name, path.Join(dir, Name)); err != nil {

@@ -41,8 +41,8 @@ var (
 	ErrVersion = errors.New("snapshot: the file has an unknown format")
 	// ErrOlder is returned if the current snapshot has a higher index than the new one. Nothing was
 	// changed.
-	ErrOlder = errors.New("snapshot: older than the current snapshot")
+	ErrOlder = errors.New("snapshot: the new snapshot is older than the current snapshot")
 	// ErrOtherCluster is returned if the current snapshot belongs to another cluster. Nothing
 	// was changed.
-	ErrOtherCluster = errors.New("snapshot: the file belongs to another cluster")
+	ErrOtherCluster = errors.New("snapshot: the new snapshot belongs to another cluster")
 )

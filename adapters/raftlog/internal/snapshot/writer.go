@@ -40,9 +40,9 @@ func Create(fs disk.FS, dir string, m Meta) (*Writer, error) {
 	meta, err := m.encode()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: snapshot of index %d: members: %w", api.ErrInvalid, m.Index, err)
+		return nil, fmt.Errorf("%w: encode the members in the snapshot of index %d: %w", api.ErrInvalid, m.Index, err)
 	case m.Index == 0 || len(meta) > maxMeta:
-		return nil, fmt.Errorf("%w: snapshot of index %d, with members and cluster of %d bytes; may be %d",
+		return nil, fmt.Errorf("%w: the members and the cluster in the snapshot of index %d have %d bytes, the limit is %d",
 			api.ErrInvalid, m.Index, len(meta), maxMeta)
 	}
 	name, f, err := createTemp(fs, dir)

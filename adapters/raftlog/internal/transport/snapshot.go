@@ -91,13 +91,13 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 	for left := size; left > 0; {
 		chunk = chunk[:min(left, snapshotChunk)]
 		if _, err := io.ReadFull(body, chunk); err != nil {
-			return fmt.Errorf("read snapshot, %d bytes missing: %w", left, err)
+			return fmt.Errorf("read the snapshot: %d bytes are missing: %w", left, err)
 		}
 		if err := conn.WriteFrame(chunk); err != nil {
 			// The receiver may have sent the reason why it rejects the snapshot.
 			conn.SetTimeouts(time.Second, writeTimeout)
 			if answer, readErr := conn.ReadFrame(); readErr == nil && len(answer) > 0 {
-				return fmt.Errorf("snapshot rejected: %s", answer)
+				return fmt.Errorf("the receiver has rejected the snapshot: %s", answer)
 			}
 			return err
 		}
@@ -107,9 +107,9 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 	answer, err := conn.ReadFrame()
 	switch {
 	case err != nil:
-		return fmt.Errorf("wait for the answer: %w", err)
+		return fmt.Errorf("wait for the answer of the receiver: %w", err)
 	case len(answer) > 0:
-		return fmt.Errorf("snapshot rejected: %s", answer)
+		return fmt.Errorf("the receiver has rejected the snapshot: %s", answer)
 	}
 	return nil
 }
