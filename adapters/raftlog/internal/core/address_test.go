@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// addressOf returns the address of a member according to this peer.
+// addressOf returns the address of a member of the cluster according to the replica of peer p.
 func (p *peer) addressOf(id string) string {
 	m, _ := p.core.Replica().Members.FindID(id)
 	return m.Addr

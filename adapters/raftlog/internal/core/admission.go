@@ -19,8 +19,8 @@ import (
 // admission announces this peer to the leader. On the leader, admission adds announced peers that are
 // not members as learners, and removes learners that have been silent for long.
 type admission struct {
-	nonce    uint64 // identifies this process in announcements
-	welcomed bool   // a leader has replied to this process
+	nonce    uint64 // identifies this process in its announcements
+	welcomed bool   // whether a leader has replied to this process
 
 	rejected   string        // why the leader did not accept the last announcement
 	rejectedAt time.Duration // the time at which rejected was last logged
@@ -35,7 +35,7 @@ func newAdmission(cfg Config) admission {
 	return admission{nonce: cfg.Random(), active: map[uint64]time.Duration{}}
 }
 
-// announcement is the message by which a peer introduces itself to the leader.
+// announcement is the message by which a peer tells the leader its address and its settings.
 type announcement struct {
 	nonce    uint64
 	addr     string
@@ -58,7 +58,7 @@ func decodeAnnouncement(body []byte) (announcement, error) {
 	return a, d.End()
 }
 
-// welcome is the leader's reply to an announcement.
+// welcome is the reply of the leader to an announcement that it has accepted.
 type welcome struct {
 	nonce     uint64
 	term      uint64
@@ -249,8 +249,8 @@ func (a *admission) configApplied(o replica.Outcome) {
 	}
 }
 
-// absenceTimeouts is the number of election timeouts after which a silent learner is removed from the
-// configuration. The learner is admitted again when it returns.
+// absenceTimeouts is the number of election timeouts after which the leader removes a silent learner
+// from the configuration. The leader admits the learner again when it returns.
 const absenceTimeouts = 600
 
 // dismissAbsent proposes to remove a learner that has been silent for absenceTimeouts election
@@ -270,7 +270,7 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 			continue
 		}
 		if !a.isChanging(c) && c.change.pending == nil {
-			// The proposal is retried after an election timeout.
+			// If the engine drops the proposal, dismissAbsent repeats it after an election timeout.
 			_ = a.proposeLearner(c, replica.Dismiss, p, raftpb.ConfChangeRemoveNode)
 		}
 		return // only one change of the configuration can be in progress

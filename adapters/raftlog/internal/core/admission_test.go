@@ -21,14 +21,14 @@ func TestLearner_IsRemovedWhileDownAndReadmitted(t *testing.T) {
 		return -1
 	}
 	h.advance(10 * election)
-	require.Equal(t, 1, learners(), "it is active")
+	require.Equal(t, 1, learners(), "the learner is active")
 	p.down = true
 	h.advance(absenceTimeouts * election / 2)
-	require.Equal(t, 1, learners(), "it may return")
-	h.waitFor("it is removed", func() bool { return learners() == 0 })
+	require.Equal(t, 1, learners(), "the learner may return")
+	h.waitFor("the learner is removed", func() bool { return learners() == 0 })
 	require.Empty(t, h.leader().core.Membership().Removed)
 	p.down = false
-	h.waitFor("it is admitted again", func() bool { return learners() == 1 })
+	h.waitFor("the learner is admitted again", func() bool { return learners() == 1 })
 }
 
 // TestAnnouncement_PassesOnKnownInstances checks that a peer learns from an announcement the data

@@ -32,8 +32,8 @@ type historyPoint struct{ index, sum uint64 }
 
 // peerHistory is the result of comparing the history of this peer with the history of one other peer.
 type peerHistory struct {
-	same    uint64          // the histories are equal up to this index
-	differs uint64          // the index at which the histories differ; 0 if no difference is known
+	same    uint64          // the index up to which the histories are known to be equal
+	differs uint64          // the index at which the histories differ; 0 if this peer knows no difference
 	waiting [2]historyPoint // checksums of entries that this peer has not applied yet
 }
 
@@ -44,7 +44,7 @@ const (
 	// verdictTimeouts is the number of election timeouts for which a peer that has found a
 	// difference waits for the checksums of other peers.
 	verdictTimeouts = 2
-	historySize     = 4 * 8 // the size of a frame's body: two points
+	historySize     = 4 * 8 // the size of the body of a frame, which contains two points
 )
 
 func newAgreement(now time.Duration) agreement {
@@ -128,7 +128,7 @@ func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 		case p.index == 0:
 		case p.index <= c.replica.Index:
 			a.compareSum(c, from, k, p)
-		case k.waiting[i].index == 0: // a waiting checksum is not replaced, so that a peer that is always behind compares it
+		case k.waiting[i].index == 0: // keep the waiting one, which even a slow peer compares at last
 			k.waiting[i] = p
 		}
 	}

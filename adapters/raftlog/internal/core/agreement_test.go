@@ -35,7 +35,7 @@ func (h *harness) advanceWithFaults(d time.Duration) map[string]error {
 	return faults
 }
 
-// proposeUpdates proposes n updates.
+// proposeUpdates proposes n updates at a peer, one after another.
 func (h *harness) proposeUpdates(p *peer, n int) {
 	for i := range n {
 		h.propose(p, update(fmt.Sprint(i)))
@@ -138,7 +138,7 @@ func TestAgreement_ComparesChecksumWhenEntryArrives(t *testing.T) {
 	_, known := second.core.agreement.sumAt(2 * stride)
 	require.True(t, known)
 	_, known = second.core.agreement.sumAt(2*stride + 1)
-	require.False(t, known, "it is too far behind")
+	require.False(t, known, "the entry is too old")
 
 	h.drops = func(m transmission) bool { return m.frame[0] == frameHistory }
 	var body []byte
@@ -146,7 +146,7 @@ func TestAgreement_ComparesChecksumWhenEntryArrives(t *testing.T) {
 		body = binary.BigEndian.AppendUint64(body, n)
 	}
 	require.NoError(t, second.core.agreement.receiveSums(second.core, l.core.self, body))
-	require.Empty(t, h.advanceWithFaults(5*election), "it does not have the entry")
+	require.Empty(t, h.advanceWithFaults(5*election), "the peer does not have the entry")
 	for i := range 10 {
 		h.propose(l, update(fmt.Sprint(i)))
 	}

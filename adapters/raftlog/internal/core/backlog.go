@@ -16,9 +16,9 @@ import (
 //     advance, it requests no lease, so its candidates expire and other candidates can lead.
 type backlog struct {
 	load
-	passed   []passedLoad // entries that the state machine has received and not applied, by index
+	passed   []passedLoad // the entries that the state machine has received and not applied, by index
 	limit    load         // a leader rejects updates above this load, and another peer drops entries above twice this load
-	dropping bool         // this peer drops appended entries
+	dropping bool         // whether this peer drops the entries that the leader appends
 }
 
 // passedLoad is the load of one entry that the state machine has received.
@@ -55,7 +55,7 @@ func (b *backlog) removeThrough(index uint64) {
 		n++
 	}
 	b.passed = slices.Delete(b.passed, 0, n)
-	if len(b.passed) == 0 && cap(b.passed) > 1<<16 { // after the start, passed may have contained the whole log
+	if len(b.passed) == 0 && cap(b.passed) > 1<<16 { // right after the start, passed can have contained the whole log
 		b.passed = nil
 	}
 }

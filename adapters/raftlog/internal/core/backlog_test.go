@@ -39,7 +39,7 @@ func TestBacklog_LimitsEntriesOfBlockedFollower(t *testing.T) {
 			require.False(t, p.core.backlog.exceedsLimit(most), "%v", p.core.backlog.load)
 			require.Equal(t, term, l.core.Status().Term)
 			require.Less(t, p.core.Status().Last, l.core.Status().Last)
-			require.True(t, p.core.holdsVote(), "it votes for no other peer")
+			require.True(t, p.core.holdsVote(), "the peer votes for no other peer")
 
 			p.blocked = false
 			h.waitFor("all entries are applied", func() bool { return p.core.Status().Applied == l.core.Status().Commit })

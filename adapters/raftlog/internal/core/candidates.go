@@ -19,7 +19,7 @@ import (
 // elections that have changed are examined.
 type candidates struct {
 	wanted       map[string]map[string]string // the names of the candidates to queue, by election and candidate ID
-	unconfirmed  map[candidateKey]struct{}    // candidates for which the log may differ from wanted
+	unconfirmed  map[candidateKey]struct{}    // the candidates for which the log may differ from wanted
 	tokens       map[candidateKey]uint64      // the fencing tokens of the leaders that are resigning
 	reconciledAt time.Duration
 	due          bool // whether reconcileCandidates must act before the next heartbeat
@@ -53,8 +53,8 @@ func (c *Core) RemoveCandidate(election, candidate string) {
 	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
 }
 
-// ResignLeader removes, like RemoveCandidate, a candidate that has led with the given token, and whose
-// leadership has ended. The next head learns from the log that the leader has resigned.
+// ResignLeader removes a candidate like RemoveCandidate, after its leadership with the given token has
+// ended. The next head of the queue learns from the log that the candidate has resigned.
 func (c *Core) ResignLeader(election, candidate string, token uint64) {
 	c.candidates.tokens[candidateKey{election, candidate}] = token
 	c.RemoveCandidate(election, candidate)

@@ -116,12 +116,12 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	}
 	p := x.pending
 	if p == nil || p.written && now < p.writtenAt+c.cfg.Election {
-		return // the entry is proposed again after an election timeout, because the engine may have silently dropped it
+		return // propose the entry again after an election timeout, because the engine may have silently dropped it
 	}
 	late := p.lateVoters(c)
 	err := error(nil)
 	if !p.written {
-		err = c.replica.Members.CheckVoters(p.voters) // learners may have been admitted since the request
+		err = c.replica.Members.CheckVoters(p.voters) // because the leader may have admitted learners since the request
 	}
 	switch {
 	case err != nil:
@@ -250,7 +250,7 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// proposeSettled proposes an entry which says that Cnew is in effect.
+// proposeSettled proposes a Settled entry, which confirms that Cnew is in effect.
 func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	if now < x.settleAgain {
 		return
@@ -274,7 +274,8 @@ func (x *membershipChange) handleSettled(c *Core, o replica.Outcome) {
 	}
 }
 
-// cancelChange drops the change when this peer is not the leader any more.
+// cancelChange forgets the change in progress, and fails its requests, when this peer is not the leader
+// any more.
 func (x *membershipChange) cancelChange(c *Core) {
 	if x.pending != nil {
 		c.proposals.replyAll(c, x.pending.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))

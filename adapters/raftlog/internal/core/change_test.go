@@ -37,7 +37,7 @@ func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 		l := h.leader()
 		r := h.request(l, changeTo(api.RequestIDFrom(at, id, id), numbers...))
 		h.advance(time.Second)
-		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the leader was removed
+		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the change has removed the leader
 			return change(id, numbers...)
 		}
 		return r
@@ -177,7 +177,7 @@ func TestAbandonChange_ReportsThatNothingChanged(t *testing.T) {
 	h.setDisksStalled(true, l)
 	token = h.propose(l, change)
 	h.advance(election / 2)
-	require.False(t, l.core.AbandonChange(token), "it is written and can take effect")
+	require.False(t, l.core.AbandonChange(token), "the change is written and can take effect")
 	h.setDisksStalled(false)
 	require.NoError(t, h.waitForReply(l, token).Err)
 	require.Len(t, l.core.Membership().Voters, 4)

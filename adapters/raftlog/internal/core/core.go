@@ -42,7 +42,7 @@ type Log interface {
 	LastIndex() (uint64, error)
 }
 
-// Config configures a peer. There are no defaults.
+// Config configures a peer. All fields are required unless their comments say otherwise.
 type Config struct {
 	Cluster string
 	Self    api.Peer
@@ -59,7 +59,7 @@ type Config struct {
 	// Instances returns the IDs of the data directories of the peers that this peer knows (package
 	// identity), by peer ID. This peer sends them to other peers. Instances may be nil.
 	Instances func() map[string]string
-	// Random returns numbers that differ from those of other processes.
+	// Random returns random numbers, which differ from those in other processes.
 	Random func() uint64
 	Logger *slog.Logger
 
@@ -103,7 +103,7 @@ type Core struct {
 	commit uint64
 
 	writesInFlight    int      // the number of Writes with entries that are not durable yet
-	last              position // the newest entry that was passed to the disk
+	last              position // the newest entry that this peer has passed to the disk
 	first             uint64   // the index of the first entry of the log that is not compacted
 	snapshot          Snapshot
 	snapshotRequested uint64 // the index of the last membership change for which this peer has requested a snapshot
@@ -120,7 +120,7 @@ type Core struct {
 	senders    senders
 	peerClocks peerClocks
 	admission  admission
-	moves      map[uint64]time.Duration // the time at which a Move entry was last proposed for a peer
+	moves      map[uint64]time.Duration // when this leader last proposed a Move entry for each peer
 	transfer   transfer
 	cutOff     cutOff
 	candidates candidates
@@ -132,7 +132,7 @@ type Core struct {
 	removed *api.Membership // the members of the cluster, if it has removed this peer
 }
 
-// position identifies an entry of the log.
+// position identifies an entry of the log by its index and term.
 type position struct{ index, term uint64 }
 
 const (
@@ -288,10 +288,10 @@ type Status struct {
 	IDs                                 int // the number of request IDs that this peer stores
 }
 
-// Role is the role of a peer.
+// Role is the role of a peer in the cluster.
 type Role int
 
-// The roles of a peer.
+// These are the roles of a peer.
 const (
 	Learner Role = iota // receives the log and does not vote
 	Follower
@@ -320,7 +320,7 @@ func (c *Core) role() Role {
 	return Learner
 }
 
-// Status returns the current state.
+// Status returns the current state of the peer.
 func (c *Core) Status() Status {
 	lease := c.lease.until
 	if c.cfg.Disabled.Has(replica.CheckLease) {
@@ -352,8 +352,8 @@ func (c *Core) Peers() []api.Peer {
 			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
 	}
-	// Connect also to the configured peers, because all members that this peer knows may have been removed while
-	// it was disconnected.
+	// Connect also to the configured peers, because the cluster may have removed all members that this peer
+	// knows while it was disconnected.
 	for _, p := range c.cfg.Seeds {
 		if p.ID != c.cfg.Self.ID && !c.replica.Members.IsRemoved(p.ID) && !slices.Contains(all, p) {
 			all = append(all, p)

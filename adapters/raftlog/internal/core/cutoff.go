@@ -16,7 +16,7 @@ type cutOff struct {
 	voter        uint64
 	since, last  time.Duration // when the first and the last passed-on announcement of the voter arrived
 	handedOver   bool
-	handedOverAt time.Duration // when this peer last transferred leadership for this reason
+	handedOverAt time.Duration // when this peer last transferred leadership because of a cut-off voter
 }
 
 const (

@@ -54,7 +54,7 @@ func decodeFrequent(b []byte) *raftpb.Message {
 			if number != fieldEntries {
 				return false
 			}
-			if len(unused) == 0 { // most entries of a message have the same size
+			if len(unused) == 0 { // most entries of a message are as large as the first one
 				unused = make([]entryMemory, min(len(b)/(len(data)+2)+1, maxBatch))
 				m.Entries = slices.Grow(m.Entries, len(unused))
 			}

@@ -330,7 +330,7 @@ func (h *harness) handOver() time.Duration {
 	return h.waitFor("another leader", func() bool { return h.leader() != nil && h.leader() != l })
 }
 
-// isolate cuts all connections of a peer.
+// isolate cuts all connections of a peer, in both directions.
 func (h *harness) isolate(p *peer) {
 	h.cut = func(from, to string) bool { return from == p.self.ID || to == p.self.ID }
 }
@@ -340,7 +340,8 @@ func (h *harness) otherPeers(except ...*peer) []*peer {
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p *peer) bool { return slices.Contains(except, p) })
 }
 
-// setDisksStalled stalls, or releases, the disks of all peers except for the given ones.
+// setDisksStalled stalls the disks of all peers except for the given ones, or lets these disks
+// continue.
 func (h *harness) setDisksStalled(stalled bool, except ...*peer) {
 	for _, p := range h.otherPeers(except...) {
 		p.diskStalled = stalled

@@ -50,8 +50,8 @@ type leaseRequest struct {
 	term uint64
 }
 
-// grant is the reply to a lease request: a lease in the given term, until the given time, which becomes
-// valid when this peer has applied the entry with the given index.
+// grant is what a reply to a lease request grants: a lease in the given term, until the given time. It
+// becomes valid when this peer has applied the entry with the given index.
 type grant struct {
 	index uint64
 	until time.Duration
@@ -62,7 +62,7 @@ type grant struct {
 // committed before the call.
 type reader struct {
 	token       uint64
-	replicaOnly bool   // the reader does not wait for the state machine
+	replicaOnly bool   // whether the reader waits only for the replica, and not for the state machine
 	after       uint64 // the number of the last lease request before the call; only a later request serves the reader
 	index       uint64 // the index that the reader waits for; 0 until a leader has replied
 	deadline    time.Duration

@@ -56,7 +56,7 @@ func TestLease_IsNotExtendedByRequestBeforeSuspension(t *testing.T) {
 				old := p.core.Status().Lease
 				require.Greater(t, old, h.now)
 
-				p.down = true // from now on the peer receives frames, but does not advance
+				p.down = true // from now on p receives frames, but Advance is not called
 				suspend := func() {
 					if suspended {
 						p.skew += time.Minute

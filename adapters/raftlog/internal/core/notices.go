@@ -23,7 +23,7 @@ type notices struct {
 // notice is a message without entries whose sending the leader delays.
 type notice struct {
 	message *raftpb.Message
-	since   time.Duration // when the delay began
+	since   time.Duration // when the leader began to delay the message
 }
 
 // noticeDelay is the maximum time by which the leader delays a notice.

@@ -49,7 +49,7 @@ type Frame struct {
 type SendSnapshot struct {
 	To    string
 	Frame []byte
-	Index uint64 // the index of the snapshot
+	Index uint64 // the index of the snapshot to send
 }
 
 // Write is a request to write to the disk. The caller calls [Core.ReportStored] when the Write and all

@@ -40,7 +40,7 @@ type proposals struct {
 	now       time.Time                   // the time of all requests until the next output; zero before the first
 	batch     []*raftpb.Entry             // the entries to propose to the engine; the rest of the capacity is unused
 	batchIDs  []api.RequestID             // the request IDs of the entries in batch
-	bytes     int                         // the size of the entries in batch
+	bytes     int                         // the total size of the entries in batch, in bytes
 	pending   map[api.RequestID]*proposal // what this leader has proposed in this term, and not applied yet
 	results   []result                    // the results that wait until the state machine has applied their entries
 	unused    []*proposal                 // proposals that are over, and whose memory the next ones use

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestPropose_SameIDHasOneOutcome checks that a request whose ID was used before, at any peer, returns
-// the outcome of the first request with this ID, and that a request with a stale ID is rejected.
+// TestPropose_SameIDHasOneOutcome checks that a request with the ID of an earlier request, at any peer,
+// returns the outcome of the first one, and that a request with a stale ID is rejected.
 func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	id := api.RequestIDFrom(l.Wall(), 1, 2)

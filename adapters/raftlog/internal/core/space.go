@@ -13,14 +13,15 @@ import (
 )
 
 // diskSpace is the free space on the disk of this peer. Equal disks fill at the same time, because the
-// logs of all peers are equal. So a peer whose disk is full stays a member that votes:
+// logs of all peers are equal. So a peer whose disk is full remains a member that votes:
 //
 //   - A leader rejects updates while there is still space for the entries that the cluster itself
-//     needs: those of elections, of changes of the members, and of new leaders.
-//   - If entries cannot be written at all (full), nothing that depends on them is sent, and further
-//     entries of the leader are ignored, as if they were lost. Votes are still written and sent, see
-//     [Write.TakeVotes]. The peer reports this to the leader.
-//   - A leader rejects everything while so many voters are full that no entry can be committed.
+//     needs: the entries of elections, of changes of the members, and of new leaders.
+//   - If a peer cannot write entries at all (full), it sends nothing that depends on them, and ignores
+//     further entries of the leader, as if the network had lost them. It still writes and sends votes;
+//     see [Write.TakeVotes]. It reports to the leader that its disk is full.
+//   - A leader rejects all requests while the disks of so many voters are full that no entry can be
+//     committed.
 type diskSpace struct {
 	free      int64                    // the size of the updates that fit on the disk, in bytes
 	full      bool                     // whether the disk was too full to write an entry

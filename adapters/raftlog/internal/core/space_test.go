@@ -37,7 +37,7 @@ func TestSpace_LeaderRejectsUpdatesOnFullDisk(t *testing.T) {
 
 	l.core.SetFreeSpace(-5, false)
 	require.ErrorIs(t, h.request(l, ofSize(0)).Err, api.ErrNoSpace)
-	require.NoError(t, h.request(l, known).Err, "it changes nothing")
+	require.NoError(t, h.request(l, known).Err, "the request changes nothing")
 	require.NoError(t, h.request(l, Request{Kind: api.KindControl, Op: replica.Op{Do: replica.End, Election: "e"}}).Err)
 	l.core.SetFreeSpace(math.MaxInt64, false)
 	require.NoError(t, h.request(l, ofSize(10_000)).Err)

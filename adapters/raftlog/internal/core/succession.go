@@ -37,7 +37,7 @@ func (s *succession) campaignInTurn(c *Core, now time.Duration) {
 	again := state == raft.StatePreCandidate && now-s.askedAt >= turnTicks*c.cfg.Tick
 	if first || again {
 		s.silentSince, s.askedAt = c.followedAt, now
-		_ = c.rn.Campaign() // Campaign has no effect if the engine knows a reason against it
+		_ = c.rn.Campaign() // the engine ignores Campaign if this peer cannot be elected
 	}
 }
 

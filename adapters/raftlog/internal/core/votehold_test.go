@@ -24,6 +24,6 @@ func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	send(&raftpb.Message{Type: raftpb.MsgVote.Enum(), Term: new(term + 1), Index: new(last.index), LogTerm: new(last.term)})
 	l.handleOutput()
 	require.NotEqual(t, Leader, l.core.Status().Role)
-	require.Zero(t, l.log.HardState().GetVote(), "it votes immediately")
+	require.Zero(t, l.log.HardState().GetVote(), "the former leader votes immediately")
 	require.True(t, l.core.holdsVote())
 }

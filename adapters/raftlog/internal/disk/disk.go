@@ -1,5 +1,5 @@
-// Package disk defines the operations on files that a raft log uses. The log is stored in the file
-// system of the machine, and in tests on a disk in memory that can crash at any operation (package
+// Package disk defines the operations on files that a Raft log uses. The log is stored in the file
+// system of the machine, and in tests on a disk in memory that can crash in any operation (package
 // testenv).
 package disk
 

@@ -153,7 +153,7 @@ func TestOS_MkdirAllSyncsParents(t *testing.T) {
 	require.NoError(t, at(b).MkdirAll("."))
 	require.ElementsMatch(t, []string{root, filepath.Dir(b)}, synced)
 	require.NoError(t, at(b).MkdirAll("."))
-	require.Empty(t, synced, "it exists")
+	require.Empty(t, synced, "the directory exists already")
 	require.NoError(t, at(b).MkdirAll("c/d"))
 	require.ElementsMatch(t, []string{b, filepath.Join(b, "c")}, synced)
 

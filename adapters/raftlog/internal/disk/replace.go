@@ -41,7 +41,7 @@ func Replace(fsys FS, name string, content []byte) error {
 // that reading a damaged file can use. It suffices for more than 100,000 peers with usual IDs.
 const maxSmall = 64 << 20
 
-// ErrTooLarge is returned for files of more than 64 MiB.
+// ErrTooLarge is wrapped by the errors of Replace and ReadSmall for files of more than 64 MiB.
 var ErrTooLarge = errors.New("disk: the file is too large")
 
 func checkSmall(name string, size int64) error {

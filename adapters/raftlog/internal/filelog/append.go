@@ -85,7 +85,7 @@ func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 // checkWritable returns the reason why the log cannot be written, or nil. The caller holds l.writeMu.
 func (l *Log) checkWritable() error {
 	switch {
-	case l.closed: // Close sets closed with both mutexes held
+	case l.closed: // Close holds both mutexes when it sets closed
 		return ErrClosed
 	case l.options.ReadOnly:
 		return ErrReadOnly
@@ -176,7 +176,8 @@ func (l *Log) startRecord(size int64) {
 	l.buffer = append(l.buffer[:0], make([]byte, headSize)...)
 }
 
-// writeRecord writes the record in l.buffer to the active segment.
+// writeRecord writes the record in l.buffer to the active segment, and syncs the segment if sync is
+// true.
 func (l *Log) writeRecord(kind byte, sync bool) error {
 	head := recordHead{kind: kind, number: l.end.number + 1, durable: l.durable}
 	crc := l.active.id.sealRecord(l.buffer, l.end.end, head, l.end.crc)

@@ -37,7 +37,7 @@ func (a *Appender) hasVote(hs *raftpb.HardState) bool {
 	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
 }
 
-// FreeSpace returns the result of [Log.FreeSpace].
+// FreeSpace returns the result of [Log.FreeSpace] of the log.
 func (a *Appender) FreeSpace() int64 { return a.log.FreeSpace() }
 
 // Reserve calls [Log.Reserve], which allocates the next segment.
@@ -50,7 +50,7 @@ func (a *Appender) Reset(index, term uint64) error {
 	return a.log.Reset(index, term)
 }
 
-// Compact removes the entries through an index, like [Log.Compact].
+// Compact removes the entries up to and including index from the log, like [Log.Compact].
 func (a *Appender) Compact(index uint64) error { return a.log.Compact(index) }
 
 // Finish writes the deferred hard state, which becomes durable when the log is closed.

@@ -93,7 +93,7 @@ func parseFileName(name string) (segmentID, bool) {
 	return id, ok && err1 == nil && err2 == nil && id.fileName() == name
 }
 
-// recordHead precedes the payload of each record.
+// recordHead is the part of each record that precedes the payload.
 type recordHead struct {
 	length  uint32 // the length of the payload
 	crc     uint32 // the checksum of the record, which depends on the previous record's checksum
@@ -203,7 +203,7 @@ func decodeHardState(b []byte) hardState {
 	}
 }
 
-// mark is a compaction mark: the index and the term of the last compacted entry.
+// mark is a compaction mark, which consists of the index and the term of the last compacted entry.
 type mark struct{ index, term uint64 }
 
 func (m mark) appendTo(b []byte) []byte {
@@ -330,7 +330,7 @@ func entryChecksum(index uint64, raw []byte) uint32 {
 // batch is a decoded batch, whose entries are still encoded. visitEntries splits them.
 type batch struct {
 	state   hardState
-	first   uint64 // index of the first entry
+	first   uint64 // the index of the first entry
 	count   int    // the number of entries in the batch
 	entries []byte
 }

@@ -40,7 +40,7 @@ type Log struct {
 	// The following fields are the state of the writer. The writer holds writeMu during disk
 	// operations.
 	writeMu sync.Mutex
-	failure error // why the log accepts no more writes, or nil
+	failure error // why the log accepts no more writes; nil if it accepts writes
 	active  *segment
 	end     position // the position after the last record of the active segment
 	durable uint64   // the number of the last durable record
@@ -67,7 +67,7 @@ type Log struct {
 	mark       mark
 	guard      uint64
 	cache      cache
-	generation uint64 // incremented when entries are replaced
+	generation uint64 // incremented whenever entries are replaced
 }
 
 // segment is one file of the log. Log.mu guards the fields end, offsets and count.
@@ -75,8 +75,8 @@ type segment struct {
 	id   segmentID
 	name string
 	file disk.File
-	size int64 // size of the file; only used by the writer
-	end  int64 // offset of the end of the last record
+	size int64 // the size of the file; only the writer uses it
+	end  int64 // the offset after the last record
 	// offsets are the offsets of the valid entries in the file, or nil if all of them are compacted.
 	// count is the number of valid entries in both cases.
 	offsets []uint32

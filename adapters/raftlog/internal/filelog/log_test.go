@@ -158,7 +158,7 @@ func TestLog_ConcurrentReadersSeeConsistentEntries(t *testing.T) {
 					return
 				}
 				for i, e := range got {
-					// The data of an entry ends with the last byte of its index.
+					// The writer has appended the last byte of its index to the data of each entry.
 					if e.GetIndex() != lo+uint64(i) || !bytes.HasSuffix(e.Data, []byte{byte(e.GetIndex())}) {
 						t.Errorf("entry %d at %d", e.GetIndex(), lo+uint64(i))
 					}

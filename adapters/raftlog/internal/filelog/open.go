@@ -18,7 +18,7 @@ import (
 const (
 	spareName = "next.tmp" // the name of the file that becomes the next segment
 	lockName  = "LOCK"
-	oldPrefix = "old-" // the prefix of the names of directories with segments that Reset has replaced
+	oldPrefix = "old-" // the prefix of the names of the directories to which Reset moves replaced segments
 )
 
 // Open opens the log in a directory. It creates the log if it does not exist, unless Options.ReadOnly

@@ -134,7 +134,7 @@ func (r *segmentReader) readRaw() (recordHead, []byte, error) {
 	return head, b, nil
 }
 
-// decodePayload decodes the payload of r.record.
+// decodePayload decodes the payload of the record r.record, depending on the type of the record.
 func (r *segmentReader) decodePayload(payload []byte) (err error) {
 	switch kind := r.record.head.kind; kind {
 	case typeHeader:

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// RecordKind is the kind of a Record.
+// RecordKind is the kind of the element that a Record describes.
 type RecordKind byte
 
 // These are the kinds of records that Scan reports.

@@ -16,9 +16,9 @@ import (
 // for compaction marks and for hard states, which contain the votes of this peer. Callers should reject
 // entries earlier, when [Log.FreeSpace] is not positive.
 const (
-	reservedShare = 64 // the divisor of the segment size for the part that is left for hard states and marks
+	reservedShare = 64 // 1/64 of a segment is reserved for hard states and compaction marks
 	reservedMin   = 1 << 10
-	requiredShare = 8 // the divisor of the segment size for the part that is left for entries that should not be rejected
+	requiredShare = 8 // 1/8 of a segment is left for entries that should not be rejected
 	retryShare    = 64
 )
 

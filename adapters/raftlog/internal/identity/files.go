@@ -17,8 +17,8 @@ import (
 
 // These are the names of the files in a peer's directory.
 const (
-	OwnerFile    = "peer.json"  // contains an Owner
-	PeersFile    = "peers.json" // contains the peers of a Registry
+	OwnerFile    = "peer.json"  // contains the Owner of the directory
+	PeersFile    = "peers.json" // contains the Peers of the owner's Registry
 	instanceFile = "instance"   // the file in the log's directory with the ID of the directory that the log belongs to
 )
 

@@ -127,7 +127,7 @@ func certificateNames(c *x509.Certificate) []string {
 	return names
 }
 
-// alternativeNames returns the DNS names, IP addresses and URIs of a certificate.
+// alternativeNames returns the DNS names, IP addresses and URIs for which a certificate was issued.
 func alternativeNames(c *x509.Certificate) []string {
 	names := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {

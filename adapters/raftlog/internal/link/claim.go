@@ -14,11 +14,11 @@ type Claim struct {
 	Founding string
 	// Founders describes the initial configuration, for error messages.
 	Founders string
-	// Instance is a random string that was created with the data directory.
+	// Instance is a random string that was created together with the data directory.
 	Instance string
 	// Start is the number of processes that have used the data directory, including this process.
 	Start uint64
-	// Process is a random string of this process.
+	// Process is a random string that each process creates when it starts.
 	Process string
 }
 

@@ -38,7 +38,7 @@ const (
 
 // FrameLimits limits the frames that a connection receives.
 type FrameLimits struct {
-	// Max is the maximum size of a frame in bytes, at most MaxFrame.
+	// Max is the maximum size of a frame in bytes. It must be at most MaxFrame.
 	Max int
 	// Stall is the time in which the rest of a frame, or the next 64 KiB of the frame, must arrive.
 	// Zero means no limit.
@@ -112,7 +112,8 @@ func (c *Conn) SetTimeouts(read, write time.Duration) {
 	}
 }
 
-// LimitFrames limits the frames that are received from now on. Only the goroutine that reads may call it.
+// LimitFrames sets the limits of the frames that are received from now on. Only the goroutine that
+// reads may call it.
 func (c *Conn) LimitFrames(l FrameLimits) { c.limits = l }
 
 // Close closes the connection, and makes pending reads and writes return an error. It does not block,

@@ -19,7 +19,7 @@ const MinSecret = 16
 // Purpose is the purpose of a connection.
 type Purpose byte
 
-// The purposes of connections.
+// These are the purposes of connections.
 const (
 	PurposeRaft     Purpose = 1 // messages between peers
 	PurposeSnapshot Purpose = 2 // one snapshot that a peer sends to another peer
@@ -61,7 +61,7 @@ type Identity struct {
 	Peer bool
 	// Addr is the address of a peer, host:port. It is empty for clients.
 	Addr string
-	// Claim identifies the data and the process of a peer. It is empty for clients.
+	// Claim identifies the data directory and the process of a peer. It is empty for clients.
 	Claim Claim
 	// Secret is known only to the peers of the cluster, and ClientSecret to the peers and the clients.
 	// A client needs only ClientSecret. A peer without a ClientSecret refuses clients. Connections are

@@ -36,8 +36,8 @@ const (
 	ReasonClientSecret Reason = 18 // a peer has shown the secret of clients
 	ReasonNoClients    Reason = 19 // the accepting side has no secret for clients
 	ReasonName         Reason = 20 // the certificate is not issued for the peer, or not for an allowed name
-	// The following reasons are determined by the receiver, and are not sent.
-	ReasonUnproven    Reason = 128 // the accepting side has not proven that it knows the secret
+	// The receiver determines the following reasons itself. They are not sent.
+	ReasonUnproven    Reason = 128 // the accepting side has not proved that it knows the secret
 	ReasonCertificate Reason = 129 // one side has rejected the certificate of the other side
 	ReasonProtocol    Reason = 130 // the other side uses another protocol than this package
 )
@@ -113,7 +113,8 @@ func makePrintable(s string) string {
 	}, s)
 }
 
-// Unwrap returns api.ErrRefused, api.ErrUnproven unless the refusal is proven, and Err unless it is nil.
+// Unwrap returns api.ErrRefused. It also returns api.ErrUnproven unless Proven is true, and Err unless
+// Err is nil.
 func (e *RefusedError) Unwrap() []error {
 	wrapped := []error{api.ErrRefused}
 	if !e.Proven {

@@ -1,8 +1,8 @@
 package replica
 
-// A snapshot contains the state in this format:
+// WriteTo writes the state to a snapshot in this format:
 //
-//	magic, length of the record u32, the record, and the deduplication table of package dedup
+//	magic, length of the record u32, the record, and the table of request IDs (ids_codec.go)
 //
 // The record is encoded like messages, by package wire.
 

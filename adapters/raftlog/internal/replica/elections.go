@@ -42,7 +42,7 @@ const (
 // methods of Elections return an Election that does not change any more.
 type Election struct {
 	Ended       bool
-	EndedAt     uint64      // the index of the entry that ended the election; 0 unless Ended
+	EndedAt     uint64      // the index of the entry that ended the election; 0 if Ended is false
 	RestartedAt uint64      // the index of the entry that restarted the election; 0 if it was never ended
 	Date        time.Time   // the log's time at EndedAt or RestartedAt
 	Candidates  []Candidate // the queue of candidates, in the order of their arrival
@@ -95,7 +95,7 @@ func (es *Elections) OfPeer(peer uint64) []string {
 	return nil
 }
 
-// HasHead reports whether a candidate of the peer is the head of a queue.
+// HasHead reports whether a candidate of the peer is the head of the queue of any election.
 func (es *Elections) HasHead(peer uint64) bool {
 	p := es.peers[peer]
 	return p != nil && p.heads > 0
@@ -109,7 +109,8 @@ func (e Election) Head() (Candidate, bool) {
 	return e.Candidates[0], true
 }
 
-// Position returns the position of a candidate in the queue: 0 for the head, -1 if it is not queued.
+// Position returns the position of a candidate in the queue: 0 for the head, and -1 if the queue does
+// not contain the candidate.
 func (e Election) Position(id string) int {
 	return slices.IndexFunc(e.Candidates, func(c Candidate) bool { return c.ID == id })
 }

@@ -122,7 +122,7 @@ func TestForget_RemovesOnlyElectionsEndedBefore(t *testing.T) {
 	require.ErrorIs(t, join("ended later", 14), errEnded)
 
 	require.NoError(t, es.applyOp(Op{Do: Leave, Election: "with a candidate", Candidate: "7"}, 15, now))
-	require.NotContains(t, es.Names(), "with a candidate", "it was ended before, and that is forgotten")
+	require.NotContains(t, es.Names(), "with a candidate", "the log has forgotten that the election was ended before")
 	_, err = es.forgetThrough(Op{Through: 5}, 16)
 	require.NoError(t, err)
 	require.Equal(t, through, es.forgotten)
@@ -194,11 +194,11 @@ func TestElections_RecordHowFormerHeadLeft(t *testing.T) {
 	apply(Op{Do: Leave, Candidate: "0", Through: token()})
 	require.Equal(t, Resigned, former())
 	apply(Op{Do: Join, Candidate: "6", Peer: 6})
-	require.Equal(t, Resigned, former(), "it is still the head")
+	require.Equal(t, Resigned, former(), "the same candidate is still the head")
 	apply(Op{Do: Leave, Candidate: "2"})
-	require.Equal(t, Unknown, former(), "it has not led")
+	require.Equal(t, Unknown, former(), "the former head has not led")
 	apply(Op{Do: Leave, Candidate: "3", Through: token() - 1})
-	require.Equal(t, Unknown, former(), "it has led with another token")
+	require.Equal(t, Unknown, former(), "the former head has led with another token")
 	apply(Op{Do: Expire, Peer: 4, Through: index})
 	require.Equal(t, Expired, former())
 

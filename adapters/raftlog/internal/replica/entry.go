@@ -1,5 +1,5 @@
-// The data of an entry of the log is a header, which contains the kind of the entry, the ID of the request and
-// its time, and the data of the request. The Raft engine does not interpret it.
+// The data of a log entry consists of a header, which contains the kind of the entry and the ID and the time
+// of the request, and of the data of the request. The Raft engine does not interpret it.
 
 package replica
 
@@ -36,7 +36,7 @@ type Header struct {
 	Kind api.Kind
 	ID   api.RequestID
 	Time time.Time
-	Sum  uint32 // the checksum of the data
+	Sum  uint32 // the checksum of the request's data
 	// Guard restricts a State entry to a leadership: the entry is skipped if that leadership has ended
 	// when the entry is applied. The zero Guard does not restrict the entry.
 	Guard Guard

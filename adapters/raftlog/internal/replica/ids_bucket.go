@@ -164,7 +164,7 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 
 // countExpired returns the number of IDs in the bucket whose time is before the given time.
 func (b *bucket) countExpired(before time.Time) int {
-	if !b.id(0).Time().Before(before) { // in most calls no ID has expired
+	if !b.id(0).Time().Before(before) { // usually no ID has expired
 		return 0
 	}
 	return sort.Search(b.len(), func(i int) bool { return !b.id(i).Time().Before(before) })

@@ -326,7 +326,7 @@ func TestIDs_UseLittleMemory(t *testing.T) {
 		perID := float64(alloc2-alloc) / float64(n)
 		t.Logf("%-20s %.1f bytes per ID (%.1f with unused memory of the heap)", s.name, perID, float64(int64(inuse2-inuse))/float64(n))
 		limit := 25.0
-		if s.index != nil { // indexes of 5 bytes
+		if s.index != nil { // this distribution has indexes of 5 bytes
 			limit = 26
 		}
 		require.Less(t, perID, limit, s.name)

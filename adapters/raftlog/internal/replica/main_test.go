@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // race reports whether the race detector is enabled.
 var race bool
 
-var noon = time.UnixMilli(1_790_000_040_000) // noon is a multiple of a minute
+var noon = time.UnixMilli(1_790_000_040_000) // a multiple of a minute
 
 // idAt returns a random request ID with the given time in milliseconds.
 func idAt(rng *rand.Rand, ms int64) api.RequestID {

@@ -16,11 +16,11 @@ import (
 
 // Members are the peers of the cluster. The slices of a Members are replaced, but never modified.
 type Members struct {
-	Index    uint64 // the index of the entry that made this membership effective
+	Index    uint64 // the index of the entry that has last changed the membership
 	Voters   []Peer
 	Outgoing []Peer // the previous voters, while a change of the voters is in progress
 	Learners []Peer
-	Removed  []string // the IDs of removed peers
+	Removed  []string // the IDs of the peers that were removed from the cluster
 	// Change is the ID of the newest change of the voters. Changed is the index of the entry that
 	// completed this change, or 0 before. Settled is the index of the entry which shows that a majority
 	// of the new voters has stored the entry at Changed, or 0 before.
@@ -53,17 +53,17 @@ func (m Members) All() []Peer {
 	return slices.CompactFunc(all, func(a, b Peer) bool { return a.ID == b.ID })
 }
 
-// Find returns the member with the given number.
+// Find returns the member that the engine identifies by the given number, and false if there is none.
 func (m Members) Find(raft uint64) (Peer, bool) {
 	return m.findMember(func(p Peer) bool { return p.Raft == raft })
 }
 
-// FindID returns the member with the given ID.
+// FindID returns the member with the given ID, and false if there is none.
 func (m Members) FindID(id string) (Peer, bool) {
 	return m.findMember(func(p Peer) bool { return p.ID == id })
 }
 
-// FindAddr returns the member with the given address.
+// FindAddr returns the member with the given address, and false if there is none.
 func (m Members) FindAddr(addr string) (Peer, bool) {
 	return m.findMember(func(p Peer) bool { return p.Addr == addr })
 }

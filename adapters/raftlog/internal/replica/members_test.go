@@ -43,7 +43,7 @@ func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
 		t.Helper()
 		return applyControlOp(t, s, Op{Do: Move, Peer: p.Raft, Addr: addr})
 	}
-	require.ErrorIs(t, move(c, "c:2").Err, api.ErrInvalid, "it is not a member")
+	require.ErrorIs(t, move(c, "c:2").Err, api.ErrInvalid, "the peer is not a member")
 	change(Admit, c)
 	require.ErrorIs(t, move(b, "a:1").Err, api.ErrInvalid, "another member has the address")
 	before := s.Members.Voters

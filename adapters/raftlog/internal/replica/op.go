@@ -118,9 +118,10 @@ type Phase byte
 const (
 	// Admit makes a peer that is not a member a learner, which receives the log.
 	Admit Phase = iota + 1
-	// Dismiss removes a learner.
+	// Dismiss removes a learner from the members.
 	Dismiss
-	// Joint begins joint consensus: majorities of the old and of the new voters are required.
+	// Joint begins joint consensus: from now on, majorities of both the old and the new voters are
+	// required.
 	Joint
 	// Final ends joint consensus: only the new voters remain.
 	Final

@@ -23,7 +23,8 @@ const (
 	retentionSlack = time.Minute
 )
 
-// State is the state at one index of the log. It must not be used concurrently.
+// State is the state that a peer derives from the log up to one index. It must not be used
+// concurrently.
 type State struct {
 	Index, Term uint64        // the index and the term of the last applied entry
 	Clock       time.Time     // the clock of the log: the newest time of an entry
@@ -56,7 +57,7 @@ func New(voters []Peer, window, election time.Duration) *State {
 	}
 }
 
-// Outcome is the result of an applied entry.
+// Outcome is the result of applying an entry to a State.
 type Outcome struct {
 	Decoded
 	// Err is the reason why the entry changes nothing, or nil: api.ErrStale, ErrFuture,
@@ -75,7 +76,7 @@ type Outcome struct {
 	Change *raftpb.ConfChangeV2
 	// Steps are the configuration changes that the engine must apply in order, instead of Change.
 	Steps []*raftpb.ConfChangeV2
-	// Moved reports whether the address of a member has changed.
+	// Moved reports whether the entry has changed the address of a member.
 	Moved bool
 }
 

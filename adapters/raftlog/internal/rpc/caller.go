@@ -25,7 +25,7 @@ type Caller struct {
 	goroutines    sync.WaitGroup
 
 	mu    sync.Mutex
-	err   error // why the connection has ended
+	err   error // why the connection has ended; nil before that
 	last  uint64
 	calls map[uint64]*call
 }
@@ -271,7 +271,8 @@ func makeCall[T any](ctx context.Context, c *Caller, frame []byte, decode func([
 	return result, err
 }
 
-// awaitReply waits for the reply to a call. When ctx is done, it cancels the call.
+// awaitReply waits for the reply to a call. When ctx is done, it cancels the call and returns the
+// cause.
 func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 	var withdraw <-chan time.Time
 	if end, ok := ctx.Deadline(); ok && k.messageKind() == msgChangePeers {

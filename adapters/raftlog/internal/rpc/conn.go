@@ -18,8 +18,8 @@ type Conn interface {
 	// ReadFrame returns the next frame, which the caller may keep. If ReadFrame returns a part of a
 	// frame together with an error, it has skipped the frame; see [link.FrameLimits].
 	ReadFrame() ([]byte, error)
-	// LimitFrames limits the frames that are received from now on. Only the goroutine that reads may
-	// call it.
+	// LimitFrames sets the limits of the frames that are received from now on. Only the goroutine that
+	// reads may call it.
 	LimitFrames(link.FrameLimits)
 	// Buffer adds a frame to the buffer of the connection. If the buffer is full, Buffer writes it to
 	// the connection. Buffer does not keep the frame.
@@ -53,13 +53,13 @@ type outbox struct {
 	wake chan struct{} // receives a value after a message was added; has capacity 1
 
 	mu      sync.Mutex
-	urgent  []*outgoingMessage // messages that are written before those of the queue
+	urgent  []*outgoingMessage // the messages that are written before those in queue
 	queue   []*outgoingMessage
 	ping    bool // whether an empty frame, which is a ping, must be written
 	writing bool // whether a batch of messages is being written
 }
 
-// outgoingMessage is a message in an outbox.
+// outgoingMessage is a message that is queued in an outbox.
 type outgoingMessage struct {
 	frame    []byte
 	taken    bool  // whether the message may have been written

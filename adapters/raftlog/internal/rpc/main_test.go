@@ -45,7 +45,7 @@ func (h *harness) requestEntries(ctx context.Context, from uint64) *rpc.Stream {
 	return rpc.Entries(ctx, near, from, 0)
 }
 
-// runInBubble calls test in fake time, and then closes all connections.
+// runInBubble calls test in fake time with a harness, and closes all connections after that.
 func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{cluster: rpctest.New(peerA, peerB), served: make(chan error, 1)}

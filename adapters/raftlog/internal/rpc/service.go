@@ -27,13 +27,13 @@ type Service interface {
 	// When ctx is done, it withdraws the request and returns the cause. If this peer does not have the
 	// candidate, it returns [api.ErrNoCandidate].
 	RequestResign(ctx context.Context, name, candidate string) error
-	// Info returns the state of this peer.
+	// Info returns the state of this peer for display.
 	Info(ctx context.Context) (api.Info, error)
 	// Entries passes the log of this peer, from the index from on, to the function send, and returns
 	// when ctx is done or send returns an error. Each call of send receives at least one event, or a
 	// single event with a snapshot, whose data send must close. The function send must not keep the
 	// slice.
 	Entries(ctx context.Context, from uint64, send func([]api.Event) error) error
-	// Snapshot returns the newest snapshot on disk.
+	// Snapshot returns the newest snapshot that is on the disk of this peer.
 	Snapshot(ctx context.Context) (api.SnapshotStream, error)
 }

@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates changes of the voters.
+// This file simulates changes of the voters, which clients request.
 
 import (
 	"errors"

@@ -15,7 +15,7 @@ import (
 type checker struct {
 	h          *harness
 	counts     map[string]int           // the numbers of events of each kind, which show that a run contains such events
-	committed  []committedEntry         // the committed entries, from index 2
+	committed  []committedEntry         // the committed entries in order; the first one has index 2
 	ids        map[api.RequestID]uint64 // the indexes of applied updates
 	leaders    map[uint64]string        // the leaders of the log by their terms
 	logEntries map[position]logEntry    // the entries that any log has contained

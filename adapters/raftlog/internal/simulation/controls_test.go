@@ -21,7 +21,7 @@ func TestSimulation_DetectsDisabledChecks(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		seeds    uint64         // the maximum number of runs
-		scenario func(*harness) // nil for random faults
+		scenario func(*harness) // the scenario of each run; nil for random faults
 		disable  func(*plan)
 		found    string // a part of the expected violation
 	}{

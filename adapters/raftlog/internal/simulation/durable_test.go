@@ -13,7 +13,7 @@ import (
 // durableLog is the state of a log that is durable, and the later Writes that a crash may undo.
 type durableLog struct {
 	before, term uint64   // the index and the term of the last compacted entry
-	terms        []uint64 // the terms of the entries after the compacted ones
+	terms        []uint64 // the terms of the entries after the last compacted one
 	vote         termVote
 	unsynced     []*core.Write
 }

@@ -28,7 +28,7 @@ type peer struct {
 	disk            *testenv.Disk
 	fs              disk.FS
 	durable         durableLog    // the content that the log must have after a crash
-	interrupted     []*core.Write // the Writes in flight when the power failed
+	interrupted     []*core.Write // the Writes that were in flight when the power failed
 	diskDelay       time.Duration
 	maxIDs          int
 	diskFull        bool // whether no write completes because the disk is full

@@ -27,7 +27,7 @@ const (
 	maxChunk      = 64 << 10
 	maxMeta       = 1 << 20
 	fileHeadSize  = len(magic) + 8
-	frameOverhead = 1 + 4 + 4 // the size of a frame without its payload
+	frameOverhead = 1 + 4 + 4 // the size of a frame in addition to its payload
 	endSize       = 24
 )
 

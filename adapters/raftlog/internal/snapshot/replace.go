@@ -42,7 +42,7 @@ func receiveFile(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, e
 	if err != nil {
 		return layout{}, err
 	}
-	// Reject an older or foreign snapshot before its data is received.
+	// Reject an older snapshot, or a snapshot of another cluster, before receiving its data.
 	if _, err := checkReplaceable(fs, dir, m); err != nil {
 		return layout{}, err
 	}

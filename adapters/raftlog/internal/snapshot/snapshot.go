@@ -20,7 +20,7 @@ const Name = "snap"
 
 // Meta is the metadata of a snapshot.
 type Meta struct {
-	// Cluster is the ID of the cluster.
+	// Cluster is the ID of the cluster to which the snapshot belongs.
 	Cluster string
 	// Index and Term are the index and the term of the last entry of the log whose effect the snapshot
 	// contains. Index is not 0.
@@ -42,7 +42,7 @@ var (
 	// ErrOlder is returned if the current snapshot has a higher index than the new one. Nothing was
 	// changed.
 	ErrOlder = errors.New("snapshot: the new snapshot is older than the current snapshot")
-	// ErrOtherCluster is returned if the current snapshot belongs to another cluster. Nothing
-	// was changed.
+	// ErrOtherCluster is returned if the current snapshot and the new one belong to different clusters.
+	// Nothing was changed.
 	ErrOtherCluster = errors.New("snapshot: the new snapshot belongs to another cluster")
 )

@@ -61,7 +61,7 @@ func Create(fs disk.FS, dir string, m Meta) (*Writer, error) {
 	return w, nil
 }
 
-// createTemp creates a temporary file with a new name.
+// createTemp creates a temporary file in dir, under a name that is not used yet.
 func createTemp(fsys disk.FS, dir string) (string, disk.File, error) {
 	for n := 1; ; n++ {
 		name := path.Join(dir, fmt.Sprint(tempPrefix, n))

@@ -57,8 +57,8 @@ type node struct {
 	syncFailed      bool
 }
 
-// dirChange is a change of directories that is not durable yet: child loses its name in the directory
-// from, gets a name in the directory to, or both.
+// dirChange is a change of directories that is not durable yet: the node child loses its name in the
+// directory from, gets a name in the directory to, or both.
 type dirChange struct {
 	child            *node
 	from, to         *node
@@ -103,7 +103,7 @@ func (d *Disk) Reads() int {
 // n is 0, no operation fails.
 func (d *Disk) FailAt(n int) { d.FailWith(n, ErrIO) }
 
-// FailWith makes an operation fail like FailAt, but with err instead of ErrIO.
+// FailWith makes the n-th operation fail like FailAt, but with err instead of ErrIO.
 func (d *Disk) FailWith(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// maxPending is the maximum number of concurrent handshakes. If there are more, the oldest one is
-// cancelled, because processes that do not complete the handshake must not prevent other connections.
+// maxPending is the maximum number of concurrent handshakes. If there are more, the oldest handshake is
+// cancelled, so that processes that do not complete theirs cannot prevent other connections.
 const maxPending = 256
 
 // errOtherProcess rejects a second process with the ID of a process that is already connected. A peer

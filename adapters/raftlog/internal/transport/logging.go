@@ -5,13 +5,13 @@ import "time"
 // Reporters suppresses repeated log messages about the same error, separately for each key.
 type Reporters map[string]reportedError
 
-// reportedError is the last error that was reported for a key.
+// reportedError is the error that was last logged for a key, and when.
 type reportedError struct {
 	text string
 	last time.Time
 }
 
-// reportInterval is the interval at which a repeated error is reported again.
+// reportInterval is the interval at which the same error of a key is logged again.
 const reportInterval = time.Minute
 
 // maxReporters is the maximum number of keys that a Reporters remembers.

@@ -48,7 +48,7 @@ func (l *frameQueue) popFrame() []byte {
 // peer is what this transport knows about another peer. Transport.mu guards it.
 type peer struct {
 	id       string
-	addrs    []string // empty if SetPeers does not contain the peer
+	addrs    []string // the addresses in SetPeers; empty if SetPeers does not contain the peer
 	dialer   *dialer  // nil if addrs is empty or the transport does not run
 	err      error    // the error of the last attempt to connect, or nil
 	dialed   *session // the connection that this peer has dialed, or nil

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// snapshotChunk is the size of the frames of a snapshot.
+	// snapshotChunk is the size of the frames in which a snapshot is sent.
 	snapshotChunk = 256 << 10
 	// snapshotTimeout is the time after which receiving a snapshot fails if no data has arrived.
 	snapshotTimeout = 30 * time.Second

@@ -286,5 +286,5 @@ func CheckMembership(m api.Membership) error {
 	return nil
 }
 
-// Cut returns the first limit bytes of s.
+// Cut returns the first limit bytes of s, or all of s if it is shorter.
 func Cut(s string, limit int) string { return s[:min(len(s), limit)] }

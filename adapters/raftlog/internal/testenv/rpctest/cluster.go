@@ -61,7 +61,7 @@ func (c *Cluster) Peer(p api.Peer) *Peer {
 // Lead makes p the leader. If p is the zero peer, there is no leader.
 func (c *Cluster) Lead(p api.Peer) { c.update(func() { c.leader = p }) }
 
-// Hold makes proposals wait after they were appended to the log, until Release.
+// Hold makes proposals wait after they were appended to the log, until Release is called.
 func (c *Cluster) Hold() { c.update(func() { c.holding = true }) }
 
 // Release applies the entries that wait because of Hold. Later entries do not wait any more.
@@ -70,7 +70,7 @@ func (c *Cluster) Release() { c.update(func() { c.holding = false }) }
 // SetMembers replaces the membership of the cluster.
 func (c *Cluster) SetMembers(m api.Membership) { c.update(func() { c.members = m }) }
 
-// Compact replaces all entries by a snapshot with this data.
+// Compact replaces all entries of the log by a snapshot with the given data.
 func (c *Cluster) Compact(data []byte) {
 	c.update(func() { c.snapshot, c.entries, c.data = c.lastIndex(), nil, data })
 }
@@ -96,7 +96,7 @@ func (c *Cluster) Entries(id api.RequestID) (found []*api.Entry) {
 	return found
 }
 
-// Last returns the index of the last entry.
+// Last returns the index of the last entry of the log.
 func (c *Cluster) Last() (last uint64) {
 	c.update(func() { last = c.lastIndex() })
 	return last
@@ -158,7 +158,7 @@ func (p *Peer) configure(f func()) {
 	f()
 }
 
-// Calls returns the number of calls of a method.
+// Calls returns how often clients have called a method of the peer.
 func (p *Peer) Calls(call string) (n int) {
 	p.configure(func() { n = p.calls[call] })
 	return n
@@ -280,7 +280,7 @@ func (p *Peer) RequestResign(ctx context.Context, name, candidate string) error 
 	return nil
 }
 
-// SetElection sets the state of an election.
+// SetElection sets the state that the peers return for an election.
 func (c *Cluster) SetElection(name string, e api.Election) {
 	c.update(func() { c.elections[name] = e })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// Network connects clients to the peers of a cluster.
+// Network connects clients to the peers of a Cluster in memory.
 type Network struct {
 	*Cluster
 
@@ -33,7 +33,7 @@ func NewNetwork(c *Cluster) *Network {
 	return n
 }
 
-// Close closes all connections and waits for the servers.
+// Close closes all connections, and waits until the servers have ended.
 func (n *Network) Close() {
 	n.cancel()
 	n.served.Wait()
