@@ -148,7 +148,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"c.replica.DropSkips(w.Compact)", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSkips_AreDroppedWithTheirEntries",
+		tests: "./adapters/raftlog/internal/core -run TestSkips_AreDroppedWithCompactedEntries",
 	},
 	{
 		name: "raftlog/change-written", breaks: "a change of the peers that was written is reported as not begun",

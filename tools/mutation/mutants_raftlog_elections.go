@@ -74,7 +74,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"es.addToCounts(name, es.byName[name], -1)", ""},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestElections_IndexMatchesQueues",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_IndexByPeerMatchesQueues",
 	},
 	{
 		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
@@ -82,7 +82,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)", "true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsUntilLeasesHaveExpired",
 	},
 	{
 		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
@@ -109,7 +109,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case op.Through < es.forgotten:", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsUntilLeasesHaveExpired",
 	},
 	{
 		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",

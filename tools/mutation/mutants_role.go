@@ -112,7 +112,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if !c.senders.acceptsFrame(c, from, frame[0]) {", "if !c.senders.acceptsFrame(c, from, frame[0]) && frame[0] != frameRaft {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_MessagesOfNonMemberHaveNoEffect",
 	},
 	{
 		name: "role/stated-members", breaks: "the members that a stranger states are accepted",
@@ -120,7 +120,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"kind == frameAnnounce || kind == frameAskMembers", "kind == frameAnnounce || kind == frameMembers || kind == frameAskMembers"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_MessagesOfNonMemberHaveNoEffect",
 	},
 	{
 		name: "role/announced-instances", breaks: "a stranger states which directory belongs to a peer",
@@ -128,7 +128,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if c.senders.isMember(c, from) {", "if true {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_MessagesOfNonMemberHaveNoEffect",
 	},
 	{
 		name: "role/unknown-leader", breaks: "a peer does not accept entries of a leader that its log does not contain",

@@ -72,10 +72,10 @@ func TestBacklog_BlockedLeaderRejectsUpdates(t *testing.T) {
 	}
 }
 
-// TestBacklog_AcceptsAgainAtHalfOfLimit checks that a peer that drops entries accepts entries again only
+// TestBacklog_AcceptsEntriesAgainAtHalfOfLimit checks that a peer that drops entries accepts entries again only
 // after half of its limit is applied. If it accepted them earlier, it would switch between accepting and
 // dropping with each entry.
-func TestBacklog_AcceptsAgainAtHalfOfLimit(t *testing.T) {
+func TestBacklog_AcceptsEntriesAgainAtHalfOfLimit(t *testing.T) {
 	c := &Core{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
 	b := &backlog{limit: load{10, 1 << 20}}
 	for n := range 21 {

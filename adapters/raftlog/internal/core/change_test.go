@@ -183,9 +183,9 @@ func TestAbandonChange_ReportsThatNothingChanged(t *testing.T) {
 	require.Len(t, l.core.Membership().Voters, 4)
 }
 
-// TestAbandonChange_WorksBeforeLeaderIsReady checks that a caller can abandon a change that waits until the new
+// TestAbandonChange_WithdrawsChangeBeforeLeaderIsReady checks that a caller can abandon a change that waits until the new
 // leader has applied the first entry of its term.
-func TestAbandonChange_WorksBeforeLeaderIsReady(t *testing.T) {
+func TestAbandonChange_WithdrawsChangeBeforeLeaderIsReady(t *testing.T) {
 	h := newHarness(t, 3)
 	var l *peer
 	h.waitFor("a leader that has applied nothing", func() bool {

@@ -19,9 +19,9 @@ func TestClockSkew_LeaderWithWrongClockHandsOver(t *testing.T) {
 	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
 
-// TestClockSkew_SuccessorHasRightClock checks that a leader with a wrong wall clock does not hand over to
+// TestClockSkew_LeaderHandsOverToPeerWithRightClock checks that a leader with a wrong wall clock does not hand over to
 // a peer whose wall clock is wrong as well. Such a successor would hand over again.
-func TestClockSkew_SuccessorHasRightClock(t *testing.T) {
+func TestClockSkew_LeaderHandsOverToPeerWithRightClock(t *testing.T) {
 	h := newHarness(t, 5)
 	h.waitForLeader()
 	h.advance(3 * election)

@@ -18,10 +18,10 @@ func (p *peer) requestFrame(number uint64, op replica.Op) []byte {
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
 
-// TestEnd_DelayedRequestSparesRestartedElection checks that a delayed request to end an election does not end
+// TestEnd_DelayedRequestDoesNotEndRestartedElection checks that a delayed request to end an election does not end
 // the election after its restart, and succeeds without an effect if another request ended the election in
 // between. It also checks that a delayed request to restart the election does not undo a later end.
-func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
+func TestEnd_DelayedRequestDoesNotEndRestartedElection(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")
@@ -110,10 +110,10 @@ func TestForget_RemovesEndedElectionsAfterWindow(t *testing.T) {
 	}
 }
 
-// TestForget_WaitsForLeases checks that the leader does not forget an ended election while a peer may have a
+// TestForget_WaitsUntilLeasesHaveExpired checks that the leader does not forget an ended election while a peer may have a
 // lease, even when wall clocks jump by more than the window. It also checks that, after the election is
 // restarted, its fencing token is greater than before, and a delayed request does not end the election.
-func TestForget_WaitsForLeases(t *testing.T) {
+func TestForget_WaitsUntilLeasesHaveExpired(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")

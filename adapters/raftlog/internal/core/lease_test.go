@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLease_NewLeaderRequestsImmediately checks that a new leader and its followers send lease requests
+// TestLease_NewLeaderRequestsLeaseImmediately checks that a new leader and its followers send lease requests
 // immediately, and not only with the next heartbeat.
-func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
+func TestLease_NewLeaderRequestsLeaseImmediately(t *testing.T) {
 	h := newHarness(t, 3)
 	for range 10 {
 		h.waitForLeader()

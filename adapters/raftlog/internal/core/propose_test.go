@@ -159,9 +159,9 @@ func TestGuard_RejectsFencedUpdateWithoutWriting(t *testing.T) {
 	require.Equal(t, []uint64{last + 1}, l.core.replica.Skips)
 }
 
-// TestSkips_AreDroppedWithTheirEntries checks that peers do not store the indexes of skipped entries any
+// TestSkips_AreDroppedWithCompactedEntries checks that peers do not store the indexes of skipped entries any
 // more after the entries were removed from the log, and that the states of all peers are equal after that.
-func TestSkips_AreDroppedWithTheirEntries(t *testing.T) {
+func TestSkips_AreDroppedWithCompactedEntries(t *testing.T) {
 	h, l := startCluster(t)
 	skip := func() uint64 {
 		h.request(l, Request{Kind: api.KindState, Guard: replica.Guard{Election: "e", Token: 1 << 40}})

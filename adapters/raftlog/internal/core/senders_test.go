@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestSenders_NonMemberHasNoEffect checks that a process that is not a member cannot make a peer commit an
+// TestSenders_MessagesOfNonMemberHaveNoEffect checks that a process that is not a member cannot make a peer commit an
 // entry, stop participating, or learn the directory ID of another peer.
-func TestSenders_NonMemberHasNoEffect(t *testing.T) {
+func TestSenders_MessagesOfNonMemberHaveNoEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	v := h.otherPeers(h.waitForLeader())[0]
 	before := v.core.rn.BasicStatus()

@@ -37,9 +37,9 @@ func TestCheckSecret_DecidesBySecretAndRole(t *testing.T) {
 	}
 }
 
-// TestCheckCertificate_RejectsOtherRoles checks that a process can act as a peer only with the certificate
+// TestCheckCertificate_RejectsCertificatesOfOtherRoles checks that a process can act as a peer only with the certificate
 // of that peer, and not with a certificate of a client or of another peer.
-func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
+func TestCheckCertificate_RejectsCertificatesOfOtherRoles(t *testing.T) {
 	uri, err := url.Parse("spiffe://example.org/orders/b")
 	require.NoError(t, err)
 	named := func(names ...string) *x509.Certificate { return &x509.Certificate{DNSNames: names} }

@@ -48,9 +48,9 @@ func TestDecodeGreeting_AcceptsTextsOfLaterVersion(t *testing.T) {
 	require.Equal(t, content, g.content)
 }
 
-// FuzzHello decodes arbitrary bytes as each message of the handshake. The decoder must reject the
+// FuzzDecodeHandshake decodes arbitrary bytes as each message of the handshake. The decoder must reject the
 // bytes, or decode the same message again after encoding it.
-func FuzzHello(f *testing.F) {
+func FuzzDecodeHandshake(f *testing.F) {
 	g := greeting{versions: supported, hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b", proof: make([]byte, proofSize)}
 	a := reply{versions: supported, reason: ReasonID, id: "b", addr: "b:7", peer: true, claim: testClaim("b"), text: "text", proof: make([]byte, proofSize)}
 	f.Add(g.encode())

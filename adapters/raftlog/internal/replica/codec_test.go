@@ -139,9 +139,9 @@ func TestWriteTo_RejectsTooLargeRecord(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// FuzzRecord decodes arbitrary bytes as the record of a snapshot. The decoder must reject the bytes, or
+// FuzzDecodeRecord decodes arbitrary bytes as the record of a snapshot. The decoder must reject the bytes, or
 // decode the same state again after encoding it.
-func FuzzRecord(f *testing.F) {
+func FuzzDecodeRecord(f *testing.F) {
 	f.Add([]byte{})
 	s := State{Index: 9, Term: 1, Window: time.Hour, Election: time.Second, Elections: newElections()}
 	f.Add(s.appendRecord(nil, []uint64{3}))

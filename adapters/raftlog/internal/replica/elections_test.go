@@ -35,9 +35,9 @@ func requireIndexed(t *testing.T, es *Elections) {
 	}
 }
 
-// TestElections_IndexMatchesQueues checks that the index of elections by peer agrees with the queues after
+// TestElections_IndexByPeerMatchesQueues checks that the index of elections by peer agrees with the queues after
 // random operations, and after decoding the elections.
-func TestElections_IndexMatchesQueues(t *testing.T) {
+func TestElections_IndexByPeerMatchesQueues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	es := newElections()
 	for index := uint64(2); index < 3000; index++ {

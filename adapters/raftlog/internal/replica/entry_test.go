@@ -76,9 +76,9 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-// FuzzConfig decodes arbitrary bytes as a change of the members and as an operation. The decoder must
+// FuzzDecodeConfigAndOp decodes arbitrary bytes as a change of the members and as an operation. The decoder must
 // reject the bytes, or decode the same value again after encoding it.
-func FuzzConfig(f *testing.F) {
+func FuzzDecodeConfigAndOp(f *testing.F) {
 	f.Add(Config{Phase: Admit, Peers: []Peer{{"a", "a:1", 7}}}.Encode())
 	f.Add(Op{Do: Join, Election: "e", Candidate: "c", Peer: 3}.Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {

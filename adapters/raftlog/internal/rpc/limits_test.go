@@ -8,9 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckClient_AppliesLimits checks that checkClient applies every limit, and that a connection without requests
+// TestCheckClient_EnforcesEachLimit checks that checkClient applies every limit, and that a connection without requests
 // in progress can make a small request whatever other clients occupy.
-func TestCheckClient_AppliesLimits(t *testing.T) {
+func TestCheckClient_EnforcesEachLimit(t *testing.T) {
 	const mib = 1 << 20
 	full := load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 * mib}
 	for name, c := range map[string]struct {

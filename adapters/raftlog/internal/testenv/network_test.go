@@ -119,7 +119,7 @@ func TestConn_DeliversCloseAfterHeal(t *testing.T) {
 	})
 }
 
-func TestDelay_KeepsOrder(t *testing.T) {
+func TestDelay_KeepsOrderOfData(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		start := time.Now()
 		n.Delay("a", "b", time.Second)

@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestFrameQueue_KeepsOrder(t *testing.T) {
+func TestFrameQueue_ReturnsFramesInOrder(t *testing.T) {
 	var l frameQueue
 	next, sum := 0, 0
 	for i := range 10_000 {

@@ -51,7 +51,7 @@ func TestSnapshot_SendsHeaderAndBody(t *testing.T) {
 	}
 }
 
-func TestSnapshot_ReturnsErrors(t *testing.T) {
+func TestSnapshot_ReturnsReasonOfFailure(t *testing.T) {
 	disk := errors.New("the disk is full")
 	for name, c := range map[string]struct {
 		header  int
