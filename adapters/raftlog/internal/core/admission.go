@@ -108,9 +108,9 @@ func (c *Core) knownInstances() map[string]string {
 	return c.cfg.Instances()
 }
 
-// learnInstances passes the directory IDs that another peer has sent to the caller, in
+// outputInstances passes the directory IDs that another peer has sent to the caller, in
 // Output.Instances.
-func (c *Core) learnInstances(instances map[string]string) {
+func (c *Core) outputInstances(instances map[string]string) {
 	if len(instances) > 0 {
 		c.output.Instances = append(c.output.Instances, instances)
 	}
@@ -143,7 +143,7 @@ func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
 	if c.senders.isMember(c, from) {
-		c.learnInstances(m.instances)
+		c.outputInstances(m.instances)
 	}
 	if leader, known := c.peerOf(c.lead); c.state == raft.StateFollower && known && leader != from {
 		c.sendFrame(leader, framePassedOn, append(wire.AppendString(nil, from), body...))
@@ -308,15 +308,15 @@ func (a *admission) receiveWelcome(c *Core, sender uint64, body []byte) error {
 		return nil
 	}
 	a.welcomed = true
-	c.learnInstances(w.instances)
-	c.lacksAcknowledged(w.match)
+	c.outputInstances(w.instances)
+	c.detectLostLog(w.match)
 	return nil
 }
 
-// lacksAcknowledged reports whether the log of this peer does not reach index, although this peer has
+// detectLostLog reports whether the log of this peer does not reach index, although this peer has
 // acknowledged that entry according to a leader. In this case it sets Output.LostLog, so that the peer
 // stops.
-func (c *Core) lacksAcknowledged(index uint64) bool {
+func (c *Core) detectLostLog(index uint64) bool {
 	if index <= c.last.index {
 		return false
 	}

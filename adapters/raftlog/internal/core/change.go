@@ -118,7 +118,7 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	if p == nil || p.written && now < p.writtenAt+c.cfg.Election {
 		return // propose the entry again after an election timeout, because the engine may have silently dropped it
 	}
-	late := p.lateVoters(c)
+	late := p.unreadyVoters(c)
 	err := error(nil)
 	if !p.written {
 		err = c.replica.Members.CheckVoters(p.voters) // because the leader may have admitted learners since the request
@@ -163,13 +163,13 @@ func (c *Core) AbandonChange(token uint64) bool {
 		return false
 	}
 	c.change.pending = nil
-	c.proposals.replyTo(c, waiter, 0, notReadyError(p.lateVoters(c)))
+	c.proposals.replyTo(c, waiter, 0, notReadyError(p.unreadyVoters(c)))
 	return true
 }
 
-// lateVoters returns the IDs of the new voters that are not members yet, are not reachable, or lack too
+// unreadyVoters returns the IDs of the new voters that are not members yet, are not reachable, or lack too
 // many entries.
-func (p *pendingChange) lateVoters(c *Core) []string {
+func (p *pendingChange) unreadyVoters(c *Core) []string {
 	match := map[uint64]uint64{}
 	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if pr.RecentActive || id == c.self {

@@ -363,9 +363,9 @@ func (p *proposals) failPending(c *Core) {
 	clear(p.pending)
 }
 
-// redirectEarly accepts the requests in early again when this peer is not the leader any more, so that
+// acceptEarlyAgain accepts the requests in early again when this peer is not the leader any more, so that
 // it forwards or rejects them.
-func (p *proposals) redirectEarly(c *Core) {
+func (p *proposals) acceptEarlyAgain(c *Core) {
 	early := p.early
 	p.early = nil
 	for _, q := range early {

@@ -70,9 +70,8 @@ func TestRead_ConcurrentReadersShareLeaseRequest(t *testing.T) {
 	}
 }
 
-// TestPropose_ReusedMemoryContainsNoEarlierData checks that each update arrives with its own data, although
-// the leader uses the memory of earlier entries again. The engine refers to the entries that are proposed to
-// it, so the leader must clear that memory first.
+// TestPropose_ReusedMemoryContainsNoEarlierData checks that each update is applied with its own data, although
+// the leader uses the memory of earlier entries again.
 func TestPropose_ReusedMemoryContainsNoEarlierData(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string

@@ -66,7 +66,7 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.expiry.lastFollowed = followedLeader{c.lead, term}
 	}
 	if state != raft.StateLeader {
-		c.proposals.redirectEarly(c)
+		c.proposals.acceptEarlyAgain(c)
 	}
 }
 

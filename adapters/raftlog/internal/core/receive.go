@@ -199,7 +199,7 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		}
 		// Reject a heartbeat whose commit index is greater than the index up to which this peer has
 		// entries, because the engine would panic with a message that names no remedy.
-		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.lacksAcknowledged(m.GetCommit()) {
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.detectLostLog(m.GetCommit()) {
 			return nil
 		}
 		c.stepEngine(m)

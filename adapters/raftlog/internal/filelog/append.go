@@ -93,9 +93,9 @@ func (l *Log) checkWritable() error {
 	return l.failure
 }
 
-// fail records an error of the disk, and returns it. After fail, the log accepts no more writes: it is
+// failPermanently records an error of the disk, and returns it. After that, the log accepts no more writes: it is
 // unknown which records are durable, and a later sync that succeeds would not change that.
-func (l *Log) fail(operation, name string, err error) error {
+func (l *Log) failPermanently(operation, name string, err error) error {
 	l.failure = fmt.Errorf("filelog: %s %s failed, and the log accepts no more writes: %w", operation, name, err)
 	return l.failure
 }
@@ -182,7 +182,7 @@ func (l *Log) writeRecord(kind byte, sync bool) error {
 	head := recordHead{kind: kind, number: l.end.number + 1, durable: l.durable}
 	crc := l.active.id.sealRecord(l.buffer, l.end.end, head, l.end.crc)
 	if _, err := l.active.file.WriteAt(l.buffer, l.end.end); err != nil {
-		return l.fail("writing to", l.active.name, err)
+		return l.failPermanently("writing to", l.active.name, err)
 	}
 	l.end = l.end.advance(len(l.buffer), head.number, crc)
 	return l.syncIf(sync)
@@ -194,7 +194,7 @@ func (l *Log) syncIf(sync bool) error {
 		return nil
 	}
 	if err := l.active.file.Sync(); err != nil {
-		return l.fail("syncing", l.active.name, err)
+		return l.failPermanently("syncing", l.active.name, err)
 	}
 	l.durable = l.end.number
 	return nil

@@ -81,10 +81,10 @@ func (l *Log) Reset(index, term uint64) error {
 		errs = append(errs, s.file.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return l.fail("closing what was reset in", l.dir, err)
+		return l.failPermanently("closing what was reset in", l.dir, err)
 	}
 	if err := l.moveAside(h.id, names); err != nil {
-		return l.fail("moving aside what was reset in", l.dir, err)
+		return l.failPermanently("moving aside what was reset in", l.dir, err)
 	}
 	return nil
 }

@@ -158,9 +158,9 @@ func (id segmentID) decodeHead(b []byte, offset int64) (recordHead, bool) {
 // alignUp rounds n up to the next offset at which a record can begin.
 func alignUp(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
-// extendChain returns the checksum sum of a segment's records, extended by the checksum of the next
+// extendChecksum returns the checksum sum of a segment's records, extended by the checksum of the next
 // record.
-func extendChain(sum, crc uint32) uint32 {
+func extendChecksum(sum, crc uint32) uint32 {
 	return crc32.Update(sum, castagnoli, binary.LittleEndian.AppendUint32(nil, crc))
 }
 

@@ -68,7 +68,7 @@ func (l *Log) load() error {
 	if err != nil {
 		return err
 	}
-	if err := l.merge(contents); err != nil {
+	if err := l.mergeContents(contents); err != nil {
 		return err
 	}
 	if l.options.ReadOnly {
@@ -264,8 +264,8 @@ func (p position) continuesWith(number uint64, chain uint32) bool {
 	return number == p.number+1 && chain == p.chain
 }
 
-// merge derives the state of the log from the contents of its segments.
-func (l *Log) merge(contents []*segmentContent) error {
+// mergeContents derives the state of the log from the contents of its segments.
+func (l *Log) mergeContents(contents []*segmentContent) error {
 	l.last = l.segments[0].id.first - 1
 	for i, c := range contents {
 		s := l.segments[i]

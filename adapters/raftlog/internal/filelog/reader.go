@@ -21,7 +21,7 @@ type position struct {
 
 // advance returns the position after one more record, which has size bytes with its head.
 func (p position) advance(size int, number uint64, crc uint32) position {
-	return position{alignUp(p.end + int64(size)), number, crc, extendChain(p.chain, crc)}
+	return position{alignUp(p.end + int64(size)), number, crc, extendChecksum(p.chain, crc)}
 }
 
 // record is a decoded record. One of the fields header, batch and mark is set, depending on head.kind.

@@ -114,7 +114,7 @@ func (l *Log) tryAllocateSpare(size int64) error {
 	l.spare = nil
 	if e := errors.Join(f.Close(), l.fs.Remove(name)); e != nil {
 		// This error must not wrap ErrNoSpace, because the log accepts writes after ErrNoSpace.
-		return l.fail("removing", name, fmt.Errorf("%w; before that: %v", e, err))
+		return l.failPermanently("removing", name, fmt.Errorf("%w; before that: %v", e, err))
 	}
 	return err
 }
@@ -125,7 +125,7 @@ func (l *Log) failUnlessFull(operation, name string, err error) error {
 	if disk.IsFull(err) {
 		return fmt.Errorf("%w: %s %s: %w", ErrNoSpace, operation, name, err)
 	}
-	return l.fail(operation, name, err)
+	return l.failPermanently(operation, name, err)
 }
 
 // startSegment seals the active segment and makes the spare file the active segment, with space for a
@@ -138,7 +138,7 @@ func (l *Log) startSegment(h segmentHeader, size int64) error {
 		return err
 	}
 	h.chain = l.end.chain
-	next, end, err := l.nameSpare(h)
+	next, end, err := l.renameSpare(h)
 	if err != nil {
 		return err
 	}
@@ -158,21 +158,21 @@ func (l *Log) sealActive() error {
 	}
 	if s.size > l.end.end {
 		if err := s.file.Truncate(l.end.end); err != nil {
-			return l.fail("sealing", s.name, err)
+			return l.failPermanently("sealing", s.name, err)
 		}
 		s.size = l.end.end
 	}
 	if err := s.file.Sync(); err != nil {
-		return l.fail("syncing", s.name, err)
+		return l.failPermanently("syncing", s.name, err)
 	}
 	l.durable = l.end.number
 	return nil
 }
 
-// nameSpare writes the header h to the spare file and renames the file to the name of that segment. It
+// renameSpare writes the header h to the spare file and renames the file to the name of that segment. It
 // returns the segment with its position. The rename follows after the header is durable, so that there
 // is never a segment without a header.
-func (l *Log) nameSpare(h segmentHeader) (*segment, position, error) {
+func (l *Log) renameSpare(h segmentHeader) (*segment, position, error) {
 	temporary, name := path.Join(l.dir, spareName), path.Join(l.dir, h.id.fileName())
 	number := l.end.number + 1
 	l.startRecord(headerSize)
@@ -182,23 +182,23 @@ func (l *Log) nameSpare(h segmentHeader) (*segment, position, error) {
 	f := l.spare
 	l.spare = nil
 	if _, err := f.WriteAt(l.buffer, 0); err != nil {
-		return nil, end, l.fail("writing to", temporary, errors.Join(err, f.Close()))
+		return nil, end, l.failPermanently("writing to", temporary, errors.Join(err, f.Close()))
 	}
 	if err := f.Sync(); err != nil {
-		return nil, end, l.fail("syncing", temporary, errors.Join(err, f.Close()))
+		return nil, end, l.failPermanently("syncing", temporary, errors.Join(err, f.Close()))
 	}
 	if err := f.Close(); err != nil { // because some systems cannot rename open files
-		return nil, end, l.fail("closing", temporary, err)
+		return nil, end, l.failPermanently("closing", temporary, err)
 	}
 	if err := l.fs.Rename(temporary, name); err != nil {
-		return nil, end, l.fail("naming", name, err)
+		return nil, end, l.failPermanently("naming", name, err)
 	}
 	if err := l.fs.SyncDir(l.dir); err != nil {
-		return nil, end, l.fail("syncing", l.dir, err)
+		return nil, end, l.failPermanently("syncing", l.dir, err)
 	}
 	file, err := l.fs.Open(name)
 	if err != nil {
-		return nil, end, l.fail("opening", name, err)
+		return nil, end, l.failPermanently("opening", name, err)
 	}
 	return &segment{id: h.id, name: name, file: file, size: l.spareSize, end: end.end}, end, nil
 }

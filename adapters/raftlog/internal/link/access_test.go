@@ -85,7 +85,7 @@ func TestCheckCertificate_RejectsCertificatesOfOtherRoles(t *testing.T) {
 		"a client with a name of peers":                   {names([]string{"b.example"}, nil), named("b.example"), "", accepted},
 		"a client without a name of peers":                {names([]string{"b.example"}, nil), named("tool"), "", ReasonName},
 		"a client with its own name":                      {names([]string{"b.example"}, []string{"tool"}), named("tool"), "", accepted},
-		"a client with a name of peers, if it is no own":  {names([]string{"b.example"}, []string{"tool"}), named("b.example"), "", ReasonName},
+		"a client with a name of peers only":              {names([]string{"b.example"}, []string{"tool"}), named("b.example"), "", ReasonName},
 		"a client as a peer":                              {names([]string{"b.example"}, []string{"tool"}), named("tool"), "b", ReasonName},
 		"a client whose name is that of a peer":           {names(nil, []string{"tool"}), named("tool"), "b", ReasonName},
 		"a peer that is not allowed":                      {names([]string{"c.example"}, nil), named("b.example"), "b", ReasonName},

@@ -250,7 +250,7 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		}
 		return nil, refused
 	}
-	shown, secret := all.shownBy(&g, binding)
+	shown, secret := all.secretInGreeting(&g, binding)
 	control := self.accessFor(all, g.hello.ID)
 	if r.reason = control.checkSecret(shown, g.hello.Peer); r.reason != accepted {
 		if secret != nil { // the other side knows one of the secrets, so it may learn that this is the wrong one
@@ -284,9 +284,9 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	return c, nil
 }
 
-// shownBy returns the secret by which the proof in a greeting was computed, and the kind of the secret.
+// secretInGreeting returns the secret by which the proof in a greeting was computed, and the kind of the secret.
 // The kind is secretNone if the greeting contains no proof.
-func (s secrets) shownBy(g *greeting, binding []byte) (secretKind, []byte) {
+func (s secrets) secretInGreeting(g *greeting, binding []byte) (secretKind, []byte) {
 	if len(g.proof) == 0 {
 		return secretNone, nil
 	}

@@ -128,14 +128,14 @@ func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 			return nil
 		}
 		c := Candidate{ID: op.Candidate, Name: op.Name, Peer: op.Peer, Joined: index}
-		es.store(op.Election, Election{RestartedAt: e.RestartedAt, Date: e.Date, Candidates: append(slices.Clip(e.Candidates), c)}, index)
+		es.storeElection(op.Election, Election{RestartedAt: e.RestartedAt, Date: e.Date, Candidates: append(slices.Clip(e.Candidates), c)}, index)
 	case Leave:
 		if e.Position(op.Candidate) >= 0 {
 			departure := Unknown
 			if op.Through != 0 && op.Through == e.Candidates[0].Token {
 				departure = Resigned
 			}
-			es.store(op.Election, e.withoutCandidates(departure, func(c Candidate) bool { return c.ID == op.Candidate }), index)
+			es.storeElection(op.Election, e.withoutCandidates(departure, func(c Candidate) bool { return c.ID == op.Candidate }), index)
 		}
 	case End:
 		switch late := op.Through < e.RestartedAt; {
@@ -143,12 +143,12 @@ func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 			return errOld
 		case !e.Ended && !late:
 			es.transitions = append(es.transitions, transition{index, clock, op.Election})
-			es.store(op.Election, Election{Ended: true, EndedAt: index, Date: clock}, index)
+			es.storeElection(op.Election, Election{Ended: true, EndedAt: index, Date: clock}, index)
 		}
 	case Restart:
 		if e.Ended && op.Through >= e.EndedAt {
 			es.transitions = append(es.transitions, transition{index, clock, op.Election})
-			es.store(op.Election, Election{RestartedAt: index, Date: clock}, index)
+			es.storeElection(op.Election, Election{RestartedAt: index, Date: clock}, index)
 		}
 	}
 	return nil
@@ -218,7 +218,7 @@ func (es *Elections) expirePeer(op Op, index uint64) []string {
 		e := es.Get(name)
 		left := e.withoutCandidates(Expired, func(c Candidate) bool { return c.Peer == op.Peer && c.Joined <= op.Through })
 		if len(left.Candidates) < len(e.Candidates) {
-			es.store(name, left, index)
+			es.storeElection(name, left, index)
 			changed = append(changed, name)
 		}
 	}
@@ -236,10 +236,10 @@ func (e Election) withoutCandidates(departure Departure, removed func(Candidate)
 	return e
 }
 
-// store replaces an election by the result of the entry with the given index. It gives a new head of
+// storeElection replaces an election by the result of the entry with the given index. It gives a new head of
 // the queue its token. It removes an election without candidates, unless it must still remember when
 // the election was ended or restarted.
-func (es *Elections) store(name string, e Election, index uint64) {
+func (es *Elections) storeElection(name string, e Election, index uint64) {
 	if len(e.Candidates) > 0 && e.Candidates[0].Token == 0 {
 		e.Candidates = slices.Clone(e.Candidates)
 		e.Candidates[0].Token = index

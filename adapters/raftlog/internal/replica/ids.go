@@ -131,15 +131,15 @@ func (t *IDs) sealEntries(count int) {
 			n, _ = slices.BinarySearchFunc(rest, t.buckets[i+1].First, compareID)
 		}
 		old := t.buckets[i:min(i+1, len(t.buckets))] // old is empty if the table has no buckets
-		t.buckets = slices.Replace(t.buckets, i, i+len(old), merge(old, rest[:n], last)...)
+		t.buckets = slices.Replace(t.buckets, i, i+len(old), mergeIntoBuckets(old, rest[:n], last)...)
 		rest = rest[n:]
 	}
 	t.recent = slices.Delete(t.recent, 0, count)
 }
 
-// merge returns buckets that contain the entries of old, which has at most one bucket, and the entries
+// mergeIntoBuckets returns buckets that contain the entries of old, which has at most one bucket, and the entries
 // more. last reports whether later IDs are likely to be inserted after all of these.
-func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
+func mergeIntoBuckets(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 	var all []idEntry
 	for _, b := range old {
 		if b.len() == maxEntries && compareID(b.lastEntry(), more[0].id) < 0 {

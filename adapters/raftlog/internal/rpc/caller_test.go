@@ -213,11 +213,11 @@ func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 // connection ends if the server violates the protocol.
 func TestCaller_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, frames := range map[string][][]byte{
-		"no message":       {{17}},
-		"not asked":        {callFrame(16, 9, 1)},
-		"entry for update": {callFrame(48, 1)},
-		"no index":         {callFrame(16, 1)},
-		"no error":         {callFrame(17, 1)},
+		"incomplete message":       {{17}},
+		"reply without a call":     {callFrame(16, 9, 1)},
+		"entry as reply to update": {callFrame(48, 1)},
+		"result without an index":  {callFrame(16, 1)},
+		"error without content":    {callFrame(17, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -40,28 +40,28 @@ func serveOn(ctx context.Context, stream bool) (near *rpctest.End, served chan e
 // violates the protocol.
 func TestServer_ReturnsErrorIfClientViolatesProtocol(t *testing.T) {
 	calls := map[string][][]byte{
-		"other service": {[]byte("GET / HTTP/1.1\r\n")},
-		"no message":    {{1}},
-		"unknown kind":  {callFrame(31, 1)},
-		"no number":     {callFrame(4, 0)},
-		"call twice":    {callFrame(4, 7), callFrame(4, 7)},
-		"name too long": {callFrame(5, 1, append([]byte{0x81, 0x10}, make([]byte, 2049)...)...)},
-		"one name":      {callFrame(6, 1, 1, 'x')},
-		"short propose": {callFrame(1, 1, 0, 0, 0)},
-		"stream":        {callFrame(32, 1)},
-		"large cancel":  {callFrame(7, 1, 1)},
+		"other service":          {[]byte("GET / HTTP/1.1\r\n")},
+		"incomplete message":     {{1}},
+		"unknown kind":           {callFrame(31, 1)},
+		"call number 0":          {callFrame(4, 0)},
+		"same number twice":      {callFrame(4, 7), callFrame(4, 7)},
+		"name too long":          {callFrame(5, 1, append([]byte{0x81, 0x10}, make([]byte, 2049)...)...)},
+		"resign without an ID":   {callFrame(6, 1, 1, 'x')},
+		"short request ID":       {callFrame(1, 1, 0, 0, 0)},
+		"request of a stream":    {callFrame(32, 1)},
+		"cancellation with data": {callFrame(7, 1, 1)},
 	}
 	streams := map[string][][]byte{
-		"call":            {callFrame(1, 1)},
-		"nothing":         {{}},
-		"no index":        {{32}},
-		"index and more":  {{32, 1, 1}},
-		"snapshot of":     {{33, 1}},
-		"second request":  {{32, 1}, {32, 1}},
-		"large index":     {append([]byte{32}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
-		"reply":           {{17, 0, 0, 0, 0}},
-		"other protocol":  {[]byte("GET / HTTP/1.1\r\n")},
-		"request of call": {callFrame(3, 1)},
+		"call":                     {callFrame(1, 1)},
+		"ping before the request":  {{}},
+		"entries without an index": {{32}},
+		"index and more":           {{32, 1, 1}},
+		"snapshot with an index":   {{33, 1}},
+		"second request":           {{32, 1}, {32, 1}},
+		"large index":              {append([]byte{32}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
+		"reply of a server":        {{17, 0, 0, 0, 0}},
+		"other protocol":           {[]byte("GET / HTTP/1.1\r\n")},
+		"call of Membership":       {callFrame(3, 1)},
 	}
 	for stream, messages := range map[bool]map[string][][]byte{false: calls, true: streams} {
 		for name, frames := range messages {

@@ -119,11 +119,11 @@ func TestStream_RejectsInvalidSnapshotData(t *testing.T) {
 		frames [][]byte
 		want   error
 	}{
-		"short":       {[][]byte{{50, 1, 1, 5}, {51, 'a', 'b'}}, io.ErrUnexpectedEOF},
-		"long":        {[][]byte{{50, 1, 1, 1}, {51, 'a', 'b'}}, wire.ErrProtocol},
-		"empty":       {[][]byte{{50, 1, 1, 5}, {51}}, wire.ErrProtocol},
-		"progress in": {[][]byte{{50, 1, 1, 5}, {49, 0, 0, 0, 0, 1}}, wire.ErrProtocol},
-		"error in":    {[][]byte{{50, 1, 1, 5}, wire.AppendError([]byte{17}, api.ErrFault)}, api.ErrFault},
+		"too short":            {[][]byte{{50, 1, 1, 5}, {51, 'a', 'b'}}, io.ErrUnexpectedEOF},
+		"too long":             {[][]byte{{50, 1, 1, 1}, {51, 'a', 'b'}}, wire.ErrProtocol},
+		"empty part":           {[][]byte{{50, 1, 1, 5}, {51}}, wire.ErrProtocol},
+		"progress in the data": {[][]byte{{50, 1, 1, 5}, {49, 0, 0, 0, 0, 1}}, wire.ErrProtocol},
+		"error in the data":    {[][]byte{{50, 1, 1, 5}, wire.AppendError([]byte{17}, api.ErrFault)}, api.ErrFault},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestStream_RejectsInvalidSnapshotData(t *testing.T) {
 // violates the protocol.
 func TestStream_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, message := range map[string][]byte{
-		"result": callFrame(16, 1, 1), "nothing": {}, "no progress": {49}, "chunk": {51, 'x'}, "no error": {17}, "half an entry": {48, 1},
+		"result of a call": callFrame(16, 1, 1), "empty message": {}, "progress without content": {49}, "part of no snapshot": {51, 'x'}, "error without content": {17}, "half an entry": {48, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

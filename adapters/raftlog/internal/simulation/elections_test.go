@@ -57,9 +57,9 @@ func (c *clients) requestOp(op replica.Op, end func()) {
 	p.runInput(func() { p.core.Propose(r) })
 }
 
-// opNow returns an operation that ends or restarts an election, with the last index that a client can
+// opWithCurrentIndex returns an operation that ends or restarts an election, with the last index that a client can
 // have seen.
-func (h *harness) opNow(do replica.Operation, name string) replica.Op {
+func (h *harness) opWithCurrentIndex(do replica.Operation, name string) replica.Op {
 	return replica.Op{Do: do, Election: name, Through: uint64(len(h.checker.committed)) + 1}
 }
 
@@ -73,13 +73,13 @@ func (c *clients) endElection(name string, d time.Duration, then func()) {
 		wait()
 		return
 	}
-	c.requestOp(h.opNow(replica.End, name), wait)
+	c.requestOp(h.opWithCurrentIndex(replica.End, name), wait)
 }
 
 // endAndRestart ends an election, and restarts it soon.
 func (c *clients) endAndRestart(name string) {
 	c.endElection(name, 500*time.Millisecond, func() {
-		c.requestOp(c.h.opNow(replica.Restart, name), func() { c.pending-- })
+		c.requestOp(c.h.opWithCurrentIndex(replica.Restart, name), func() { c.pending-- })
 	})
 }
 

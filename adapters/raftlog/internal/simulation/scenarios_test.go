@@ -166,8 +166,8 @@ func endedWhilePartitioned(h *harness) {
 		}
 	}
 	h.clients.pending++
-	h.clients.requestOp(h.opNow(replica.End, "e0"), func() {
-		h.clients.requestOp(h.opNow(replica.Restart, "e0"), func() { h.clients.pending-- })
+	h.clients.requestOp(h.opWithCurrentIndex(replica.End, "e0"), func() {
+		h.clients.requestOp(h.opWithCurrentIndex(replica.Restart, "e0"), func() { h.clients.pending-- })
 	})
 	h.advance(h.now + 2*election)
 }
@@ -181,7 +181,7 @@ func forgottenWhilePaused(h *harness) {
 		p.pause(2 * election)
 	}
 	h.clients.pending++
-	h.clients.requestOp(h.opNow(replica.End, "e0"), func() {
+	h.clients.requestOp(h.opWithCurrentIndex(replica.End, "e0"), func() {
 		h.clients.clockOffset += h.window + 2*time.Minute
 		h.clients.pending--
 	})
