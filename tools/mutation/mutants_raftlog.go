@@ -8,7 +8,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`slices.Clone(t.buckets)`, `t.buckets`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestIDsView_Immutable",
+		tests: "./adapters/raftlog/internal/replica -run TestIDsView_DoesNotChangeWithTable",
 	},
 	{
 		name: "raftlog/dedup-expire", breaks: "a bucket keeps its expired IDs until all of them have expired",
@@ -16,7 +16,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`t.buckets[expired] = b.suffixFrom(n)`, `t.len += n`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestIDs_ExpireOlderThanLimit",
+		tests: "./adapters/raftlog/internal/replica -run TestIDs_ExpireKeepsIDsAtLimit",
 	},
 	{
 		name: "raftlog/dedup-fits", breaks: "an index that is too great for its bucket is truncated",
@@ -24,7 +24,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{` && byteWidth(e.index-h.Base) <= h.IndexWidth`, ``},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestIDs_EqualsModel",
+		tests: "./adapters/raftlog/internal/replica -run TestIDs_MatchMapAfterRandomCalls",
 	},
 	{
 		name: "raftlog/turns", breaks: "all voters become candidates at the same time when the leader is silent",
@@ -40,7 +40,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{`return d.message.GetTo() == m.GetTo() })`, `return false })`},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestNotices_OneMessagePerPeerAndUpdate",
+		tests: "./adapters/raftlog/internal/core -run TestNotices_SendOneMessagePerPeerAndUpdate",
 	},
 	{
 		name: "raftlog/notice-elections", breaks: "the other peers learn of a change of an election later",
@@ -50,7 +50,7 @@ var raftlogMutants = []mutant{
 		c.notices.sendAll(c)`, `if false {
 		c.notices.sendAll(c)`},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestNotices_NotDelayedIfCallerWaits",
+		tests: "./adapters/raftlog/internal/core -run TestNotices_AreNotDelayedIfCallerWaits",
 	},
 	{
 		name: "raftlog/completions-await", breaks: "a result that was added before the loop waits for it does not wake the loop",
@@ -74,7 +74,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"o.Kind != api.KindState || o.Skipped()", "o.Kind != api.KindState"},
 		},
-		tests: "./adapters/raftlog/internal/core -run ^TestGuard_CheckedByLog$",
+		tests: "./adapters/raftlog/internal/core -run ^TestGuard_FencesUpdateBehindEndOfLeadership$",
 	},
 	{
 		name: "raftlog/batch-memory", breaks: "an entry begins with the data of an entry of an earlier batch",
@@ -82,7 +82,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"e.Data = e.Data[:0]", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestPropose_ReusedMemoryKeepsEarlierUpdate",
+		tests: "./adapters/raftlog/internal/core -run TestPropose_ReusedMemoryContainsNoEarlierData",
 	},
 	{
 		name: "raftlog/decode-reject", breaks: "the rejection of an append is decoded as its confirmation",
@@ -98,7 +98,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"f.isVote = r.GetType() != raftpb.MsgAppResp", "f.isVote = true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_NotDelayedByFullDisk",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_SendsVotesDespiteFullDisk",
 	},
 	{
 		name: "raftlog/hard-state", breaks: "a vote that was written ahead is written twice",
@@ -107,7 +107,7 @@ var raftlogMutants = []mutant{
 			{`		w.HardState = nil
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_NotDelayedByFullDisk",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_SendsVotesDespiteFullDisk",
 	},
 	{
 		name: "raftlog/commit-ahead", breaks: "a vote written ahead of its entries has their commit index",
@@ -115,7 +115,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"Commit: new(uint64(0))", "Commit: new(w.HardState.GetCommit())"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_NotDelayedByFullDisk",
+		tests: "./adapters/raftlog/internal/core -run TestTakeVotes_SendsVotesDespiteFullDisk",
 	},
 	{
 		name: "raftlog/wrote", breaks: "written entries count against the free space permanently",
@@ -124,7 +124,7 @@ var raftlogMutants = []mutant{
 			{`		c.space.removeUnwritten(w.Entries)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSpace_LeaderRejectsUpdates",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_LeaderRejectsUpdatesOnFullDisk",
 	},
 	{
 		name: "raftlog/majority-full", breaks: "a majority without space is not noticed",
@@ -132,7 +132,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"len(ids) >= len(voters)-len(voters)/2", "len(ids) > len(voters)-len(voters)/2"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSpace_MajorityOfDisksIsFull",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_LeaderRejectsRequestsIfMajorityIsFull",
 	},
 	{
 		name: "raftlog/appends-full", breaks: "a peer without space accepts entries",
@@ -140,7 +140,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"(c.backlog.dropsAppends(c) || c.space.full)", "c.backlog.dropsAppends(c)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSpace_MajorityOfDisksIsFull",
+		tests: "./adapters/raftlog/internal/core -run TestSpace_LeaderRejectsRequestsIfMajorityIsFull",
 	},
 	{
 		name: "raftlog/skips", breaks: "skipped entries are never forgotten",
@@ -148,7 +148,7 @@ var raftlogMutants = []mutant{
 		edits: []edit{
 			{"c.replica.DropSkips(w.Compact)", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSkips_DroppedWithTheirEntries",
+		tests: "./adapters/raftlog/internal/core -run TestSkips_AreDroppedWithCompactedEntries",
 	},
 	{
 		name: "raftlog/change-written", breaks: "a change of the peers that was written is reported as not begun",

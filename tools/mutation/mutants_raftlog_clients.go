@@ -38,7 +38,7 @@ var raftlogClientMutants = []mutant{
 		name: "raftlog/client-release", breaks: "what a connection has occupied remains occupied",
 		file: "adapters/raftlog/internal/rpc/limits.go",
 		edits: []edit{
-			{"	c.change(load{}.subtract(c.own))", "	c.change(load{})"},
+			{"	c.addToLoads(load{}.subtract(c.own))", "	c.change(load{})"},
 		},
 		tests: "./adapters/raftlog/internal/rpc -run TestUsage",
 	},
@@ -64,7 +64,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"case c.inPart && c.limits.Stall > 0:", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestConn_LimitFrames",
+		tests: "./adapters/raftlog/internal/link -run TestConn_EnforcesFrameLimits",
 	},
 	{
 		name: "raftlog/frame-memory", breaks: "memory for a frame is not reserved",
@@ -72,7 +72,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"case reserves && got == skippedHead:", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestConn_LimitFrames",
+		tests: "./adapters/raftlog/internal/link -run TestConn_EnforcesFrameLimits",
 	},
 	{
 		name: "raftlog/rpc-sent", breaks: "a request that may have been sent counts as not sent",
@@ -81,7 +81,7 @@ var raftlogClientMutants = []mutant{
 			{`		o.queue[n].taken = true
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestCaller_LostConnection",
+		tests: "./adapters/raftlog/internal/rpc -run TestCaller_ReportsUnknownOutcomeAfterConnectionLoss",
 	},
 	{
 		name: "raftlog/rpc-unsent", breaks: "a request that was certainly not sent may have been applied",
@@ -89,7 +89,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"k.changesState() && c.out.isTaken(&k.request)", "k.changesState()"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestCaller_RequestsThatWereNotSent",
+		tests: "./adapters/raftlog/internal/rpc -run TestCaller_ReportsUnknownOutcomeOnlyIfSent",
 	},
 	{
 		name: "raftlog/rpc-lost-client", breaks: "a stream of a lost client does not end",
@@ -129,7 +129,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"conn.SetTimeouts(callsIdle, callsStall)", "conn.SetTimeouts(0, callsStall)"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestServer_ClosesUselessConnections",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_ClosesIdleAndRejectedConnections",
 	},
 	{
 		name: "raftlog/client-rejected", breaks: "any number of rejected connections waits for its first request",
@@ -137,7 +137,7 @@ var raftlogClientMutants = []mutant{
 		edits: []edit{
 			{"\tdefault:\n\t\tconn.Close()\n\t\treturn reason\n", "\tdefault:\n"},
 		},
-		tests: "./adapters/raftlog/internal/rpc -run TestServer_ClosesUselessConnections",
+		tests: "./adapters/raftlog/internal/rpc -run TestServer_ClosesIdleAndRejectedConnections",
 	},
 	{
 		name: "raftlog/client-small", breaks: "a pending call prevents small updates while the limits are used up",

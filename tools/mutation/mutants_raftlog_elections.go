@@ -8,7 +8,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case !known && certainlyFenced(c, q.Guard):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
+		tests: "./adapters/raftlog/internal/core -run ^TestGuard_",
 	},
 	{
 		name: "raftlog/read-earlier", breaks: "a read uses the reply to a request that was sent before its call",
@@ -16,7 +16,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"if r.index == 0 && seq > r.after {", "if r.index == 0 && seq >= r.after {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestRead_ReadersShareRequests",
+		tests: "./adapters/raftlog/internal/core -run TestRead_ConcurrentReadersShareLeaseRequest",
 	},
 	{
 		name: "raftlog/read-shared", breaks: "each of several concurrent reads sends a request",
@@ -24,7 +24,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"found && now-newest.at < c.cfg.Tick {", "found && now-newest.at < 0 {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestRead_ReadersShareRequests",
+		tests: "./adapters/raftlog/internal/core -run TestRead_ConcurrentReadersShareLeaseRequest",
 	},
 	{
 		name: "raftlog/token", breaks: "an update is rejected before its leadership is applied",
@@ -32,7 +32,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"g.Token <= c.replica.Index && !c.replica.GuardHolds(g)", "!c.replica.GuardHolds(g)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
+		tests: "./adapters/raftlog/internal/core -run ^TestGuard_",
 	},
 	{
 		name: "raftlog/holds", breaks: "an update of an ended leadership is applied",
@@ -40,7 +40,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case !s.GuardHolds(o.Guard):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestGuard_Checked",
+		tests: "./adapters/raftlog/internal/core -run ^TestGuard_",
 	},
 	{
 		name: "raftlog/candidates-changed", breaks: "a change of an election does not update the candidates of this peer",
@@ -48,7 +48,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"\t\tc.candidates.markElection(c, election)", "\t\t_ = election"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_OfEarlierProcessAreRemoved",
 	},
 	{
 		name: "raftlog/candidates-found", breaks: "the candidates of an earlier process remain",
@@ -57,7 +57,7 @@ var raftlogElectionMutants = []mutant{
 			{`	c.candidates.markAll(c)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidates_EarlierProcess",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_OfEarlierProcessAreRemoved",
 	},
 	{
 		name: "raftlog/snapshot-candidates", breaks: "a snapshot does not update the candidates of this peer",
@@ -66,15 +66,15 @@ var raftlogElectionMutants = []mutant{
 			{`		c.candidates.markAll(c)
 `, ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCandidates_DifferFromInstalledSnapshot",
+		tests: "./adapters/raftlog/internal/core -run TestCandidates_AreReconciledWithInstalledSnapshot",
 	},
 	{
 		name: "raftlog/elections-count", breaks: "the count of candidates of a name only grows",
 		file: "adapters/raftlog/internal/replica/elections.go",
 		edits: []edit{
-			{"es.countCandidates(name, es.byName[name], -1)", ""},
+			{"es.addToCounts(name, es.byName[name], -1)", ""},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestElections_IndexMatchesQueues",
+		tests: "./adapters/raftlog/internal/replica -run TestElections_IndexByPeerMatchesQueues",
 	},
 	{
 		name: "raftlog/forget-lease", breaks: "an election is forgotten while its leader may have a lease",
@@ -82,7 +82,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"c.cfg.Disabled.Has(replica.CheckForget) || x.mayRestart(c, election)", "true"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsUntilLeasesHaveExpired",
 	},
 	{
 		name: "raftlog/forget-ended", breaks: "the leader keeps the times of forgotten elections",
@@ -93,7 +93,7 @@ var raftlogElectionMutants = []mutant{
 		}
 `, "\t\t_ = election\n"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_EndedElectionsAfterWindow",
+		tests: "./adapters/raftlog/internal/core -run TestForget_RemovesEndedElectionsAfterWindow",
 	},
 	{
 		name: "raftlog/forget-window", breaks: "an election is forgotten before the window has passed",
@@ -101,7 +101,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"before := c.entryTime().Add(-c.replica.Window)", "before := c.entryTime().Add(maxClockLag + 1)"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_EndedElectionsAfterWindow",
+		tests: "./adapters/raftlog/internal/core -run TestForget_RemovesEndedElectionsAfterWindow",
 	},
 	{
 		name: "raftlog/forget-late-end", breaks: "a delayed request ends an election that was forgotten and restarted",
@@ -109,7 +109,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case op.Through < es.forgotten:", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsForLeases",
+		tests: "./adapters/raftlog/internal/core -run TestForget_WaitsUntilLeasesHaveExpired",
 	},
 	{
 		name: "raftlog/forget-later-end", breaks: "a forgotten entry removes an election that was ended again",
@@ -117,7 +117,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"case e.EndedAt == t.index:", "case e.Ended:"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestElections_ForgetEndedElections$",
+		tests: "./adapters/raftlog/internal/replica -run TestForget_RemovesOnlyElectionsEndedBefore$",
 	},
 	{
 		name: "raftlog/forget-snapshot", breaks: "requests that are too late are accepted after a snapshot",
@@ -125,7 +125,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{`if es.forgotten = d.Uint64("index"); es.forgotten > index {`, `if forgotten := d.Uint64("index"); forgotten > index {`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_RoundTrip",
+		tests: "./adapters/raftlog/internal/replica -run TestRead_RestoresWrittenState",
 	},
 	{
 		name: "raftlog/end-twice", breaks: "ending an ended election writes a request that can be applied after it was forgotten",
@@ -149,7 +149,7 @@ var raftlogElectionMutants = []mutant{
 		edits: []edit{
 			{"op.Through != 0 && op.Through == e.Candidates[0].Token", "true"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run ^TestElections_HeadKnowsHowFormerLeft$",
+		tests: "./adapters/raftlog/internal/replica -run ^TestElections_RecordHowFormerHeadLeft$",
 	},
 	{
 		name: "raftlog/former-led", breaks: "a candidate that has not led leaves as a leader",

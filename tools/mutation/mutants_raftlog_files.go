@@ -16,7 +16,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{`last >= 0 && compareID`, `last >= 1<<30 && compareID`},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestReadIDs_InvalidContent",
+		tests: "./adapters/raftlog/internal/replica -run TestReadIDs_RejectsInvalidContent",
 	},
 	{
 		name: "raftlog/dedup-form", breaks: "a bucket of a snapshot may begin at another ID or index",
@@ -24,7 +24,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{`packed.bucketHeader != b.bucketHeader || `, ``},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestReadIDs_InvalidContent",
+		tests: "./adapters/raftlog/internal/replica -run TestReadIDs_RejectsInvalidContent",
 	},
 	{
 		name: "raftlog/snapshot-sender", breaks: "a peer that is not the leader can send a snapshot",
@@ -56,7 +56,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{" | syscall.O_NOFOLLOW", ""},
 		},
-		tests: "./adapters/raftlog/internal/disk -run TestOpenPrivate_Link",
+		tests: "./adapters/raftlog/internal/disk -run TestOpenPrivate_RejectsSymlink",
 	},
 	{
 		name: "raftlog/compact-copy", breaks: "a peer copies a file that is not a snapshot",
@@ -96,7 +96,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"string(head[:len(magic)]) != magic", "false"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestSnapshot_Damaged",
+		tests: "./adapters/raftlog/internal/replica -run TestRead_RejectsTruncatedAndForeignState",
 	},
 	{
 		name: "raftlog/record-format", breaks: "a record of another format is decoded",
@@ -104,7 +104,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"d.Err == nil && (o.Do < Join || o.Do > Window)", "false"},
 		},
-		tests: "./adapters/raftlog/internal/replica -run TestRecords_OfAnotherVersion",
+		tests: "./adapters/raftlog/internal/replica -run TestRecords_ErrorNamesOtherVersion",
 	},
 	{
 		name: "raftlog/kept-room", breaks: "no room is kept for votes",
@@ -112,7 +112,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"refused := end > limit-reservedSize(limit)", "refused := end > limit"},
 		},
-		tests: "./adapters/raftlog/internal/filelog -run TestFullDisk",
+		tests: "./adapters/raftlog/internal/filelog -run OnFullDisk",
 	},
 	{
 		name: "raftlog/peers-sum", breaks: "a damaged list of peers is used",
@@ -120,7 +120,7 @@ var raftlogFileMutants = []mutant{
 		edits: []edit{
 			{"c.Sum == nil || *c.Sum != checksum(c.Peers)", "c.Sum == nil"},
 		},
-		tests: "./adapters/raftlog/internal/identity -run TestPeers_Damaged",
+		tests: "./adapters/raftlog/internal/identity -run TestReadPeers_DetectsDamagedFile",
 	},
 	{
 		name: "raftlog/truncated-file", breaks: "a log whose newest file was cut off within a record is opened",

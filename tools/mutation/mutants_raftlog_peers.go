@@ -95,7 +95,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"c.state == raft.StateFollower && known", "false && known"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestMove_OtherMemberTellsLeader",
+		tests: "./adapters/raftlog/internal/core -run TestMove_IsReportedToLeaderByOtherMember",
 	},
 	{
 		name: "raftlog/seed-address", breaks: "a member is dialed only at its address in the log",
@@ -103,7 +103,7 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"!slices.Contains(all, p)", "!slices.ContainsFunc(all, func(q api.Peer) bool { return q.ID == p.ID })"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestPeers_ConnectToBothAddressesOfMember",
+		tests: "./adapters/raftlog/internal/core -run TestPeers_ReturnsBothAddressesOfMember",
 	},
 	{
 		name: "raftlog/moved-session", breaks: "a connection ends although its address remains",
@@ -119,13 +119,13 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"\tc.cutOff.handlePassedOnAnnouncement(c, c.names.numberOf(sender), c.names.numberOf(from))\n", ""},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestCutOff_LeaderStepsDown",
+		tests: "./adapters/raftlog/internal/core -run TestCutOff_LeaderTransfersToPeerThatReachesVoter",
 	},
 	{
 		name: "raftlog/peer-again", breaks: "a process that is refused after it has become a member remains connected",
 		file: "adapters/raftlog/internal/transport/session.go",
 		edits: []edit{
-			{"\t\ts.checkAccepted()\n\t}\n", "\t\t_ = s\n\t}\n"},
+			{"\t\ts.closeIfNotAccepted()\n\t}\n", "\t\t_ = s\n\t}\n"},
 		},
 		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},
@@ -133,7 +133,7 @@ var raftlogPeerMutants = []mutant{
 		name: "raftlog/peer-between", breaks: "a process that is refused after its handshake, before the session is known, remains connected",
 		file: "adapters/raftlog/internal/transport/session.go",
 		edits: []edit{
-			{"check again.\n\ts.checkAccepted()\n", "check again.\n"},
+			{"check again.\n\ts.closeIfNotAccepted()\n", "check again.\n"},
 		},
 		tests: "./adapters/raftlog/internal/transport -run TestCheckPeers",
 	},
@@ -143,6 +143,6 @@ var raftlogPeerMutants = []mutant{
 		edits: []edit{
 			{"case i.TLS != nil && i.TLS.InsecureSkipVerify && !hasVerification(i.TLS) && ", "case false && "},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestIdentity_InvalidIsRejected",
+		tests: "./adapters/raftlog/internal/link -run TestValidate_RejectsInvalidIdentity",
 	},
 }

@@ -32,7 +32,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"case s.contains(true, secret) && s.contains(false, secret):", "case false:"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestIdentity_InvalidIsRejected",
+		tests: "./adapters/raftlog/internal/link -run TestValidate_RejectsInvalidIdentity",
 	},
 	{
 		name: "role/certificate-of-peer", breaks: "every certificate of the authority permits a process to act as any peer",
@@ -80,23 +80,23 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if reason, text := checkCertificate(); reason != accepted {", "if reason, text := checkCertificate(); false {"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_CertificateOfAnotherPeer",
+		tests: "./adapters/raftlog/internal/link -run TestHandshake_RejectsCertificateOfAnotherPeer",
 	},
 	{
 		name: "role/unproven-text", breaks: "the text of a process that has not proven to be a peer is shown",
 		file: "adapters/raftlog/internal/link/handshake.go",
 		edits: []edit{
-			{"return nil, &RefusedError{Reason: r.reason} // anyone can have written the text", "return nil, &RefusedError{Reason: r.reason, Text: r.text}"},
+			{"return nil, &RefusedError{Reason: r.reason} // drop the text, because any process can have written it", "return nil, &RefusedError{Reason: r.reason, Text: r.text}"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_DropsUnprovenText",
+		tests: "./adapters/raftlog/internal/link -run TestDial_DropsTextOfUnauthenticatedServer",
 	},
 	{
 		name: "role/unproven", breaks: "a refusal that is not proven counts as one of a peer",
 		file: "adapters/raftlog/internal/link/handshake.go",
 		edits: []edit{
-			{"return nil, &RefusedError{Reason: r.reason} // anyone can have written the text", "return nil, &RefusedError{Reason: r.reason, Proven: true}"},
+			{"return nil, &RefusedError{Reason: r.reason} // drop the text, because any process can have written it", "return nil, &RefusedError{Reason: r.reason, Proven: true}"},
 		},
-		tests: "./adapters/raftlog/internal/link -run TestHandshake_DropsUnprovenText",
+		tests: "./adapters/raftlog/internal/link -run TestDial_DropsTextOfUnauthenticatedServer",
 	},
 	{
 		name: "role/removed-secret", breaks: "a connection remains after its secret was removed",
@@ -112,7 +112,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if !c.senders.acceptsFrame(c, from, frame[0]) {", "if !c.senders.acceptsFrame(c, from, frame[0]) && frame[0] != frameRaft {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_MessagesOfNonMemberHaveNoEffect",
 	},
 	{
 		name: "role/stated-members", breaks: "the members that a stranger states are accepted",
@@ -120,7 +120,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"kind == frameAnnounce || kind == frameAskMembers", "kind == frameAnnounce || kind == frameMembers || kind == frameAskMembers"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_MessagesOfNonMemberHaveNoEffect",
 	},
 	{
 		name: "role/announced-instances", breaks: "a stranger states which directory belongs to a peer",
@@ -128,7 +128,7 @@ var roleMutants = []mutant{
 		edits: []edit{
 			{"if c.senders.isMember(c, from) {", "if true {"},
 		},
-		tests: "./adapters/raftlog/internal/core -run TestSenders_NonMemberHasNoEffect",
+		tests: "./adapters/raftlog/internal/core -run TestSenders_MessagesOfNonMemberHaveNoEffect",
 	},
 	{
 		name: "role/unknown-leader", breaks: "a peer does not accept entries of a leader that its log does not contain",

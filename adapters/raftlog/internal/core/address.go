@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// proposeMove proposes an entry with the new address of a member, at most once in an election timeout. The
-// member repeats its announcement until it has applied the entry.
+// proposeMove proposes an entry with the new address of a member, at most once in an election timeout. If
+// the entry is lost, the member announces its address again.
 func (c *Core) proposeMove(p replica.Peer, addr string) error {
 	if p.Addr == addr {
 		return nil
@@ -26,7 +26,8 @@ func (c *Core) proposeMove(p replica.Peer, addr string) error {
 	return nil
 }
 
-// proposeOwnMove proposes the new address of this peer if it is the leader, which sends no announcements.
+// proposeOwnMove proposes the new address of this peer if this peer is the leader, because a leader
+// sends no announcements.
 func (c *Core) proposeOwnMove() {
 	if self, member := c.replica.Members.Find(c.self); member && c.proposals.ready {
 		if err := c.proposeMove(self, c.cfg.Self.Addr); err != nil {

@@ -9,14 +9,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// addressOf returns the address of a member according to this peer.
+// addressOf returns the address of a member of the cluster according to the replica of peer p.
 func (p *peer) addressOf(id string) string {
 	m, _ := p.core.Replica().Members.FindID(id)
 	return m.Addr
 }
 
-// TestMove_NewAddressReplacesPrevious checks that the address with which a peer was started replaces its
-// previous address, whether it is the leader or not, and that no entries are written when all peers know it.
+// TestMove_NewAddressReplacesPrevious checks that the address with which a peer is restarted replaces its
+// previous address in the membership, whether the peer is the leader or not, and that no more entries are
+// written once all peers know the new address.
 func TestMove_NewAddressReplacesPrevious(t *testing.T) {
 	h := newHarness(t, 3)
 	for _, p := range h.peers {
@@ -46,8 +47,9 @@ func TestMove_NewAddressReplacesPrevious(t *testing.T) {
 	require.Equal(t, last, h.peers[0].core.Status().Last)
 }
 
-// TestMove_AddressOfOtherMemberIsRejected checks that a peer does not get the address of another member, and
-// that this change is not proposed again and again.
+// TestMove_AddressOfOtherMemberIsRejected checks that a peer that is restarted with the address of another
+// member keeps its previous address in the membership, and that the rejected change is not proposed
+// repeatedly.
 func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
@@ -66,9 +68,9 @@ func TestMove_AddressOfOtherMemberIsRejected(t *testing.T) {
 	}
 }
 
-// TestMove_NotRevertedByConcurrentChange checks that a change of the voters that contains the previous
-// address of a peer does not restore that address, when both are in flight at the same time.
-func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
+// TestMove_IsNotRevertedByConcurrentChange checks that a change of the voters whose request contains the
+// previous address of a peer does not undo a change of that address which is in flight at the same time.
+func TestMove_IsNotRevertedByConcurrentChange(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)
 	h.advance(time.Second)
@@ -88,9 +90,9 @@ func TestMove_NotRevertedByConcurrentChange(t *testing.T) {
 	require.True(t, learner.core.Replica().Members.IsVoter(learner.core.self))
 }
 
-// TestMove_OtherMemberTellsLeader checks that a member that cannot reach the leader, which does not know its
-// address, gets its new address.
-func TestMove_OtherMemberTellsLeader(t *testing.T) {
+// TestMove_IsReportedToLeaderByOtherMember checks that the leader learns the new address of a member that cannot
+// reach the leader, because another member passes the announcement on.
+func TestMove_IsReportedToLeaderByOtherMember(t *testing.T) {
 	h, l := startCluster(t)
 	moved := h.otherPeers(l)[0]
 	h.cut = func(from, to string) bool {
@@ -103,9 +105,9 @@ func TestMove_OtherMemberTellsLeader(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestPeers_ConnectToBothAddressesOfMember checks that a peer connects to a member at both of its addresses,
-// and to no address of a removed peer.
-func TestPeers_ConnectToBothAddressesOfMember(t *testing.T) {
+// TestPeers_ReturnsBothAddressesOfMember checks that Peers returns the address of a member in the log and
+// the configured address of the same member, and no address of a removed peer.
+func TestPeers_ReturnsBothAddressesOfMember(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.peers[0]
 	p.core.cfg.Seeds = []api.Peer{p.self, {ID: "p1", Addr: "moved:1"}, peerInfo(2), {ID: "x", Addr: "x:1"}, {ID: "y", Addr: "y:1"}}

@@ -16,16 +16,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// admission introduces this peer to the leader. As the leader, it admits peers that are not members
-// as learners, and removes absent learners.
+// admission announces this peer to the leader. On the leader, admission adds announced peers that are
+// not members as learners, and removes learners that have been silent for long.
 type admission struct {
-	nonce    uint64 // identifies this process in announcements
-	welcomed bool   // a leader has replied to this process
+	nonce    uint64 // identifies this process in its announcements
+	welcomed bool   // whether a leader has replied to this process
 
-	rejected   string        // the reason for which a leader has not accepted the last announcement
-	rejectedAt time.Duration // the time at which the rejection was last logged
+	rejected   string        // why the leader did not accept the last announcement
+	rejectedAt time.Duration // the time at which rejected was last logged
 
-	learnerEntry     api.RequestID // the Admit or Dismiss entry of this leader, until it is applied
+	learnerEntry     api.RequestID // the ID of the Admit or Dismiss entry that this leader has in flight
 	learnerEntryAt   time.Duration
 	active           map[uint64]time.Duration // the time at which each learner was last active
 	absenceCheckedAt time.Duration
@@ -35,13 +35,14 @@ func newAdmission(cfg Config) admission {
 	return admission{nonce: cfg.Random(), active: map[uint64]time.Duration{}}
 }
 
-// announcement is the message by which a peer introduces itself to the leader.
+// announcement is the message by which a peer tells the leader its address and its settings.
 type announcement struct {
 	nonce    uint64
 	addr     string
 	election time.Duration
-	// instances are the data directories that the sender knows. The receiver learns in this way of the
-	// directory of a peer that it has not met, and which may lose its directory before the two meet.
+	// instances are the IDs of the data directories that the sender knows, by peer. They tell the
+	// receiver the directory of a peer that it has never met, so that it can refuse that peer if the
+	// peer returns with another directory.
 	instances map[string]string
 }
 
@@ -57,11 +58,11 @@ func decodeAnnouncement(body []byte) (announcement, error) {
 	return a, d.End()
 }
 
-// welcome is the leader's reply to an announcement.
+// welcome is the reply of the leader to an announcement that it has accepted.
 type welcome struct {
 	nonce     uint64
 	term      uint64
-	match     uint64 // the index of the newest entry that the peer has acknowledged
+	match     uint64 // the index of the newest entry that the receiver has acknowledged to the leader
 	instances map[string]string
 }
 
@@ -77,8 +78,7 @@ func decodeWelcome(body []byte) (welcome, error) {
 	return w, d.End()
 }
 
-// appendInstances appends instances in the order of the IDs, so that equal maps have equal
-// encodings.
+// appendInstances appends instances sorted by peer ID, so that equal maps have equal encodings.
 func appendInstances(b []byte, instances map[string]string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(instances)))
 	for _, id := range slices.Sorted(maps.Keys(instances)) {
@@ -100,7 +100,7 @@ func decodeInstances(d *wire.Decoder) map[string]string {
 	return instances
 }
 
-// knownInstances returns the instances of peers that this peer knows, by their IDs.
+// knownInstances returns the IDs of the data directories of the peers that this peer knows, by peer ID.
 func (c *Core) knownInstances() map[string]string {
 	if c.cfg.Instances == nil {
 		return nil
@@ -108,17 +108,18 @@ func (c *Core) knownInstances() map[string]string {
 	return c.cfg.Instances()
 }
 
-// learnInstances passes on the instances that another peer knows.
-func (c *Core) learnInstances(instances map[string]string) {
+// outputInstances passes the directory IDs that another peer has sent to the caller, in
+// Output.Instances.
+func (c *Core) outputInstances(instances map[string]string) {
 	if len(instances) > 0 {
 		c.output.Instances = append(c.output.Instances, instances)
 	}
 }
 
 // sendAnnouncement sends an announcement to the leader, or to all peers if the leader is not known. It
-// does so until a leader has replied, while this peer is not a member or its address in the log is not
-// the configured one, and while it receives nothing from a leader: the other peers may have removed
-// this peer, and report that only in a reply.
+// repeats the announcement until a leader has replied, while this peer is not a member or its address
+// in the log differs from the configured address, and while no leader sends messages to this peer: the
+// other peers may have removed this peer, which they report only in reply to an announcement.
 func (a *admission) sendAnnouncement(c *Core) {
 	self, member := c.replica.Members.Find(c.self)
 	led := c.followedAt != 0 && c.now()-c.followedAt < 2*c.cfg.Election
@@ -142,7 +143,7 @@ func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error
 		return fmt.Errorf("%w from %s: %w", errFrame, from, err)
 	}
 	if c.senders.isMember(c, from) {
-		c.learnInstances(m.instances)
+		c.outputInstances(m.instances)
 	}
 	if leader, known := c.peerOf(c.lead); c.state == raft.StateFollower && known && leader != from {
 		c.sendFrame(leader, framePassedOn, append(wire.AppendString(nil, from), body...))
@@ -150,7 +151,7 @@ func (a *admission) receiveAnnouncement(c *Core, from string, body []byte) error
 	return a.answerAnnouncement(c, from, m)
 }
 
-// receivePassedOn handles an announcement that a follower has received.
+// receivePassedOn handles, as the leader, an announcement that a follower has received and passed on.
 func (a *admission) receivePassedOn(c *Core, from string, body []byte) error {
 	d := wire.Decoder{B: body}
 	sender := d.String("ID of a peer", wire.MaxString)
@@ -168,8 +169,8 @@ func (a *admission) receivePassedOn(c *Core, from string, body []byte) error {
 	return a.answerAnnouncement(c, sender, m)
 }
 
-// answerAnnouncement handles an announcement as the leader. If the announcement is not accepted, the
-// sender receives the reason.
+// answerAnnouncement accepts or rejects the announcement of the peer from, if this peer is the leader.
+// A rejected peer receives the reason.
 func (a *admission) answerAnnouncement(c *Core, from string, m announcement) error {
 	if c.state != raft.StateLeader || !c.proposals.ready {
 		return nil
@@ -196,8 +197,8 @@ func (a *admission) acceptAnnouncement(c *Core, from string, m announcement) err
 	return a.admitLearner(c, p)
 }
 
-// Acknowledged returns the index of the newest entry that a peer has acknowledged to this peer in
-// its term as the leader, or 0.
+// Acknowledged returns the index of the newest entry that the given peer has acknowledged to this
+// leader in the current term. It returns 0 if this peer is not the leader.
 func (c *Core) Acknowledged(id string) (index uint64) {
 	raftID := replica.RaftID(c.cfg.Cluster, id)
 	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
@@ -208,8 +209,8 @@ func (c *Core) Acknowledged(id string) (index uint64) {
 	return index
 }
 
-// admitLearner proposes to admit a peer as a learner, one peer at a time: the engine silently drops
-// a change of the configuration that is proposed before the previous one is applied.
+// admitLearner proposes to admit a peer as a learner, one peer at a time: the engine silently drops a
+// configuration change that is proposed before the previous configuration change is applied.
 func (a *admission) admitLearner(c *Core, p replica.Peer) error {
 	if a.isChanging(c) || c.change.isWritten() {
 		return nil
@@ -228,7 +229,7 @@ func (a *admission) isChanging(c *Core) bool {
 	return !a.learnerEntry.IsZero() && c.now() < a.learnerEntryAt+c.cfg.Election || c.replica.Members.Joint()
 }
 
-// proposeLearner proposes an entry about a learner.
+// proposeLearner proposes an entry that admits or dismisses a learner.
 func (a *admission) proposeLearner(c *Core, phase replica.Phase, p replica.Peer, change raftpb.ConfChangeType) error {
 	id := c.newRequestID()
 	e, err := c.configEntry(id, replica.Config{Phase: phase, Peers: []replica.Peer{p}}, &raftpb.ConfChangeV2{
@@ -240,18 +241,20 @@ func (a *admission) proposeLearner(c *Core, phase replica.Phase, p replica.Peer,
 	return err
 }
 
-// configApplied allows the next entry about a learner when this leader's previous one is applied.
+// configApplied records that the Admit or Dismiss entry of this leader is applied, so that the leader
+// may propose the next one.
 func (a *admission) configApplied(o replica.Outcome) {
 	if o.ID == a.learnerEntry {
 		a.learnerEntry = api.RequestID{}
 	}
 }
 
-// absenceTimeouts is the number of election timeouts after which a silent learner is removed from the
-// configuration. The learner is admitted again when it returns.
+// absenceTimeouts is the number of election timeouts after which the leader removes a silent learner
+// from the configuration. The leader admits the learner again when it returns.
 const absenceTimeouts = 600
 
-// dismissAbsent proposes to remove an absent learner.
+// dismissAbsent proposes to remove a learner that has been silent for absenceTimeouts election
+// timeouts.
 func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 	if !c.proposals.ready || now < a.absenceCheckedAt+c.cfg.Election {
 		return
@@ -267,17 +270,17 @@ func (a *admission) dismissAbsent(c *Core, now time.Duration) {
 			continue
 		}
 		if !a.isChanging(c) && c.change.pending == nil {
-			// The proposal is retried after an election timeout.
+			// If the engine drops the proposal, dismissAbsent repeats it after an election timeout.
 			_ = a.proposeLearner(c, replica.Dismiss, p, raftpb.ConfChangeRemoveNode)
 		}
 		return // only one change of the configuration can be in progress
 	}
 }
 
-// rejectionInterval is the interval at which the same rejection is logged.
+// rejectionInterval is the minimum time between two log messages about the same rejection.
 const rejectionInterval = time.Minute
 
-// receiveRejected handles a leader's reply to an announcement that it does not accept.
+// receiveRejected logs the reason for which the leader has not accepted the announcement of this peer.
 func (a *admission) receiveRejected(c *Core, from string, body []byte) error {
 	d := wire.Decoder{B: body}
 	reason := d.String("reason", wire.MaxString)
@@ -291,8 +294,9 @@ func (a *admission) receiveRejected(c *Core, from string, body []byte) error {
 	return nil
 }
 
-// receiveWelcome handles a leader's reply. A peer that has acknowledged entries which its log does
-// not contain has lost its disk, and its votes. It must not participate under this ID again.
+// receiveWelcome handles the leader's reply to an announcement that the leader has accepted. A peer
+// that has acknowledged entries which its log does not contain has lost its disk, and with it the votes
+// that it gave. It must not participate under this ID again.
 func (a *admission) receiveWelcome(c *Core, sender uint64, body []byte) error {
 	w, err := decodeWelcome(body)
 	if err != nil {
@@ -304,14 +308,15 @@ func (a *admission) receiveWelcome(c *Core, sender uint64, body []byte) error {
 		return nil
 	}
 	a.welcomed = true
-	c.learnInstances(w.instances)
-	c.lacksAcknowledged(w.match)
+	c.outputInstances(w.instances)
+	c.detectLostLog(w.match)
 	return nil
 }
 
-// lacksAcknowledged reports whether the log lacks an entry that this peer has acknowledged,
-// according to a leader. Then this peer must stop.
-func (c *Core) lacksAcknowledged(index uint64) bool {
+// detectLostLog reports whether the log of this peer does not reach index, although this peer has
+// acknowledged that entry according to a leader. In this case it sets Output.LostLog, so that the peer
+// stops.
+func (c *Core) detectLostLog(index uint64) bool {
 	if index <= c.last.index {
 		return false
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestLearner_StoppedIsRemoved checks that a learner that was stopped is removed from the configuration, with
-// its address, and is admitted when it returns.
-func TestLearner_StoppedIsRemoved(t *testing.T) {
+// TestLearner_IsRemovedWhileDownAndReadmitted checks that the leader removes a learner whose process is down for
+// long from the configuration, and admits the learner again when it returns.
+func TestLearner_IsRemovedWhileDownAndReadmitted(t *testing.T) {
 	h := newHarness(t, 3)
 	p := h.addLearner(3)
 	learners := func() int {
@@ -21,17 +21,18 @@ func TestLearner_StoppedIsRemoved(t *testing.T) {
 		return -1
 	}
 	h.advance(10 * election)
-	require.Equal(t, 1, learners(), "it is active")
+	require.Equal(t, 1, learners(), "the learner is active")
 	p.down = true
 	h.advance(absenceTimeouts * election / 2)
-	require.Equal(t, 1, learners(), "it may return")
-	h.waitFor("it is removed", func() bool { return learners() == 0 })
+	require.Equal(t, 1, learners(), "the learner may return")
+	h.waitFor("the learner is removed", func() bool { return learners() == 0 })
 	require.Empty(t, h.leader().core.Membership().Removed)
 	p.down = false
-	h.waitFor("it is admitted again", func() bool { return learners() == 1 })
+	h.waitFor("the learner is admitted again", func() bool { return learners() == 1 })
 }
 
-// TestAnnouncement_PassesOnKnownInstances checks that a peer passes on the instances that another peer knows.
+// TestAnnouncement_PassesOnKnownInstances checks that a peer learns from an announcement the data
+// directories that the sender knows.
 func TestAnnouncement_PassesOnKnownInstances(t *testing.T) {
 	h, l := startCluster(t)
 	other := h.otherPeers(l)[0]
@@ -40,8 +41,9 @@ func TestAnnouncement_PassesOnKnownInstances(t *testing.T) {
 	require.Equal(t, []map[string]string{{"z": "i"}}, l.core.output.Instances)
 }
 
-// TestAnnouncement_RoundTrip checks that announcements and their replies are decoded as they were encoded.
-func TestAnnouncement_RoundTrip(t *testing.T) {
+// TestAnnouncement_IsDecodedAsEncoded checks that decoding an encoded announcement, or an encoded
+// reply, returns the original.
+func TestAnnouncement_IsDecodedAsEncoded(t *testing.T) {
 	instances := map[string]string{"a": "1", "b": ""}
 	for _, want := range []announcement{{nonce: 7, addr: "h:1", election: time.Second, instances: instances}, {}} {
 		got, err := decodeAnnouncement(want.encode())
@@ -57,8 +59,9 @@ func TestAnnouncement_RoundTrip(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrProtocol)
 }
 
-// TestWelcome_OnlyLeaderCanStopPeer checks that a peer does not stop when a peer that it does not follow
-// reports an acknowledgement that is not in its log, and stops when the leader reports it.
+// TestWelcome_OnlyLeaderCanStopPeer checks that a peer stops when its leader reports that the peer has
+// acknowledged an entry which its log lacks, and ignores the same report from a peer that it does not
+// follow.
 func TestWelcome_OnlyLeaderCanStopPeer(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)

@@ -11,29 +11,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// agreement compares the checksum of all applied entries (replica.State.History) with those of
+// agreement compares the checksum of all applied entries (replica.State.History) with the checksums of
 // other peers. Once in each election timeout a peer sends its checksums to all members. The protocol
-// excludes different histories, so a difference means that a disk or memory was damaged, or that
-// files were exchanged. A peer whose history differs from that of a majority stops.
+// keeps the histories of all peers equal, so a difference means that a disk or memory was damaged, or
+// that files were exchanged. A peer whose history differs from the history of a majority stops.
 type agreement struct {
 	recent [recentPoints]historyPoint // the checksums of the newest entries, by index
 	sparse [sparsePoints]historyPoint // the checksums of every stride-th entry
 	peers  map[uint64]*peerHistory
-	next   uint64 // the smallest index in waiting of all peers; 0 if waiting is empty
+	next   uint64 // the smallest index in the waiting fields of all peers; 0 if nothing waits
 	sentAt time.Duration
 
-	differsAt uint64        // the smallest index at which a difference was found; 0 if none was found
-	foundAt   time.Duration // when the first difference was found
-	reported  string        // the peers that the last log message about a difference has named
+	differsAt uint64        // the smallest index at which this peer found a difference; 0 if it found none
+	foundAt   time.Duration // when this peer found the first difference
+	reported  string        // the peers that the last log message about a difference named
 }
 
-// historyPoint is the checksum of the history up to an entry.
+// historyPoint is the checksum of the history up to and including the entry at index.
 type historyPoint struct{ index, sum uint64 }
 
-// peerHistory is the result of the comparison with one peer.
+// peerHistory is the result of comparing the history of this peer with the history of one other peer.
 type peerHistory struct {
-	same    uint64          // the histories are equal up to this index
-	differs uint64          // the index at which the histories differ; 0 if no difference is known
+	same    uint64          // the index up to which the histories are known to be equal
+	differs uint64          // the index at which the histories differ; 0 if this peer knows no difference
 	waiting [2]historyPoint // checksums of entries that this peer has not applied yet
 }
 
@@ -44,14 +44,15 @@ const (
 	// verdictTimeouts is the number of election timeouts for which a peer that has found a
 	// difference waits for the checksums of other peers.
 	verdictTimeouts = 2
-	historySize     = 4 * 8 // the size of a frame's body: two points
+	historySize     = 4 * 8 // the size of the body of a frame, which contains two points
 )
 
 func newAgreement(now time.Duration) agreement {
 	return agreement{peers: map[uint64]*peerHistory{}, sentAt: now}
 }
 
-// recordSum records the checksum at the last applied entry or snapshot.
+// recordSum stores the history's checksum at the newest applied entry, and compares it with checksums
+// of other peers that have waited for that entry.
 func (a *agreement) recordSum(c *Core) {
 	p := historyPoint{c.replica.Index, c.replica.History}
 	a.recent[p.index%recentPoints] = p
@@ -73,7 +74,7 @@ func (a *agreement) recordSum(c *Core) {
 	}
 }
 
-// updateNext includes the waiting points of a peer in next.
+// updateNext lowers next to the smallest index in the waiting points of one peer.
 func (a *agreement) updateNext(k *peerHistory) {
 	for _, w := range k.waiting {
 		if w.index != 0 && (a.next == 0 || w.index < a.next) {
@@ -82,7 +83,8 @@ func (a *agreement) updateNext(k *peerHistory) {
 	}
 }
 
-// sumAt returns the checksum at an index, if it is stored.
+// sumAt returns the checksum of this peer's history at an index, and false if that checksum is not
+// stored.
 func (a *agreement) sumAt(index uint64) (sum uint64, known bool) {
 	if p := a.recent[index%recentPoints]; p.index == index {
 		return p.sum, true
@@ -93,8 +95,8 @@ func (a *agreement) sumAt(index uint64) (sum uint64, known bool) {
 	return 0, false
 }
 
-// encodeSums encodes the newest checksum, and the newest sparse checksum, which other peers store
-// for longer.
+// encodeSums encodes two checksums of this peer: the newest one, and the newest sparse one, which other
+// peers store for longer.
 func (a *agreement) encodeSums(c *Core) []byte {
 	newest := historyPoint{c.replica.Index, c.replica.History}
 	older := a.sparse[c.replica.Index/stride%sparsePoints]
@@ -106,7 +108,8 @@ func (a *agreement) encodeSums(c *Core) []byte {
 	return b
 }
 
-// receiveSums handles the checksums of another peer.
+// receiveSums compares the checksums that another peer has sent, or stores them until this peer has
+// applied their entries.
 func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 	if len(body) != historySize {
 		return fmt.Errorf("%w: the checksums have %d bytes, not %d", errFrame, len(body), historySize)
@@ -125,7 +128,7 @@ func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 		case p.index == 0:
 		case p.index <= c.replica.Index:
 			a.compareSum(c, from, k, p)
-		case k.waiting[i].index == 0: // a waiting checksum is not replaced, so that a peer that is always behind compares it
+		case k.waiting[i].index == 0: // keep the waiting one, which even a slow peer compares at last
 			k.waiting[i] = p
 		}
 	}
@@ -133,8 +136,8 @@ func (a *agreement) receiveSums(c *Core, from uint64, body []byte) error {
 	return nil
 }
 
-// compareSum compares a checksum of the peer from with this peer's at the same index, if it is known, and records
-// whether the histories are equal or differ there.
+// compareSum compares checksum p of the peer from with this peer's checksum at the same index, if it is stored,
+// and records whether the two histories are equal or differ at that index.
 func (a *agreement) compareSum(c *Core, from uint64, k *peerHistory, p historyPoint) {
 	sum, known := a.sumAt(p.index)
 	switch {
@@ -142,7 +145,7 @@ func (a *agreement) compareSum(c *Core, from uint64, k *peerHistory, p historyPo
 	case sum == p.sum:
 		k.same = max(k.same, p.index)
 		if k.differs != 0 && k.differs <= p.index {
-			k.differs = 0 // the difference concerned an earlier process of the peer, with other data
+			k.differs = 0 // the difference was with an earlier process of the peer, which had other data
 		}
 	default:
 		if k.differs == 0 || p.index < k.differs {
@@ -157,8 +160,9 @@ func (a *agreement) compareSum(c *Core, from uint64, k *peerHistory, p historyPo
 	}
 }
 
-// checkAgreement sends the checksums once in each election timeout, and resolves differences.
-func (a *agreement) checkAgreement(c *Core, now time.Duration) {
+// compareHistories sends the checksums of this peer to all members once in each election timeout. If
+// this peer has found a difference, compareHistories decides after a while whether this peer must stop.
+func (a *agreement) compareHistories(c *Core, now time.Duration) {
 	if c.cfg.Disabled.Has(replica.CheckAgreement) || c.removed != nil {
 		return
 	}
@@ -176,7 +180,8 @@ func (a *agreement) checkAgreement(c *Core, now time.Duration) {
 	}
 }
 
-// resolveDifference stops this peer unless its history is that of a majority of the voters.
+// resolveDifference stops this peer, by a panic with a Fault, unless a majority of the voters has the
+// same history as this peer.
 func (a *agreement) resolveDifference(c *Core) {
 	agree := 0
 	var others []string
@@ -192,7 +197,7 @@ func (a *agreement) resolveDifference(c *Core) {
 		}
 	}
 	at := a.differsAt
-	a.differsAt = 0 // the next comparison that fails sets differsAt again
+	a.differsAt = 0 // the next comparison that finds a difference sets differsAt again
 	if len(others) == 0 {
 		return
 	}

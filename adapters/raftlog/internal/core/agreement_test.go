@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// advanceWithFaults lets time pass, stops the peers that panic with a Fault, and returns the faults by
-// the IDs of the peers.
+// advanceWithFaults advances the virtual time, stops each peer that panics with a Fault, and returns
+// the faults by the IDs of the stopped peers.
 func (h *harness) advanceWithFaults(d time.Duration) map[string]error {
 	faults := map[string]error{}
 	for end := h.now + d; h.now < end; h.now += time.Millisecond {
@@ -35,7 +35,7 @@ func (h *harness) advanceWithFaults(d time.Duration) map[string]error {
 	return faults
 }
 
-// proposeUpdates proposes n updates.
+// proposeUpdates proposes n updates at a peer, one after another.
 func (h *harness) proposeUpdates(p *peer, n int) {
 	for i := range n {
 		h.propose(p, update(fmt.Sprint(i)))
@@ -45,7 +45,7 @@ func (h *harness) proposeUpdates(p *peer, n int) {
 	}
 }
 
-// leaderAfterUpdates returns the leader and the two other peers when all have applied n updates.
+// leaderAfterUpdates returns the leader and the two other peers after all three have applied n updates.
 func (h *harness) leaderAfterUpdates(n int) (leader, second, third *peer) {
 	leader = h.waitForLeader()
 	h.proposeUpdates(leader, n)
@@ -54,15 +54,15 @@ func (h *harness) leaderAfterUpdates(n int) (leader, second, third *peer) {
 	return leader, others[0], others[1]
 }
 
-// corruptHistory changes the history of a peer.
+// corruptHistory changes the history checksum of a peer, as if the peer had applied other entries.
 func (p *peer) corruptHistory() {
 	p.core.Replica().History ^= 1
 	p.core.agreement.recordSum(p.core)
 }
 
-// TestAgreement_PeerWithOtherHistoryStops checks that a peer whose history differs from that of a majority
-// stops, as the leader and as a follower, and that other peers continue.
-func TestAgreement_PeerWithOtherHistoryStops(t *testing.T) {
+// TestAgreement_StopsPeerWithOtherHistory checks that a peer whose history differs from the history of a
+// majority stops, both as the leader and as a follower, and that the other peers continue.
+func TestAgreement_StopsPeerWithOtherHistory(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		h := newHarness(t, 3)
 		p, other, _ := h.leaderAfterUpdates(10)
@@ -82,8 +82,8 @@ func TestAgreement_PeerWithOtherHistoryStops(t *testing.T) {
 	}
 }
 
-// TestAgreement_TwoPeersStopIfHistoriesDiffer checks that both of two peers with different histories stop,
-// because it is unknown which history is right.
+// TestAgreement_TwoPeersStopIfHistoriesDiffer checks that both of the two running peers of three stop if
+// their histories differ, because neither history has a majority.
 func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, third := h.leaderAfterUpdates(10)
@@ -96,13 +96,13 @@ func TestAgreement_TwoPeersStopIfHistoriesDiffer(t *testing.T) {
 	require.Contains(t, faults, second.self.ID)
 }
 
-// TestAgreement_ComparesPeerThatIsFarBehind checks that histories are compared even when a peer is far behind
-// the others.
+// TestAgreement_ComparesPeerThatIsFarBehind checks that peers compare histories with a peer that has applied
+// far fewer entries than the others.
 func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	for _, updates := range []int{1, 300, 3000} {
 		h := newHarness(t, 3)
 		l, second, _ := h.leaderAfterUpdates(10)
-		second.diskStalled = true // so the second peer does not apply the updates
+		second.diskStalled = true // a stalled disk keeps the second peer from applying the updates
 		second.corruptHistory()
 		h.proposeUpdates(l, updates)
 		h.advance(2 * election)
@@ -115,8 +115,9 @@ func TestAgreement_ComparesPeerThatIsFarBehind(t *testing.T) {
 	}
 }
 
-// TestAgreement_EqualHistories checks that no difference is found between equal histories.
-func TestAgreement_EqualHistories(t *testing.T) {
+// TestAgreement_FindsNoDifferenceInEqualHistories checks that peers with equal histories report no
+// difference and continue.
+func TestAgreement_FindsNoDifferenceInEqualHistories(t *testing.T) {
 	h := newHarness(t, 3)
 	_, second, third := h.leaderAfterUpdates(1000)
 	require.Empty(t, h.advanceWithFaults(5*election))
@@ -128,15 +129,16 @@ func TestAgreement_EqualHistories(t *testing.T) {
 	require.ErrorIs(t, third.core.agreement.receiveSums(third.core, second.core.self, []byte("short")), errFrame)
 }
 
-// TestAgreement_ComparesWhenEntryArrives checks that the checksum of an entry that a peer does not have yet
-// is compared when the peer has the entry, and that the checksum of an earlier entry is stored.
-func TestAgreement_ComparesWhenEntryArrives(t *testing.T) {
+// TestAgreement_ComparesChecksumWhenEntryArrives checks that a peer keeps a received checksum until it has applied
+// the entry of that checksum, and compares the two then. It also checks that the peer still stores its checksum at
+// an earlier entry.
+func TestAgreement_ComparesChecksumWhenEntryArrives(t *testing.T) {
 	h := newHarness(t, 3)
 	l, second, _ := h.leaderAfterUpdates(2000)
 	_, known := second.core.agreement.sumAt(2 * stride)
 	require.True(t, known)
 	_, known = second.core.agreement.sumAt(2*stride + 1)
-	require.False(t, known, "it is too far behind")
+	require.False(t, known, "the entry is too old")
 
 	h.drops = func(m transmission) bool { return m.frame[0] == frameHistory }
 	var body []byte
@@ -144,7 +146,7 @@ func TestAgreement_ComparesWhenEntryArrives(t *testing.T) {
 		body = binary.BigEndian.AppendUint64(body, n)
 	}
 	require.NoError(t, second.core.agreement.receiveSums(second.core, l.core.self, body))
-	require.Empty(t, h.advanceWithFaults(5*election), "it does not have the entry")
+	require.Empty(t, h.advanceWithFaults(5*election), "the peer does not have the entry")
 	for i := range 10 {
 		h.propose(l, update(fmt.Sprint(i)))
 	}

@@ -12,10 +12,10 @@ import (
 
 var smallBacklogs = map[string]load{"entries": {50, 1 << 20}, "bytes": {1 << 20, 50 << 10}}
 
-// TestBacklog_BlockedFollower checks that a peer whose state machine is blocked stores no more than its
-// limit, does not disturb the leader of the log, and does not prevent another candidate from leading, and
-// that it receives all entries when its state machine continues.
-func TestBacklog_BlockedFollower(t *testing.T) {
+// TestBacklog_LimitsEntriesOfBlockedFollower checks that a peer whose state machine is blocked stores no more
+// entries than its limit, neither deposes the leader of the log nor prevents another candidate from leading, and
+// receives all entries when its state machine continues.
+func TestBacklog_LimitsEntriesOfBlockedFollower(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
@@ -32,14 +32,14 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 				h.advance(3 * time.Millisecond)
 			}
 			require.NoError(t, h.waitForReply(l, last).Err)
-			most := load{2*limit.entries + 10, 2*limit.bytes + 10<<10} // entries in flight at the limit are accepted
+			most := load{2*limit.entries + 10, 2*limit.bytes + 10<<10} // entries in flight exceed the limit
 			require.False(t, p.core.backlog.exceedsLimit(most), "%v, from %v", p.core.backlog.load, before)
 			h.waitForHolder("second")
 			h.advance(10 * election)
 			require.False(t, p.core.backlog.exceedsLimit(most), "%v", p.core.backlog.load)
 			require.Equal(t, term, l.core.Status().Term)
 			require.Less(t, p.core.Status().Last, l.core.Status().Last)
-			require.True(t, p.core.holdsVote(), "it votes for no other peer")
+			require.True(t, p.core.holdsVote(), "the peer votes for no other peer")
 
 			p.blocked = false
 			h.waitFor("all entries are applied", func() bool { return p.core.Status().Applied == l.core.Status().Commit })
@@ -51,9 +51,9 @@ func TestBacklog_BlockedFollower(t *testing.T) {
 	}
 }
 
-// TestBacklog_BlockedLeader checks that a leader whose state machine is blocked accepts no more updates than
-// its limit, and continues to lead.
-func TestBacklog_BlockedLeader(t *testing.T) {
+// TestBacklog_BlockedLeaderRejectsUpdates checks that a leader whose state machine is blocked accepts no more
+// updates than its limit, and continues to lead the log.
+func TestBacklog_BlockedLeaderRejectsUpdates(t *testing.T) {
 	for name, limit := range smallBacklogs {
 		t.Run(name, func(t *testing.T) {
 			h, l := startCluster(t)
@@ -72,9 +72,10 @@ func TestBacklog_BlockedLeader(t *testing.T) {
 	}
 }
 
-// TestBacklog_AcceptsAgainAtHalfOfLimit checks that a peer that drops entries does not accept entries before
-// half of its limit is applied, because otherwise it would change its mind for each entry.
-func TestBacklog_AcceptsAgainAtHalfOfLimit(t *testing.T) {
+// TestBacklog_AcceptsEntriesAgainAtHalfOfLimit checks that a peer that drops entries accepts entries again only
+// after half of its limit is applied. If it accepted them earlier, it would switch between accepting and
+// dropping with each entry.
+func TestBacklog_AcceptsEntriesAgainAtHalfOfLimit(t *testing.T) {
 	c := &Core{cfg: Config{Logger: slog.New(slog.DiscardHandler)}}
 	b := &backlog{limit: load{10, 1 << 20}}
 	for n := range 21 {

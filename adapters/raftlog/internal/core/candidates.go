@@ -13,15 +13,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// candidates are the candidates of this process. Requests to the leader are repeated until the log
-// agrees with them. A queued candidate of this peer that is not one of them belongs to an earlier
-// process, or has resigned, and is removed. Only elections that have changed are examined.
+// candidates are the candidates of this process. The process repeats its requests to the leader until
+// the queues in the log agree with them. If the queues contain a candidate of this peer that is not
+// among them, that candidate belongs to an earlier process, or has resigned, and is removed. Only
+// elections that have changed are examined.
 type candidates struct {
-	wanted       map[string]map[string]string // the names of the candidates, by election and candidate
-	unconfirmed  map[candidateKey]struct{}    // candidates for which the log may differ from wanted
-	tokens       map[candidateKey]uint64      // the tokens of the leaders that resign
+	wanted       map[string]map[string]string // the names of the candidates to queue, by election and candidate ID
+	unconfirmed  map[candidateKey]struct{}    // the candidates for which the log may differ from wanted
+	tokens       map[candidateKey]uint64      // the fencing tokens of the leaders that are resigning
 	reconciledAt time.Duration
-	due          bool // reports that reconcileCandidates must not wait for the next heartbeat
+	due          bool // whether reconcileCandidates must act before the next heartbeat
 }
 
 type candidateKey struct{ election, candidate string }
@@ -30,8 +31,9 @@ func newCandidates() candidates {
 	return candidates{wanted: map[string]map[string]string{}, unconfirmed: map[candidateKey]struct{}{}, tokens: map[candidateKey]uint64{}}
 }
 
-// AddCandidate keeps a candidate in the queue of an election until RemoveCandidate is called. If it
-// is removed from the queue, it joins again. IDs of candidates must not be reused.
+// AddCandidate keeps a candidate in the queue of an election until RemoveCandidate is called. If the
+// leader of the log removes the candidate from the queue, the candidate joins again. IDs of candidates
+// must not be reused.
 func (c *Core) AddCandidate(election, candidate, name string) {
 	s := &c.candidates
 	if s.wanted[election] == nil {
@@ -41,8 +43,8 @@ func (c *Core) AddCandidate(election, candidate, name string) {
 	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
 }
 
-// RemoveCandidate removes a candidate from the queue. The candidate has left when it is not in
-// [Core.Replica] any more.
+// RemoveCandidate requests that a candidate leaves the queue of its election. The candidate has left
+// when [Core.Replica] does not contain it any more.
 func (c *Core) RemoveCandidate(election, candidate string) {
 	s := &c.candidates
 	if delete(s.wanted[election], candidate); len(s.wanted[election]) == 0 {
@@ -51,15 +53,15 @@ func (c *Core) RemoveCandidate(election, candidate string) {
 	s.unconfirmed[candidateKey{election, candidate}], s.due = struct{}{}, true
 }
 
-// ResignLeader removes, like RemoveCandidate, a candidate that has led with the given token, and whose
-// leadership has ended. The next head learns from the log that the leader has resigned.
+// ResignLeader removes a candidate like RemoveCandidate, after its leadership with the given token has
+// ended. The next head of the queue learns from the log that the candidate has resigned.
 func (c *Core) ResignLeader(election, candidate string, token uint64) {
 	c.candidates.tokens[candidateKey{election, candidate}] = token
 	c.RemoveCandidate(election, candidate)
 }
 
-// markElection records that the log may differ from the wanted candidates of an election, which has
-// changed.
+// markElection marks all candidates of this peer in an election that has changed for comparison with
+// the log.
 func (s *candidates) markElection(c *Core, election string) {
 	for candidate := range s.wanted[election] {
 		s.unconfirmed[candidateKey{election, candidate}] = struct{}{}
@@ -71,7 +73,7 @@ func (s *candidates) markElection(c *Core, election string) {
 	}
 }
 
-// markAll records that the log may differ from the wanted candidates of every election.
+// markAll marks the candidates of this peer in all elections for comparison with the log.
 func (s *candidates) markAll(c *Core) {
 	for election := range s.wanted {
 		s.markElection(c, election)
@@ -81,8 +83,9 @@ func (s *candidates) markAll(c *Core) {
 	}
 }
 
-// reconcileCandidates requests the missing changes from the leader: immediately after AddCandidate
-// and RemoveCandidate, and with every heartbeat.
+// reconcileCandidates requests from the leader that candidates of this peer join or leave their queues,
+// until the log agrees with the wanted candidates: immediately after AddCandidate and RemoveCandidate,
+// and with every heartbeat.
 func (s *candidates) reconcileCandidates(c *Core, now time.Duration) {
 	if !s.due && now-s.reconciledAt < c.cfg.Heartbeat || c.lead == raft.None || c.state == raft.StateLeader && !c.proposals.ready {
 		return

@@ -14,13 +14,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestEndedElections_DoNotSlowTicks checks that ended elections do not make a tick of the leader, or a view of
-// the replica, take longer. Both run on the goroutine that sends heartbeats.
+// TestEndedElections_DoNotSlowTicks checks that a tick of the leader, and a view of the replica, take no
+// longer if there are many ended elections. Both run on the goroutine that sends heartbeats.
 func TestEndedElections_DoNotSlowTicks(t *testing.T) {
 	const ended = 20_000
 	h := newHarness(t, 1)
 	l := h.waitForLeader()
-	// The fastest of several runs, because other processes may use the machine.
+	// Use the fastest of several runs, because other processes may delay some of them.
 	fastest := func(n int, f func()) time.Duration {
 		best := time.Hour
 		for range n {
@@ -48,9 +48,9 @@ func TestEndedElections_DoNotSlowTicks(t *testing.T) {
 	require.Less(t, taken, written/3, "the goroutine that writes the view must encode it")
 }
 
-// TestCandidates_EarlierProcess checks that a process removes the candidates of the previous process of its
-// peer, and not those of other peers, and that a candidate that was expired joins again.
-func TestCandidates_EarlierProcess(t *testing.T) {
+// TestCandidates_OfEarlierProcessAreRemoved checks that a restarted peer removes the candidates of its previous
+// process from the queues, keeps those of other peers, and lets its own expired candidate join again.
+func TestCandidates_OfEarlierProcessAreRemoved(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	elections := &l.core.replica.Elections
@@ -63,7 +63,7 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	h.waitFor("the candidates have joined", count(2, 1))
 	h.advance(100 * time.Millisecond)
 	require.Empty(t, p.core.candidates.unconfirmed)
-	p.start() // starts with the replica of the previous process
+	p.start() // restarts the peer with the replica of its previous process
 	p.core.AddCandidate("f", "current", "")
 	h.waitFor("the earlier candidates have left", func() bool { return count(1, 1)() && elections.Get("f").Position("current") == 0 })
 	require.Equal(t, 0, elections.Get("e").Position("of l"))
@@ -81,9 +81,10 @@ func TestCandidates_EarlierProcess(t *testing.T) {
 	require.Empty(t, p.core.candidates.wanted)
 }
 
-// TestCandidates_DifferFromInstalledSnapshot checks that a candidate that an installed snapshot lacks joins
-// again, and a candidate that has resigned and is in the snapshot leaves.
-func TestCandidates_DifferFromInstalledSnapshot(t *testing.T) {
+// TestCandidates_AreReconciledWithInstalledSnapshot checks that, after a snapshot is installed, the peer marks two
+// candidates for a request: a candidate that the snapshot lacks, and a candidate that has resigned and is still
+// queued in the snapshot.
+func TestCandidates_AreReconciledWithInstalledSnapshot(t *testing.T) {
 	h := newHarness(t, 1)
 	l := h.waitForLeader()
 	l.core.AddCandidate("e", "resigns", "")

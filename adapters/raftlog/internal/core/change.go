@@ -14,46 +14,50 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// membershipChange is the leader's part in a change of the voters:
+// membershipChange is what the leader of the log does to change the voters:
 //
-//  1. The new voters are learners (admission.go) and have the log except for the newest entries.
+//  1. The new voters join as learners (admission.go), and receive the log except for the newest entries.
 //     The leader waits for them until the deadline.
-//  2. The leader writes the joint configuration (Cold,new in the Raft paper). When it is applied,
-//     majorities of both the old and the new voters are required.
-//  3. The leader of that time writes the new configuration (Cnew). If it is not one of the new voters, it first hands over.
+//  2. The leader writes the joint configuration (Cold,new in the Raft paper). When the leader has applied
+//     it, majorities of both the old and the new voters are required.
+//  3. The current leader writes the new configuration (Cnew). A leader that is not one of the new voters
+//     first transfers its leadership.
 //  4. When Cnew is in effect, the leader writes a Settled entry, which only the new voters have to
-//     store, with the commit index. Only after that the removed peers can be stopped: voters that
+//     store, with the commit index. The removed peers can be stopped only after that: voters that
 //     have Cnew and do not know that it is committed need a majority of both configurations.
 type membershipChange struct {
 	pending       *pendingChange
-	final         api.RequestID // the Final entry, until it is applied
-	finalAt       time.Duration // when the Final entry was proposed
-	settleAgain   time.Duration // when a Settled entry is proposed again; 0 if none was proposed
-	handOverUntil time.Duration // the time until which another leader should write Cnew
+	final         api.RequestID // the ID of the Final entry, until that entry is applied
+	finalAt       time.Duration // when this leader proposed the Final entry
+	settleAgain   time.Duration // when to propose a Settled entry again; 0 if this leader has proposed none
+	handOverUntil time.Duration // until then, this leader waits for another leader to write Cnew
 }
 
-// pendingChange is a change that was requested from this leader.
+// pendingChange is a change of the voters that callers have requested from this leader.
 type pendingChange struct {
 	id        api.RequestID
 	voters    []replica.Peer
 	sum       uint32 // a checksum of the voters
 	waiters   []origin
 	deadline  time.Duration
-	written   bool          // the joint configuration was proposed
-	writtenAt time.Duration // when the joint configuration was proposed
+	written   bool          // whether this leader has proposed the joint configuration
+	writtenAt time.Duration // when this leader proposed the joint configuration
 }
 
 const (
-	// maxVoterLag is the maximum number of entries that a new voter may lack.
+	// maxVoterLag is the maximum number of entries that a new voter may lack when the leader writes the
+	// joint configuration.
 	maxVoterLag = 1000
 	// changeTimeouts is the number of election timeouts for which the leader waits for new voters.
 	changeTimeouts = 20
 )
 
-// isWritten reports whether the joint configuration was proposed. No learner can be admitted at the same time.
+// isWritten reports whether this leader has proposed the joint configuration. No learner can be
+// admitted while the change is in progress.
 func (x *membershipChange) isWritten() bool { return x.pending != nil && x.pending.written }
 
-// requestChange handles, as the leader, a request to change the voters.
+// requestChange handles, as the leader, a request to change the voters: it starts the change, lets the
+// caller wait for the same change in progress, or replies immediately.
 func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
 	m := c.replica.Members
 	var voters []replica.Peer
@@ -79,9 +83,9 @@ func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
 		reject(err)
 	case m.Change == q.ID && m.Settled != 0:
 		c.proposals.replyWhenApplied(c, result{m.Changed, nil, []origin{q.origin}})
-	case m.Change == q.ID: // this leader completes the change of an earlier leader
+	case m.Change == q.ID: // an earlier leader started this change, and this leader completes it
 		add(true)
-	case known: // this change was complete before a later one started
+	case known: // this change was completed before a later change started
 		c.proposals.replyWhenApplied(c, result{index, nil, []origin{q.origin}})
 	case x.pending != nil || m.Joint() || m.Unsettled():
 		reject(api.ErrChanging)
@@ -97,7 +101,7 @@ func (x *membershipChange) requestChange(c *Core, q queuedRequest) {
 	}
 }
 
-// advanceChange makes the next step of the change in progress.
+// advanceChange takes the next step of the change in progress, if that step can be taken now.
 func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	if !c.proposals.ready {
 		return
@@ -112,12 +116,12 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	}
 	p := x.pending
 	if p == nil || p.written && now < p.writtenAt+c.cfg.Election {
-		return // the entry is proposed again after an election timeout, because the engine may have silently dropped it
+		return // propose the entry again after an election timeout, because the engine may have silently dropped it
 	}
-	late := p.lateVoters(c)
+	late := p.unreadyVoters(c)
 	err := error(nil)
 	if !p.written {
-		err = c.replica.Members.CheckVoters(p.voters) // learners may have been admitted since the request
+		err = c.replica.Members.CheckVoters(p.voters) // because the leader may have admitted learners since the request
 	}
 	switch {
 	case err != nil:
@@ -126,7 +130,7 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 		return
 	case now < p.deadline:
 		return
-	case p.written: // the joint configuration is in the log, and may still come into effect
+	case p.written: // the joint configuration is in the log, and may still take effect
 		err = fmt.Errorf("%w: the change was written but is not in effect, and peers %v are not reachable", api.ErrUnknownOutcome, late)
 	default:
 		err = notReadyError(late)
@@ -135,16 +139,17 @@ func (x *membershipChange) advanceChange(c *Core, now time.Duration) {
 	c.proposals.replyAll(c, p.waiters, 0, err)
 }
 
-// notReadyError returns the error of a change that was not written, because of the given peers.
+// notReadyError returns the error for a change that the leader has not written, because the given new
+// voters are not ready.
 func notReadyError(late []string) error {
 	return fmt.Errorf("%w: nothing was changed: new peers %v do not answer or have not caught up; start them first and let them join the peers of this cluster",
 		api.ErrBusy, late)
 }
 
-// AbandonChange drops the request with the given token for a change of the voters, because its
+// AbandonChange withdraws the request with the given token for a change of the voters, because its
 // caller cannot wait any longer. If the change is not in the log and no other caller waits for it,
-// AbandonChange returns true, the reply is api.ErrBusy, and nothing is changed. Otherwise it returns
-// false, and the reply is the same as without the call.
+// AbandonChange returns true, the reply is api.ErrBusy, and nothing is changed. Otherwise AbandonChange
+// returns false, and the caller receives the same reply as without the call.
 func (c *Core) AbandonChange(token uint64) bool {
 	defer containPanic()
 	waiter := origin{token: token}
@@ -158,12 +163,13 @@ func (c *Core) AbandonChange(token uint64) bool {
 		return false
 	}
 	c.change.pending = nil
-	c.proposals.replyTo(c, waiter, 0, notReadyError(p.lateVoters(c)))
+	c.proposals.replyTo(c, waiter, 0, notReadyError(p.unreadyVoters(c)))
 	return true
 }
 
-// lateVoters returns the IDs of the new voters that are not members, not reachable or too far behind.
-func (p *pendingChange) lateVoters(c *Core) []string {
+// unreadyVoters returns the IDs of the new voters that are not members yet, are not reachable, or lack too
+// many entries.
+func (p *pendingChange) unreadyVoters(c *Core) []string {
 	match := map[uint64]uint64{}
 	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if pr.RecentActive || id == c.self {
@@ -203,7 +209,8 @@ func (p *pendingChange) proposeJoint(c *Core) {
 	}
 }
 
-// proposeFinal proposes Cnew, or first hands over to one of the new voters.
+// proposeFinal proposes Cnew. A leader that is not one of the new voters first hands over to one of
+// them.
 func (x *membershipChange) proposeFinal(c *Core, now time.Duration) {
 	if !slices.ContainsFunc(c.replica.Members.Voters, func(p replica.Peer) bool { return p.Raft == c.self }) {
 		if x.handOverUntil == 0 {
@@ -224,7 +231,7 @@ func (x *membershipChange) proposeFinal(c *Core, now time.Duration) {
 	}
 }
 
-// configApplied makes the next step of the change when one of its Config entries is applied.
+// configApplied takes the next step of the change after one of its Config entries is applied.
 func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	if o.ID == x.final {
 		x.final = api.RequestID{}
@@ -232,7 +239,7 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if p := x.pending; p != nil && p.id == o.ID && o.Skipped() && m.Change != p.id {
 		x.pending = nil
-		// If there is no error, this change was complete before another change began.
+		// Without an error, this change was completed before another change began.
 		c.proposals.replyWhenApplied(c, result{o.First, o.Err, p.waiters})
 	}
 	if !m.Joint() {
@@ -243,7 +250,7 @@ func (x *membershipChange) configApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// proposeSettled proposes an entry which says that Cnew is in effect.
+// proposeSettled proposes a Settled entry, which confirms that Cnew is in effect.
 func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	if now < x.settleAgain {
 		return
@@ -253,7 +260,8 @@ func (x *membershipChange) proposeSettled(c *Core, now time.Duration) {
 	}
 }
 
-// handleSettled replies to the callers of the change if the outcome is its Settled entry.
+// handleSettled replies to the callers of the change if o is the outcome of the Settled entry of this
+// change.
 func (x *membershipChange) handleSettled(c *Core, o replica.Outcome) {
 	m := c.replica.Members
 	if m.Settled != o.Index {
@@ -266,7 +274,8 @@ func (x *membershipChange) handleSettled(c *Core, o replica.Outcome) {
 	}
 }
 
-// cancelChange drops the change when this peer is not the leader any more.
+// cancelChange forgets the change in progress, and fails its requests, when this peer is not the leader
+// any more.
 func (x *membershipChange) cancelChange(c *Core) {
 	if x.pending != nil {
 		c.proposals.replyAll(c, x.pending.waiters, 0, fmt.Errorf("%w: the leader has changed", api.ErrUnknownOutcome))

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// peerInfos returns peers by their numbers.
+// peerInfos returns the IDs and addresses of the test peers with the given numbers.
 func peerInfos(numbers ...int) (peers []api.Peer) {
 	for _, i := range numbers {
 		peers = append(peers, peerInfo(i))
@@ -19,13 +19,14 @@ func peerInfos(numbers ...int) (peers []api.Peer) {
 	return peers
 }
 
-// changeTo returns a request for a change to the peers with the given numbers.
+// changeTo returns a request that makes the test peers with the given numbers the voters.
 func changeTo(id api.RequestID, numbers ...int) Request {
 	return Request{Kind: api.KindConfig, ID: id, Voters: peerInfos(numbers...)}
 }
 
-// TestChange_RetryHasNoSecondEffect checks that a change that is retried after a later change does not take
-// effect again, and that an ID cannot be used for another change.
+// TestChange_RetryHasNoSecondEffect checks that retrying a change after a later change returns the outcome
+// of the first attempt and changes nothing, and that a request with the same ID and other voters is
+// rejected.
 func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	h.addLearner(3)
@@ -36,7 +37,7 @@ func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 		l := h.leader()
 		r := h.request(l, changeTo(api.RequestIDFrom(at, id, id), numbers...))
 		h.advance(time.Second)
-		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the leader was removed
+		if errors.Is(r.Err, api.ErrUnknownOutcome) { // the change has removed the leader
 			return change(id, numbers...)
 		}
 		return r
@@ -51,9 +52,9 @@ func TestChange_RetryHasNoSecondEffect(t *testing.T) {
 	require.Equal(t, index, h.leader().core.Replica().Members.Index)
 }
 
-// TestChange_IDIsUsedBeforeWrite checks that a change is not written when its ID has become stale, or is the
-// ID of an update, while the leader waited for the new voters.
-func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
+// TestChange_IsRejectedIfIDBecomesInvalid checks that the leader does not write a change whose request ID has
+// become stale, or was used for an update, while the leader waited for the new voters.
+func TestChange_IsRejectedIfIDBecomesInvalid(t *testing.T) {
 	for want, interfere := range map[error]func(h *harness, id api.RequestID){
 		api.ErrStale: func(h *harness, _ api.RequestID) { h.advance(2 * time.Second) },
 		api.ErrRequestIDReused: func(h *harness, id api.RequestID) {
@@ -74,10 +75,11 @@ func TestChange_IDIsUsedBeforeWrite(t *testing.T) {
 	}
 }
 
-// TestChange_CompleteWhenDurable checks that a change is not reported as complete before a majority of the
-// new voters has stored that it is complete. Then the previous voters may be stopped, and restarted new
-// voters would request the votes of the previous voters indefinitely.
-func TestChange_CompleteWhenDurable(t *testing.T) {
+// TestChange_IsReportedOnlyWhenDurable checks that the caller of a change receives the reply only after a
+// majority of the new voters has stored that the change is complete. After the reply, operators may stop the
+// previous voters. If the new voters restarted without this entry, they would request the votes of the previous
+// voters indefinitely.
+func TestChange_IsReportedOnlyWhenDurable(t *testing.T) {
 	h := newHarness(t, 3)
 	h.waitForLeader()
 	for i := range 3 {
@@ -85,7 +87,7 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	}
 	id := api.RequestIDFrom(h.peers[0].Wall(), 3, 3)
 	requested, changed, cut := map[*peer]uint64{}, uint64(0), false
-	h.waitFor("the change is complete", func() bool { // the leader learns of the completion first
+	h.waitFor("the change is complete", func() bool { // the leader is the first peer that knows of the completion
 		for _, p := range h.peers {
 			if p.core.state == raft.StateLeader && requested[p] == 0 {
 				requested[p] = h.propose(p, changeTo(id, 3, 4, 5))
@@ -95,7 +97,7 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 			if r, ok := p.replies[token]; ok && r.Err == nil {
 				changed = r.Index
 			}
-			if !cut && p.core.Replica().Members.Changed != 0 { // no other peer receives the new configuration for a while
+			if !cut && p.core.Replica().Members.Changed != 0 { // for a while, no other peer receives the new configuration
 				cut = true
 				until := h.now + 50*time.Millisecond
 				h.cut = func(from, _ string) bool { return from == p.self.ID && h.now < until }
@@ -116,9 +118,9 @@ func TestChange_CompleteWhenDurable(t *testing.T) {
 	h.waitForLeader()
 }
 
-// TestChange_OtherAddressAddsNoSecondMember checks that a new voter that is admitted with another address
-// than the request contains does not become two members, a voter and a learner: no peer could start with
-// that configuration.
+// TestChange_OtherAddressAddsNoSecondMember checks that a new voter that was admitted with another
+// address than the request contains does not become two members, a voter and a learner. No peer could
+// start with such a configuration.
 func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	h, l := startCluster(t)
 	wrong := api.Peer{ID: peerInfo(3).ID, Addr: "elsewhere:1"}
@@ -132,8 +134,9 @@ func TestChange_OtherAddressAddsNoSecondMember(t *testing.T) {
 	require.Equal(t, peerInfos(3), m.Learners)
 }
 
-// TestChange_UnknownOutcome checks that a change that was written before the deadline is not reported as rejected.
-func TestChange_UnknownOutcome(t *testing.T) {
+// TestChange_ReportsUnknownOutcomeIfWritten checks that a change that was written and did not take
+// effect before the deadline is reported as unknown, and not as rejected.
+func TestChange_ReportsUnknownOutcomeIfWritten(t *testing.T) {
 	h := newHarness(t, 3)
 	late := h.addLearner(3)
 	l := h.leader()
@@ -147,9 +150,9 @@ func TestChange_UnknownOutcome(t *testing.T) {
 	h.waitFor("the change is in effect", func() bool { return len(l.core.Membership().Voters) == 4 })
 }
 
-// TestAbandonChange_ReportsCertainOutcome checks that a caller that cannot wait any longer learns that nothing
-// was changed, when that is certain, and that the change is not made later, when the new voter starts.
-func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
+// TestAbandonChange_ReportsThatNothingChanged checks that a caller that abandons a change which is not written yet
+// learns that nothing was changed, and that the leader does not make the change later, when the new voter starts.
+func TestAbandonChange_ReportsThatNothingChanged(t *testing.T) {
 	h, l := startCluster(t)
 	change := changeTo(api.RequestIDFrom(l.Wall(), 3, 3), 0, 1, 2, 3)
 
@@ -174,15 +177,15 @@ func TestAbandonChange_ReportsCertainOutcome(t *testing.T) {
 	h.setDisksStalled(true, l)
 	token = h.propose(l, change)
 	h.advance(election / 2)
-	require.False(t, l.core.AbandonChange(token), "it is written and can take effect")
+	require.False(t, l.core.AbandonChange(token), "the change is written and can take effect")
 	h.setDisksStalled(false)
 	require.NoError(t, h.waitForReply(l, token).Err)
 	require.Len(t, l.core.Membership().Voters, 4)
 }
 
-// TestAbandonChange_NewLeader checks that a change that waits for the first entry of the leader's term can
-// be abandoned.
-func TestAbandonChange_NewLeader(t *testing.T) {
+// TestAbandonChange_WithdrawsChangeBeforeLeaderIsReady checks that a caller can abandon a change that waits until the new
+// leader has applied the first entry of its term.
+func TestAbandonChange_WithdrawsChangeBeforeLeaderIsReady(t *testing.T) {
 	h := newHarness(t, 3)
 	var l *peer
 	h.waitFor("a leader that has applied nothing", func() bool {

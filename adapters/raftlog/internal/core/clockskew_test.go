@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClockSkew_WrongLeader checks that a leader whose wall clock is years ahead does not write its time into
-// entries before it has handed over, or into the entry of the hand-over: the clock of the log never goes
-// back, so that all later request IDs would be stale.
-func TestClockSkew_WrongLeader(t *testing.T) {
+// TestClockSkew_LeaderWithWrongClockHandsOver checks that a leader whose wall clock is years ahead hands over, and
+// writes its wrong time neither into entries before the hand-over nor into the entry of the hand-over. The clock of
+// the log never goes back, so a wrong time would make all later request IDs stale.
+func TestClockSkew_LeaderWithWrongClockHandsOver(t *testing.T) {
 	h, l := startCluster(t)
 	require.NoError(t, h.request(l, update("before")).Err)
 	l.skew = 10 * 365 * 24 * time.Hour
@@ -19,14 +19,15 @@ func TestClockSkew_WrongLeader(t *testing.T) {
 	require.Less(t, l.core.replica.Clock.Sub(l.Wall()).Abs(), maxSkew)
 }
 
-// TestClockSkew_SuccessorHasRightClock checks that a leader with a wrong wall clock does not hand over to
-// another peer with a wrong wall clock, which would hand over again.
-func TestClockSkew_SuccessorHasRightClock(t *testing.T) {
+// TestClockSkew_LeaderHandsOverToPeerWithRightClock checks that a leader with a wrong wall clock does not hand over to
+// a peer whose wall clock is wrong as well. Such a successor would hand over again.
+func TestClockSkew_LeaderHandsOverToPeerWithRightClock(t *testing.T) {
 	h := newHarness(t, 5)
 	h.waitForLeader()
 	h.advance(3 * election)
 	l := h.leader()
-	// For a moment, no log is longer than that of the first peer that replies, so it would be the successor.
+	// For a moment, no voter has a longer log than the first peer that replies, so without regard to
+	// clocks the leader would choose that peer.
 	next := h.otherPeers(l)[0]
 	l.skew, next.skew = time.Hour, time.Hour
 	handOvers, last := 0, l

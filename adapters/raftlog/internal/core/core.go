@@ -1,7 +1,7 @@
-// Package core implements one peer of the log as a state machine without a goroutine, a clock or
-// I/O. Its inputs are messages, the time, requests and results of the disk. Its outputs are the
-// messages to send, the data to write, the entries to apply and the replies; see [Output]. So a
-// cluster of cores can be simulated, and repeated exactly from a seed.
+// Package core implements one peer of the log as a state machine without a goroutine, a clock or I/O.
+// Its inputs are messages, the time, requests and results of the disk. Its outputs are the messages to
+// send, the data to write, the entries to apply and the replies; [Output] describes them. So a test can
+// simulate a cluster of cores, and repeat a run exactly from its seed.
 //
 // The engine is go.etcd.io/raft. This package adds what the engine leaves to its users:
 //
@@ -25,9 +25,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// Clock is the clock of a peer.
+// Clock provides the time to a peer.
 type Clock interface {
-	// Now returns the monotonic time since any origin.
+	// Now returns the monotonic time that has passed since any fixed moment.
 	Now() time.Duration
 	// Wall returns the time of the wall clock, which can jump.
 	Wall() time.Time
@@ -42,24 +42,24 @@ type Log interface {
 	LastIndex() (uint64, error)
 }
 
-// Config configures a peer. There are no defaults.
+// Config configures a peer. All fields are required unless their comments say otherwise.
 type Config struct {
 	Cluster string
 	Self    api.Peer
-	Seeds   []api.Peer // the peers to contact in addition to the members
+	Seeds   []api.Peer // the addresses of peers to contact in addition to the members
 
-	// Tick is the interval of Advance, and Heartbeat that of heartbeats and lease requests.
-	// Election is the election timeout, which is the same on all peers.
+	// Tick is the interval at which the caller calls Advance. Heartbeat is the interval of heartbeats
+	// and lease requests. Election is the election timeout, which must be equal on all peers.
 	Tick, Heartbeat, Election time.Duration
 	Window                    time.Duration // the deduplication window
 	MaxIDs                    int           // the maximum number of request IDs; 0 for no limit
 	MaxData                   int           // the maximum size of an update in bytes
 
 	Clock Clock
-	// Instances returns the instances of the peers that this peer knows, by their IDs, to send
-	// them to other peers (package identity). It may be nil.
+	// Instances returns the IDs of the data directories of the peers that this peer knows (package
+	// identity), by peer ID. This peer sends them to other peers. Instances may be nil.
 	Instances func() map[string]string
-	// Random returns numbers that differ from those of other processes.
+	// Random returns random numbers, which differ from those in other processes.
 	Random func() uint64
 	Logger *slog.Logger
 
@@ -67,21 +67,22 @@ type Config struct {
 	Replica  *replica.State // the state in the newest snapshot
 	Snapshot Snapshot       // the newest snapshot
 
-	// Observe, if not nil, is called with each entry that was applied to the replica. It is for the simulation.
+	// Observe, if not nil, is called with the outcome of each entry that was applied to the replica.
+	// Only the simulation sets it.
 	Observe  func(replica.Outcome)
-	Disabled replica.Disabled // empty, except in controls of the simulation
+	Disabled replica.Disabled // the safety checks that a test of the simulation disables; empty otherwise
 }
 
-// Snapshot describes a snapshot on disk.
+// Snapshot describes a snapshot that is on the disk of this peer.
 type Snapshot struct {
 	Index, Term uint64
 	Size        int64  // the size of the file in bytes
-	Members     uint64 // the index of the membership in the snapshot
+	Members     uint64 // the index of the last change of the membership that the snapshot contains
 }
 
 // Core is one peer. It must not be used concurrently. After any number of inputs, the caller calls
 // [Core.TakeOutput] and handles the output. The methods panic with a [Fault] if the peer must stop;
-// then no other method may be called.
+// after such a panic the caller must not call any method.
 type Core struct {
 	cfg     Config
 	self    uint64
@@ -90,23 +91,23 @@ type Core struct {
 	output  Output
 
 	started       time.Duration
-	followedAt    time.Duration // when this peer last accepted a message of a leader; 0 before the first one
+	followedAt    time.Duration // when this peer last accepted a message of a leader; 0 before that
 	lastTick      time.Duration
 	lastHeartbeat time.Duration
-	lastWall      time.Time     // the reading of the wall clock at lastWallAt
-	lastWallAt    time.Duration // when the clocks were last compared
+	lastWall      time.Time     // the time of the wall clock at lastWallAt
+	lastWallAt    time.Duration // the monotonic time at which this peer last compared its clocks
 
 	state  raft.StateType
 	lead   uint64
 	term   uint64
 	commit uint64
 
-	writesInFlight    int      // the number of Writes with entries that are not stored
-	last              position // the newest entry that was passed to the disk
-	first             uint64   // the first index of the log, after compaction
+	writesInFlight    int      // the number of Writes with entries that are not durable yet
+	last              position // the newest entry that this peer has passed to the disk
+	first             uint64   // the index of the first entry of the log that is not compacted
 	snapshot          Snapshot
-	snapshotRequested uint64 // the index of the membership for which a snapshot was requested
-	applied           uint64 // the index that the state machine has applied
+	snapshotRequested uint64 // the index of the last membership change for which this peer has requested a snapshot
+	applied           uint64 // the index of the last entry that the state machine has applied
 
 	backlog    backlog
 	stall      stallDetector
@@ -119,7 +120,7 @@ type Core struct {
 	senders    senders
 	peerClocks peerClocks
 	admission  admission
-	moves      map[uint64]time.Duration // the time at which a Move entry was last proposed for a peer
+	moves      map[uint64]time.Duration // when this leader last proposed a Move entry for each peer
 	transfer   transfer
 	cutOff     cutOff
 	candidates candidates
@@ -128,28 +129,28 @@ type Core struct {
 	notices    notices
 	succession succession
 
-	removed *api.Membership // the members, if this peer was removed
+	removed *api.Membership // the members of the cluster, if it has removed this peer
 }
 
-// position identifies an entry of the log.
+// position identifies an entry of the log by its index and term.
 type position struct{ index, term uint64 }
 
 const (
-	maxBatch          = 1024    // entries of one proposal to the engine
-	maxBatchBytes     = 1 << 20 // bytes of one proposal to the engine
-	maxKeptData       = 1 << 10 // bytes of an entry whose memory the next batch uses again
-	maxWritesInFlight = 2       // Writes of the leader's own entries
+	maxBatch          = 1024    // the maximum number of entries in one proposal to the engine
+	maxBatchBytes     = 1 << 20 // the maximum size of one proposal to the engine in bytes
+	maxKeptData       = 1 << 10 // the maximum size of an entry whose memory the next batch uses again
+	maxWritesInFlight = 2       // the maximum number of Writes of the leader's own entries in flight
 
-	// maxInflightBytes is the size of the entries from which the leader sends no more to a peer
-	// before that peer has stored some. So it limits what a peer with a stalled disk has to write, and
-	// how long the engine reads entries for a peer that is behind, during which it does nothing else.
+	// maxInflightBytes is the size of the unacknowledged entries at which the leader sends no more
+	// entries to a peer. So it limits what a peer with a stalled disk has to write, and how long the
+	// engine reads entries for a peer that is behind, during which the engine does nothing else.
 	maxInflightBytes = 4 << 20
 )
 
-// New returns a peer with the data on its disk.
+// New returns a peer that continues with the log and the snapshot on its disk.
 func New(cfg Config) (_ *Core, err error) {
 	defer func() {
-		if r := recover(); r != nil { // the log is inconsistent, or cannot be read
+		if r := recover(); r != nil { // the engine panics if the log is inconsistent, or cannot be read
 			err = fmt.Errorf("%w: %w", api.ErrFault, asFault(r).Err)
 		}
 	}()
@@ -185,7 +186,7 @@ func New(cfg Config) (_ *Core, err error) {
 		return nil, fmt.Errorf("raftlog: read the log: %w", err)
 	}
 	if cfg.Election != c.replica.Election {
-		return nil, fmt.Errorf("%w: the election timeout of the cluster is %v, and that of this peer %v",
+		return nil, fmt.Errorf("%w: this peer is configured with an election timeout of %v, but that of the cluster is %v",
 			api.ErrInvalid, c.replica.Election, cfg.Election)
 	}
 	c.rn, err = raft.NewRawNode(&raft.Config{
@@ -215,17 +216,17 @@ func New(cfg Config) (_ *Core, err error) {
 	return c, nil
 }
 
-// ticksIn returns the number of ticks in d, at least one.
+// ticksIn returns the number of ticks in the duration d, at least one.
 func ticksIn(d, tick time.Duration) int { return max(1, int(d/tick)) }
 
 func (c *Core) now() time.Duration { return c.cfg.Clock.Now() }
 
-// UntilTick returns the time until the next call of [Core.Advance].
+// UntilTick returns the time until the caller should call [Core.Advance] again.
 func (c *Core) UntilTick() time.Duration { return max(0, c.lastTick+c.cfg.Tick-c.now()) }
 
-// Advance lets time pass. Each call counts at most one tick, and ticks are at least Config.Tick
-// apart. So an election timeout is never shorter than configured, however late and however often
-// Advance is called.
+// Advance makes the peer act on the time that has passed. Each call counts at most one tick, and ticks
+// are at least Config.Tick apart. So an election timeout is never shorter than configured, however late
+// and however often the caller calls Advance.
 func (c *Core) Advance() {
 	defer containPanic()
 	now := c.now()
@@ -249,18 +250,19 @@ func (c *Core) Advance() {
 	c.proposals.failOverdueForwards(c, now)
 	c.change.advanceChange(c, now)
 	c.transfer.proposeTransfer(c, now)
-	c.peerClocks.checkOwnClock(c, now)
+	c.peerClocks.handOverIfClockWrong(c, now)
 	c.admission.dismissAbsent(c, now)
-	c.window.checkWindow(c, now)
+	c.window.proposeWindow(c, now)
 	c.lease.failOverdueReaders(c, now)
 	c.candidates.reconcileCandidates(c, now)
-	c.agreement.checkAgreement(c, now)
+	c.agreement.compareHistories(c, now)
 	c.proposeOwnMove()
 }
 
-// detectSuspend discards the lease if the wall clock has advanced more than the monotonic clock:
-// the machine was suspended, and its monotonic clock was stopped. Advance calls it, and
-// applyGrants before it extends the lease: a suspension after that is detected by the caller.
+// detectSuspend discards the lease if the wall clock has advanced more than the monotonic clock since
+// the last call. Then the machine was suspended, and its monotonic clock stood still. Advance calls
+// detectSuspend, and applyGrants calls it before it extends the lease. The caller of the package must
+// detect a suspension after that.
 func (c *Core) detectSuspend(now time.Duration) {
 	wall := c.cfg.Clock.Wall()
 	if suspended := wall.Sub(c.lastWall) - (now - c.lastWallAt); suspended > c.cfg.Tick {
@@ -269,39 +271,41 @@ func (c *Core) detectSuspend(now time.Duration) {
 	c.lastWall, c.lastWallAt = wall, now
 }
 
-// Status is the state of a peer.
+// Status is the state of a peer for display and for decisions of the caller.
 type Status struct {
 	Role   Role
 	Term   uint64
-	Leader api.Peer // zero if it is not known
-	// Lease is the time on this peer's clock until which its candidates may lead; 0 if it has no
-	// lease.
+	Leader api.Peer // zero if this peer knows no leader
+	// Lease is the time on this peer's clock until which its candidates may lead. It is 0 if this peer
+	// has no lease.
 	Lease time.Duration
-	// Ready reports whether this peer is the leader and has applied all entries of earlier terms.
+	// Ready reports whether this peer is the leader of the log and has applied all entries of earlier
+	// terms.
 	Ready bool
 
 	First, Last, Commit, Applied, Prune uint64
 	Snapshot                            Snapshot
-	IDs                                 int // the number of request IDs
+	IDs                                 int // the number of request IDs that this peer stores
 }
 
-// Role is the role of a peer.
+// Role is the role of a peer in the cluster.
 type Role int
 
-// The roles of a peer.
+// These are the roles of a peer.
 const (
-	Learner Role = iota // receives the log and has no vote
+	Learner Role = iota // receives the log and does not vote
 	Follower
 	Candidate
 	Leader
-	Removed // this peer was removed from the cluster
+	Removed // the cluster has removed this peer
 )
 
 func (r Role) String() string {
 	return [...]string{"learner", "follower", "candidate", "leader", "removed"}[r]
 }
 
-// role returns the role of this peer. A peer that asks whether others would vote for it is a Candidate as well.
+// role returns the role of this peer. A peer that only asks whether others would vote for it has the
+// role Candidate, too.
 func (c *Core) role() Role {
 	switch {
 	case c.removed != nil:
@@ -316,7 +320,7 @@ func (c *Core) role() Role {
 	return Learner
 }
 
-// Status returns the current state.
+// Status returns the current state of the peer.
 func (c *Core) Status() Status {
 	lease := c.lease.until
 	if c.cfg.Disabled.Has(replica.CheckLease) {
@@ -329,7 +333,7 @@ func (c *Core) Status() Status {
 	}
 }
 
-// leader returns the leader, or zero if this peer does not know it.
+// leader returns the leader, or the zero Peer if this peer does not know the leader.
 func (c *Core) leader() api.Peer {
 	p, _ := c.replica.Members.Find(c.lead)
 	return api.Peer{ID: p.ID, Addr: p.Addr}
@@ -338,9 +342,9 @@ func (c *Core) leader() api.Peer {
 // Replica returns the state that this peer derives from the log. The caller must not change it.
 func (c *Core) Replica() *replica.State { return c.replica }
 
-// Peers returns the peers to connect to. It can contain two addresses of a peer, in the order in which
-// they are tried: that of the log, and that of the configuration. The configured address is right if
-// the peer has moved and could not announce that, because no leader is known.
+// Peers returns the peers to connect to. It can contain two addresses of one peer, in the order in
+// which to try them: the address in the log, and the configured address. The configured address is
+// right if the peer has moved and could not announce its new address, because there was no leader.
 func (c *Core) Peers() []api.Peer {
 	var all []api.Peer
 	for _, p := range c.replica.Members.All() {
@@ -348,8 +352,8 @@ func (c *Core) Peers() []api.Peer {
 			all = append(all, api.Peer{ID: p.ID, Addr: p.Addr})
 		}
 	}
-	// Connect also to the configured peers, because all members that this peer knows may have been removed while
-	// it was disconnected.
+	// Connect also to the configured peers, because the cluster may have removed all members that this peer
+	// knows while it was disconnected.
 	for _, p := range c.cfg.Seeds {
 		if p.ID != c.cfg.Self.ID && !c.replica.Members.IsRemoved(p.ID) && !slices.Contains(all, p) {
 			all = append(all, p)
@@ -358,14 +362,14 @@ func (c *Core) Peers() []api.Peer {
 	return all
 }
 
-// newRequestID returns a request ID for an entry of this peer.
+// newRequestID returns a new request ID for an entry that this peer itself proposes.
 func (c *Core) newRequestID() api.RequestID {
 	a, b := c.cfg.Random(), c.cfg.Random()
 	return api.RequestIDFrom(c.cfg.Clock.Wall(), a, b)
 }
 
-// proposeControl proposes a Control entry as the leader. It returns the ID of the entry, and false
-// if the engine has not accepted it.
+// proposeControl proposes a Control entry as the leader. It returns the ID of the entry, and whether
+// the engine has accepted the proposal.
 func (c *Core) proposeControl(op replica.Op) (api.RequestID, bool) {
 	id, data := c.newRequestID(), op.Encode()
 	h := replica.Header{Kind: api.KindControl, ID: id, Time: c.entryTime(), Sum: replica.Sum(data)}

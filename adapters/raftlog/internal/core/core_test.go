@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSnapshot_ForLearner checks that a leader that has truncated its log requests a snapshot that contains a
-// new learner, even while another learner waits for a snapshot.
-func TestSnapshot_ForLearner(t *testing.T) {
+// TestSnapshot_IsRequestedForEachNewLearner checks that a leader that has truncated its log requests a snapshot
+// that contains a new learner, even while another new learner waits for a snapshot.
+func TestSnapshot_IsRequestedForEachNewLearner(t *testing.T) {
 	h, l := startCluster(t)
 	for i := range 3 {
 		l.core.AddCandidate(fmt.Sprint("e", i), fmt.Sprint("c", i), "")

@@ -7,27 +7,30 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 )
 
-// cutOff detects, as the leader, a voter that reaches other voters but not this leader: a part of the
-// network has failed, or one of the two refuses the other. The voter receives no entries, and cannot
-// become the leader, because the others have one. So this leader transfers leadership to a peer that
-// the voter reaches. Maybe no leader can reach all voters, so a peer transfers leadership for this
-// reason rarely.
+// cutOff detects, as the leader, a voter that reaches other voters but not this leader, because a part
+// of the network has failed, or because one of the two peers refuses connections of the other. Such a
+// voter receives no entries, and cannot become the leader, because the other voters have a leader. So
+// this leader transfers leadership to a peer that the voter reaches. If no possible leader reaches all
+// voters, a transfer does not help, so each peer transfers leadership for this reason only rarely.
 type cutOff struct {
 	voter        uint64
-	since, last  time.Duration // when the first and the last of the voter's consecutive announcements were passed on
+	since, last  time.Duration // when the first and the last passed-on announcement of the voter arrived
 	handedOver   bool
-	handedOverAt time.Duration // when this peer last transferred leadership for this reason
+	handedOverAt time.Duration // when this peer last transferred leadership because of a cut-off voter
 }
 
 const (
-	// cutOffTimeouts is the number of election timeouts after which a voter is cut off. It suffices for
-	// the leader to write a new address of the voter into the log, and for a connection to it.
+	// cutOffTimeouts is the number of election timeouts after which a leader considers a voter as cut
+	// off. In this time the leader can write a new address of the voter into the log, and connect to
+	// that address.
 	cutOffTimeouts = 10
-	// handOverTimeouts is the minimum number of election timeouts between two transfers.
+	// handOverTimeouts is the minimum number of election timeouts between two transfers by one leader
+	// because of cut-off voters.
 	handOverTimeouts = 100
 )
 
-// handlePassedOnAnnouncement handles an announcement of a peer that another peer has passed on.
+// handlePassedOnAnnouncement records that peer by has passed on an announcement of peer from. If from
+// is a voter that has been cut off for long, this leader hands over to by.
 func (o *cutOff) handlePassedOnAnnouncement(c *Core, from, by uint64) {
 	now := c.now()
 	if c.state != raft.StateLeader || !c.replica.Members.IsVoter(from) || c.isActive(from) {
@@ -50,8 +53,8 @@ func (o *cutOff) handlePassedOnAnnouncement(c *Core, from, by uint64) {
 	c.handOver(by)
 }
 
-// isActive reports whether a peer has replied to this leader since the engine's last check, which is
-// once in an election timeout.
+// isActive reports whether a peer has replied to this leader since the engine last checked its
+// followers, which it does once in an election timeout.
 func (c *Core) isActive(id uint64) (active bool) {
 	c.rn.WithProgress(func(other uint64, _ raft.ProgressType, pr tracker.Progress) {
 		active = active || other == id && pr.RecentActive

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// The field numbers of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
+// These are the protobuf field numbers of raftpb.Message and raftpb.Entry that decodeFrequent decodes.
 const (
 	fieldType, fieldTo, fieldFrom, fieldTerm, fieldLogTerm = 1, 2, 3, 4, 5
 	fieldIndex, fieldEntries, fieldCommit                  = 6, 7, 8
@@ -17,8 +17,8 @@ const (
 	entryType, entryTerm, entryIndex, entryData            = 1, 2, 3, 4
 )
 
-// decodeMessage decodes a message of the engine. The message refers to b, which must not be modified
-// any more.
+// decodeMessage decodes a message of the engine. The message refers to the memory of b, so the caller
+// must not modify b any more.
 func decodeMessage(b []byte) (*raftpb.Message, error) {
 	if m := decodeFrequent(b); m != nil {
 		return m, nil
@@ -27,7 +27,8 @@ func decodeMessage(b []byte) (*raftpb.Message, error) {
 	return m, proto.Unmarshal(b, m)
 }
 
-// messageMemory contains a message and the values of its fields, so that they need one allocation.
+// messageMemory contains a message and the values of its pointer fields, so that one allocation
+// suffices for all of them.
 type messageMemory struct {
 	raftpb.Message
 	kind                                                raftpb.MessageType
@@ -35,16 +36,16 @@ type messageMemory struct {
 	reject                                              bool
 }
 
-// entryMemory contains an entry and the values of its fields.
+// entryMemory contains an entry and the values of its pointer fields.
 type entryMemory struct {
 	raftpb.Entry
 	kind        raftpb.EntryType
 	term, index uint64
 }
 
-// decodeFrequent decodes a message that has only the fields of the frequent messages. It returns nil
-// for all others, and for malformed ones. Package proto needs an allocation for each field, and
-// copies the data of entries.
+// decodeFrequent decodes a message that contains only fields of frequent messages. It returns nil for
+// any other message, and for a malformed one. It exists because package proto needs an allocation for
+// each field, and copies the data of entries.
 func decodeFrequent(b []byte) *raftpb.Message {
 	m := new(messageMemory)
 	var unused []entryMemory
@@ -53,7 +54,7 @@ func decodeFrequent(b []byte) *raftpb.Message {
 			if number != fieldEntries {
 				return false
 			}
-			if len(unused) == 0 { // most entries of a message have the same size
+			if len(unused) == 0 { // most entries of a message are as large as the first one
 				unused = make([]entryMemory, min(len(b)/(len(data)+2)+1, maxBatch))
 				m.Entries = slices.Grow(m.Entries, len(unused))
 			}
@@ -113,9 +114,9 @@ func (e *entryMemory) decode(b []byte) bool {
 	})
 }
 
-// decodeFields calls field for each field: with a number, or with a sequence of bytes, which is not nil. It
-// stops and returns false after a field of another kind, a malformed field, or a field that the function
-// field rejects.
+// decodeFields calls the function field for each protobuf field of b, with a number or with a sequence of
+// bytes, which is not nil. It stops and returns false at a malformed field, a field of another kind, or a
+// field for which the function returns false.
 func decodeFields(b []byte, field func(number protowire.Number, value uint64, data []byte) bool) bool {
 	for len(b) > 0 {
 		number, kind, n := protowire.ConsumeTag(b)

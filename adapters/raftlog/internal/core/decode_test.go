@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// randomMessage returns a message in which each field is set at random.
+// randomMessage returns a message whose fields have random values. If all is false, it sets only the
+// fields that decodeFrequent decodes.
 func randomMessage(random *rand.Rand, all bool) *raftpb.Message {
 	number := func() *uint64 {
 		if random.IntN(4) == 0 {
@@ -40,9 +41,9 @@ func randomMessage(random *rand.Rand, all bool) *raftpb.Message {
 	return m
 }
 
-// TestDecodeMessage_EqualsProto checks that a message is decoded as by package proto, and that a message with
-// the fields of appends and their replies needs only a few allocations.
-func TestDecodeMessage_EqualsProto(t *testing.T) {
+// TestDecodeMessage_ReturnsSameAsProto checks that decodeMessage returns the same message as package proto, and
+// needs only a few allocations for a message with the fields of appends and their replies.
+func TestDecodeMessage_ReturnsSameAsProto(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		want := randomMessage(random, true)
@@ -55,7 +56,7 @@ func TestDecodeMessage_EqualsProto(t *testing.T) {
 		if len(b) == 0 {
 			continue
 		}
-		// A damaged message must be decoded as the same message, or with an error in both ways.
+		// Both decoders must return the same message for damaged bytes, or both must return an error.
 		b[random.IntN(len(b))] ^= byte(1 << random.IntN(8))
 		want.Reset()
 		wantErr := proto.Unmarshal(b, want)

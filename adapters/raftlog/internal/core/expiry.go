@@ -8,48 +8,50 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// expiry removes the candidates of silent peers from their elections, as the leader: by an entry in
-// the log, when a peer has not requested a lease (lease.go) for an election timeout.
+// expiry removes, as the leader of the log, the candidates of a silent peer from their elections. If a
+// peer has requested no lease (lease.go) for an election timeout, the leader writes an Expire entry
+// into the log.
 type expiry struct {
-	since       time.Duration            // when this peer became the leader of the log
+	since       time.Duration            // when this peer became the leader of the log in the current term
 	lastRequest map[uint64]time.Duration // when each peer last requested a lease
-	// expiring contains the IDs of the Expire entries in flight, by peer. Until an entry is applied,
-	// lease requests of its peer are ignored, because a reply could let a candidate lead while the
-	// entry removes it.
+	// expiring contains the IDs of the Expire entries in flight, by the peers whose candidates they
+	// remove. Until such an entry is applied, the leader ignores lease requests of that peer, because a
+	// reply could let a candidate lead while the entry removes it.
 	expiring map[uint64]api.RequestID
 
-	// ended contains, for each ended election, the time at which this peer applied the entry that
-	// ended it. For an election timeout after that, the former leader may have a lease and not know
-	// that the election has ended. So the election must not be restarted before.
+	// ended contains, for each ended election, when this peer applied the entry that ended it. For an
+	// election timeout after that, the former leader of the election may have a lease and not know of
+	// the end. So the election must not be restarted earlier.
 	ended map[string]time.Duration
-	// forgetting is the ID of the Forget entry in flight.
+	// forgetting is the ID of the Forget entry in flight, or zero.
 	forgetting api.RequestID
 
 	lastFollowed   followedLeader // the leader that this peer followed last
 	lastBeforeTerm position       // the last entry before this peer's term as the leader
 }
 
-// followedLeader is the number of a leader, and its term.
+// followedLeader is the number of a leader that this peer has followed, and the term of that leader.
 type followedLeader struct{ lead, term uint64 }
 
 func newExpiry() expiry {
 	return expiry{lastRequest: map[uint64]time.Duration{}, expiring: map[uint64]api.RequestID{}, ended: map[string]time.Duration{}}
 }
 
-// resetExpiry discards the state of a leader.
+// resetExpiry discards everything that only a leader records here.
 func (x *expiry) resetExpiry() {
 	clear(x.lastRequest)
 	clear(x.expiring)
 	x.forgetting = api.RequestID{}
 }
 
-// startTerm starts a term of this peer as the leader.
+// startTerm records the beginning of a term in which this peer is the leader.
 func (x *expiry) startTerm(c *Core, lastBeforeTerm position) {
 	x.since, x.lastBeforeTerm = c.now(), lastBeforeTerm
 	x.resetExpiry()
 }
 
-// recordRequest records a lease request of a peer, and reports whether to reply to it.
+// recordRequest records a lease request of a peer, and reports whether the engine may reply to the
+// request.
 func (x *expiry) recordRequest(c *Core, peer uint64) bool {
 	if !c.proposals.ready {
 		return false
@@ -61,14 +63,14 @@ func (x *expiry) recordRequest(c *Core, peer uint64) bool {
 	return true
 }
 
-// expireFormerLeader removes the candidates of the previous leader from their elections without
-// waiting, when this leader has applied all entries of earlier terms. It does so only if the lease
-// of the previous leader has certainly expired:
+// expireFormerLeader removes the candidates of the previous leader of the log from their elections
+// without waiting, when this leader has applied all entries of earlier terms. It does so only if the
+// lease of the previous leader has certainly expired:
 //
-//   - The last entry of earlier terms is of the term of that leader. So no leader in between can
-//     have confirmed a lease of it as a follower.
-//   - No leader has started to transfer its leadership in that term or later. Then
-//     peers vote without waiting for leases.
+//   - The last entry of earlier terms is of the term of that leader. So no other peer has led in
+//     between, and confirmed a lease of that leader as its follower.
+//   - No leader has started to transfer its leadership in that term or later. In a transfer, peers vote
+//     without waiting for leases.
 func (x *expiry) expireFormerLeader(c *Core) {
 	old := x.lastFollowed
 	if old.lead == 0 || old.lead == c.self || old.term != x.lastBeforeTerm.term || old.term <= c.replica.TransferTerm {
@@ -79,7 +81,7 @@ func (x *expiry) expireFormerLeader(c *Core) {
 	}
 }
 
-// expireSilent removes the candidates of peers that have not requested a lease in time.
+// expireSilent proposes to remove the candidates of each peer that has not requested a lease in time.
 func (x *expiry) expireSilent(c *Core, now time.Duration) {
 	if !c.proposals.ready {
 		return
@@ -91,7 +93,7 @@ func (x *expiry) expireSilent(c *Core, now time.Duration) {
 	}
 }
 
-// proposeExpire proposes to remove the candidates of a peer, unless that is in flight.
+// proposeExpire proposes to remove the candidates of a peer, unless such an entry is already in flight.
 func (x *expiry) proposeExpire(c *Core, peer uint64) {
 	if _, expires := x.expiring[peer]; expires {
 		return
@@ -101,9 +103,10 @@ func (x *expiry) proposeExpire(c *Core, peer uint64) {
 	}
 }
 
-// mayRestart reports whether no candidate can have a lease for an ended election any more: leases that
-// were granted after the end do not count (leadershipDeadline in package raftlog). A leader has applied
-// the end before its term, or during it.
+// mayRestart reports whether every lease that was valid when an election ended has expired. A lease
+// that was granted after the end does not let a candidate lead that election (leadershipDeadline in
+// package raftlog). If this leader does not know when it applied the end, it has applied it before its
+// term.
 func (x *expiry) mayRestart(c *Core, election string) bool {
 	ended, known := x.ended[election]
 	if !known {
@@ -112,9 +115,9 @@ func (x *expiry) mayRestart(c *Core, election string) bool {
 	return c.now()-ended >= c.cfg.Election
 }
 
-// proposeForget proposes a Forget if elections were ended longer ago than the window. The log's time
-// alone would not be safe: wall clocks can jump by hours between two entries, while the candidate
-// that led an ended election still has its lease.
+// proposeForget proposes a Forget entry if elections were ended longer ago than the window. Comparing
+// only the times in the log would not be safe: wall clocks can jump by hours between two entries, while
+// the candidate that led an ended election still has its lease.
 func (x *expiry) proposeForget(c *Core) {
 	elections := &c.replica.Elections
 	oldest, found, tooMany := elections.Oldest()
@@ -136,7 +139,8 @@ func (x *expiry) proposeForget(c *Core) {
 	}
 }
 
-// handleControl updates the leader's state after a Control entry was applied.
+// handleControl updates what the leader records about elections and peers, after a Control entry was
+// applied.
 func (x *expiry) handleControl(c *Core, o replica.Outcome) {
 	if o.Election != "" {
 		_, known := x.ended[o.Election]

@@ -11,16 +11,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// requestFrame returns the frame of a forwarded request of this peer.
+// requestFrame returns the frame in which this peer forwards a request with the given number to the
+// leader.
 func (p *peer) requestFrame(number uint64, op replica.Op) []byte {
 	id := api.RequestIDFrom(p.Wall(), number, 7)
 	return p.core.encodeFrame(frameRequest, encodeRequest(number, Request{Kind: api.KindControl, ID: id, Op: op}))
 }
 
-// TestEnd_DelayedRequestSparesRestartedElection checks that a delayed request to end an election does not end
-// it after it was restarted, and has no error when the election was ended in between, and that a delayed
-// request to restart it does not undo a later end.
-func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
+// TestEnd_DelayedRequestDoesNotEndRestartedElection checks that a delayed request to end an election does not end
+// the election after its restart, and succeeds without an effect if another request ended the election in
+// between. It also checks that a delayed request to restart the election does not undo a later end.
+func TestEnd_DelayedRequestDoesNotEndRestartedElection(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")
@@ -57,8 +58,8 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	h.advance(50 * time.Millisecond)
 	require.NoError(t, control(restart))
 	require.True(t, isEnded())
-	// A leader that does not know the log as far as the sender must reject the request, because it
-	// cannot decide which end the sender means, or how long ago it was.
+	// A leader that has applied fewer entries than the sender must reject the request, because it
+	// cannot decide which end of the election the sender means, or how long ago that end was.
 	restart.Through = l.core.Replica().Index + 100
 	token := h.propose(l, Request{Kind: api.KindControl, Op: restart})
 	require.ErrorIs(t, l.replies[token].Err, api.ErrNotLeader)
@@ -67,10 +68,10 @@ func TestEnd_DelayedRequestSparesRestartedElection(t *testing.T) {
 	require.False(t, isEnded())
 }
 
-// TestForget_EndedElectionsAfterWindow checks that peers do not store ended elections for longer than a
-// window, so that their number does not grow with the number of elections that were ever ended, and that no
-// entries are written when there is nothing to forget.
-func TestForget_EndedElectionsAfterWindow(t *testing.T) {
+// TestForget_RemovesEndedElectionsAfterWindow checks that peers store an ended election only for the window,
+// so that the number of stored elections does not grow with the number of all elections, and that the leader
+// writes no Forget entry when there is nothing to forget.
+func TestForget_RemovesEndedElectionsAfterWindow(t *testing.T) {
 	const windows, each = 4, 1500
 	h := newHarness(t, 3)
 	h.waitForLeader()
@@ -109,10 +110,10 @@ func TestForget_EndedElectionsAfterWindow(t *testing.T) {
 	}
 }
 
-// TestForget_WaitsForLeases checks that an election that was just ended is not forgotten while a peer may
-// have a lease, even when wall clocks jump by more than the window, and that after a restart of the election
-// its token is greater and a delayed request does not end it.
-func TestForget_WaitsForLeases(t *testing.T) {
+// TestForget_WaitsUntilLeasesHaveExpired checks that the leader does not forget an ended election while a peer may have a
+// lease, even when wall clocks jump by more than the window. It also checks that, after the election is
+// restarted, its fencing token is greater than before, and a delayed request does not end the election.
+func TestForget_WaitsUntilLeasesHaveExpired(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	l.core.AddCandidate("e", "first", "")

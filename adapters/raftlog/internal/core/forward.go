@@ -11,22 +11,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// forwardedRequest is a request that this peer has sent to the leader.
+// forwardedRequest is a request that this peer has forwarded to the leader, and to which the leader has
+// not replied yet.
 type forwardedRequest struct {
 	token    uint64
 	deadline time.Duration
-	isChange bool // the request changes the voters, which takes long
+	isChange bool // whether the request changes the voters, which takes long
 }
 
-// forwardRequest sends a request to the leader.
+// forwardRequest forwards a request to the leader, and records it until the leader replies.
 func (p *proposals) forwardRequest(c *Core, r Request) {
 	if c.removed != nil {
 		p.rejectRemoved(c, r)
 		return
 	}
 	if len(r.Data) > replica.MaxData {
-		// Reject it here, because the leader would reject it as well, and the size of frames is
-		// limited.
+		// Reject the request at this peer, because the leader would reject it as well, and the size of
+		// frames is limited.
 		p.replyTo(c, origin{token: r.Token}, 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(r.Data), replica.MaxData))
 		return
 	}
@@ -50,7 +51,7 @@ func (p *proposals) forwardRequest(c *Core, r Request) {
 	c.sendFrame(leader, frameRequest, encodeRequest(p.seq, r))
 }
 
-// receiveRequest handles a request of another peer.
+// receiveRequest handles a request that another peer has forwarded to this peer.
 func (p *proposals) receiveRequest(c *Core, from string, body []byte) error {
 	seq, r, err := decodeRequest(body)
 	if err != nil {
@@ -67,8 +68,8 @@ func (p *proposals) receiveRequest(c *Core, from string, body []byte) error {
 	return nil
 }
 
-// receiveReply handles a reply of the leader. If the entry is applied at the leader, the reply to the
-// caller waits until this peer has applied it.
+// receiveReply handles the leader's reply to a forwarded request. If the leader has applied the entry
+// of the request, the caller receives the reply only when this peer has applied the entry, too.
 func (p *proposals) receiveReply(c *Core, body []byte) error {
 	seq, index, err, malformed := decodeReply(body)
 	if malformed != nil {
@@ -87,8 +88,8 @@ func (p *proposals) receiveReply(c *Core, body []byte) error {
 	return nil
 }
 
-// failForwardedChanges fails forwarded changes of the voters when another peer becomes the leader:
-// the previous leader does not complete them, and their deadlines are far away.
+// failForwardedChanges fails all forwarded changes of the voters when another peer becomes the leader:
+// the previous leader does not complete these changes, and their deadlines are far away.
 func (p *proposals) failForwardedChanges(c *Core) {
 	for _, seq := range sortedKeys(p.forwarded) {
 		if r := p.forwarded[seq]; r.isChange {
@@ -103,7 +104,7 @@ func (p *proposals) failOverdueForwards(c *Core, now time.Duration) {
 	for _, seq := range sortedKeys(p.forwarded) {
 		if r := p.forwarded[seq]; now >= r.deadline {
 			delete(p.forwarded, seq)
-			p.replyTo(c, origin{token: r.token}, 0, fmt.Errorf("%w: the leader has not answered", api.ErrUnknownOutcome))
+			p.replyTo(c, origin{token: r.token}, 0, fmt.Errorf("%w: the leader has not replied in time", api.ErrUnknownOutcome))
 		}
 	}
 }

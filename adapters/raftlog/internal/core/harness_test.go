@@ -21,8 +21,8 @@ const (
 	election = 200 * time.Millisecond
 )
 
-// harness runs a cluster of cores in virtual time, in steps of a millisecond. Networks and disks do
-// not fail unless a test makes them. Package simulation injects random faults.
+// harness runs a cluster of cores in virtual time, in steps of a millisecond. Networks and disks fail
+// only if a test makes them fail. Package simulation injects random faults.
 type harness struct {
 	t        *testing.T
 	now      time.Duration
@@ -30,34 +30,34 @@ type harness struct {
 	founders []replica.Peer
 	peers    []*peer
 	inFlight []transmission
-	cut      func(from, to string) bool // reports whether a connection is cut
-	drops    func(m transmission) bool  // reports whether a frame is lost
-	token    uint64                     // the token of the last request
+	cut      func(from, to string) bool // reports whether the connection from one peer to another is cut
+	drops    func(m transmission) bool  // reports whether the network loses a frame
+	token    uint64                     // the token of the last request that a test has made
 }
 
-// transmission is a frame on the network.
+// transmission is a frame that the simulated network will deliver.
 type transmission struct {
 	at       time.Duration
 	from, to string
 	frame    []byte
 }
 
-// peer is one core with its environment.
+// peer is one core with its simulated log, clock and state machine.
 type peer struct {
 	h       *harness
 	self    api.Peer
 	core    *Core
 	log     *memoryLog
-	replica *replica.State // the state with which the process started
-	skew    time.Duration  // the error of the wall clock
+	replica *replica.State // the replica with which the current process was started
+	skew    time.Duration  // how far the wall clock of this peer is wrong
 
 	down        bool
-	blocked     bool // reports that the state machine applies nothing
-	diskStalled bool // reports that the disk writes nothing
+	blocked     bool // whether the state machine applies nothing
+	diskStalled bool // whether the disk writes nothing
 	apply       []Apply
 	writes      []*Write
 
-	observed         []api.Entry // entries that the replica has applied, and the state machine has not
+	observed         []api.Entry // the entries that the replica has applied, and the state machine has not
 	applied          []api.Entry
 	replies          map[uint64]Reply
 	snapshotRequests int
@@ -87,7 +87,7 @@ func peerInfo(i int) api.Peer {
 	return api.Peer{ID: fmt.Sprint("p", i), Addr: fmt.Sprint("host", i, ":1")}
 }
 
-// newVoters returns the first n peers.
+// newVoters returns the test peers with the numbers 0 to n-1.
 func newVoters(n int) (all []replica.Peer) {
 	for i := range n {
 		all = append(all, replica.Numbered("test", peerInfo(i)))
@@ -103,7 +103,7 @@ func apiPeersOf(peers []*peer) (all []api.Peer) {
 	return all
 }
 
-// addPeer starts peer i with an empty log.
+// addPeer starts the test peer with number i, whose log is empty.
 func (h *harness) addPeer(i int) *peer {
 	p := &peer{h: h, self: peerInfo(i), replies: map[uint64]Reply{}, log: &memoryLog{raft.NewMemoryStorage()}}
 	require.NoError(h.t, p.log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
@@ -115,7 +115,8 @@ func (h *harness) addPeer(i int) *peer {
 	return p
 }
 
-// addLearner starts peer i, and waits until it is a learner.
+// addLearner starts the test peer with number i, and waits until the leader has admitted it as a
+// learner.
 func (h *harness) addLearner(i int) *peer {
 	h.t.Helper()
 	p := h.addPeer(i)
@@ -126,7 +127,7 @@ func (h *harness) addLearner(i int) *peer {
 	return p
 }
 
-// start starts a process with p.replica and p.log.
+// start starts a new process of the peer with its replica and its log.
 func (p *peer) start() {
 	var seeds []api.Peer
 	for _, f := range p.h.founders {
@@ -160,15 +161,15 @@ func (l *memoryLog) HardState() *raftpb.HardState {
 	return hs
 }
 
-// advance lets the time d pass for all peers.
+// advance lets the virtual time d pass for all peers.
 func (h *harness) advance(d time.Duration) {
 	for end := h.now + d; h.now < end; h.now += time.Millisecond {
 		h.deliverAndAdvance()
 	}
 }
 
-// waitFor lets time pass until ok returns true, at most a minute, and returns the time that has
-// passed.
+// waitFor lets virtual time pass until ok returns true, and returns the time that has passed. It fails
+// the test after a minute.
 func (h *harness) waitFor(what string, ok func() bool) time.Duration {
 	h.t.Helper()
 	start := h.now
@@ -182,7 +183,7 @@ func (h *harness) waitFor(what string, ok func() bool) time.Duration {
 	return h.now - start
 }
 
-// deliverAndAdvance delivers the frames that are due, and advances all cores.
+// deliverAndAdvance delivers the frames whose time has come, and then advances all cores.
 func (h *harness) deliverAndAdvance() {
 	var later []transmission
 	due := h.inFlight
@@ -205,10 +206,10 @@ func (h *harness) deliverAndAdvance() {
 			p.handleOutput()
 		}
 	}
-	h.checkHolders()
+	h.requireOneHolder()
 }
 
-// handleOutput sends, applies and writes what the core requests.
+// handleOutput takes the output of the core, and sends, applies and writes what the output contains.
 func (p *peer) handleOutput() {
 	reply := func(r Reply) {
 		_, twice := p.replies[r.Token]
@@ -271,7 +272,8 @@ func (p *peer) handleOutput() {
 	}
 }
 
-// possibleLeaders returns the candidates that may lead an election according to their own peers.
+// possibleLeaders returns the candidates that may lead an election according to the leases and the
+// replicas of their own peers.
 func (h *harness) possibleLeaders(election string) (holders []string) {
 	for _, p := range h.peers {
 		if p.down || p.core.Status().Lease <= h.now {
@@ -284,18 +286,18 @@ func (h *harness) possibleLeaders(election string) (holders []string) {
 	return holders
 }
 
-// checkHolders fails the test if two candidates lead election e.
-func (h *harness) checkHolders() {
+// requireOneHolder fails the test if more than one candidate may lead election e.
+func (h *harness) requireOneHolder() {
 	require.LessOrEqual(h.t, len(h.possibleLeaders("e")), 1, "%v: %v", h.now, h.possibleLeaders("e"))
 }
 
-// waitForHolder waits until only the given candidate leads election e.
+// waitForHolder waits until the given candidate, and no other, may lead election e.
 func (h *harness) waitForHolder(candidate string) {
 	h.t.Helper()
 	h.waitFor(candidate+" leads", func() bool { return slices.Equal(h.possibleLeaders("e"), []string{candidate}) })
 }
 
-// leader returns the leader if it is ready and has a lease, and nil otherwise.
+// leader returns the leader of the log if it is ready and has a lease, and nil otherwise.
 func (h *harness) leader() *peer {
 	for _, p := range h.peers {
 		if s := p.core.Status(); !p.down && s.Role == Leader && s.Ready && s.Lease > h.now {
@@ -305,20 +307,22 @@ func (h *harness) leader() *peer {
 	return nil
 }
 
-// waitForLeader waits for a leader.
+// waitForLeader waits until there is a leader of the log that is ready and has a lease, and returns it.
 func (h *harness) waitForLeader() *peer {
 	h.t.Helper()
 	return h.waitForOtherLeader(nil)
 }
 
-// waitForOtherLeader waits for a leader that is not the given peer.
+// waitForOtherLeader waits until a peer other than the former leader leads the log, and returns that
+// peer.
 func (h *harness) waitForOtherLeader(former *peer) *peer {
 	h.t.Helper()
 	h.waitFor("a leader", func() bool { return h.leader() != nil && h.leader() != former })
 	return h.leader()
 }
 
-// handOver makes the leader hand over, and returns how long there is no other leader.
+// handOver makes the leader of the log hand over, and returns how long it takes until another peer
+// leads.
 func (h *harness) handOver() time.Duration {
 	l := h.leader()
 	l.core.HandOver()
@@ -326,24 +330,26 @@ func (h *harness) handOver() time.Duration {
 	return h.waitFor("another leader", func() bool { return h.leader() != nil && h.leader() != l })
 }
 
-// isolate cuts all connections of a peer.
+// isolate cuts all connections of a peer, in both directions.
 func (h *harness) isolate(p *peer) {
 	h.cut = func(from, to string) bool { return from == p.self.ID || to == p.self.ID }
 }
 
-// otherPeers returns the peers except for the given ones.
+// otherPeers returns all peers except for the given ones.
 func (h *harness) otherPeers(except ...*peer) []*peer {
 	return slices.DeleteFunc(slices.Clone(h.peers), func(p *peer) bool { return slices.Contains(except, p) })
 }
 
-// setDisksStalled stalls, or releases, the disks of all peers except for the given ones.
+// setDisksStalled stalls the disks of all peers except for the given ones, or lets these disks
+// continue.
 func (h *harness) setDisksStalled(stalled bool, except ...*peer) {
 	for _, p := range h.otherPeers(except...) {
 		p.diskStalled = stalled
 	}
 }
 
-// propose makes a request at a peer and returns its token.
+// propose makes a request at a peer, and returns the token of the request without waiting for the
+// reply.
 func (h *harness) propose(p *peer, r Request) uint64 {
 	h.token++
 	r.Token = h.token
@@ -355,7 +361,7 @@ func (h *harness) propose(p *peer, r Request) uint64 {
 	return r.Token
 }
 
-// waitForReply waits for the reply to a request.
+// waitForReply waits until a peer has replied to the request with the given token.
 func (h *harness) waitForReply(p *peer, token uint64) Reply {
 	h.t.Helper()
 	h.waitFor("a reply", func() bool { _, ok := p.replies[token]; return ok })
@@ -368,5 +374,5 @@ func (h *harness) request(p *peer, r Request) Reply {
 	return h.waitForReply(p, h.propose(p, r))
 }
 
-// update returns a request for an update.
+// update returns a request that proposes the given update.
 func update(data string) Request { return Request{Kind: api.KindState, Data: []byte(data)} }

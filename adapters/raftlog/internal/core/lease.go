@@ -13,67 +13,71 @@ import (
 // lease is the time until which the candidates of this peer may lead, if they are the heads of their
 // queues. It also serves linearizable reads.
 //
-// A lease is granted by requests to the leader of the log. The leader replies with its commit index
-// when a majority has confirmed it after the request (the engine's ReadIndex). A peer that has
-// applied the entries up to this index knows all that was committed at the time t of the request.
+// A peer obtains a lease by requests to the leader of the log. The leader replies with its commit index
+// when a majority has confirmed its leadership after the request (the engine's ReadIndex). A peer that
+// has applied the entries up to this index knows everything that was committed at the time t of the
+// request.
 //
 // Invariant: no leader removes the candidates of the peer from their queues before t + Election.
 //
-//   - The leader that has replied waits for Election after the last request of a peer (expiry.go).
-//     So does every later leader, from the start of its term. That is later than t, because one of
-//     its voters has confirmed the former leader after t.
-//   - A leader removes the candidates of its predecessor without waiting. The predecessor has
-//     confirmed its lease itself: each peer of the majority that has confirmed it at t or later does
-//     not vote for another peer for Election (the engine's CheckQuorum, and holdsVote), and the
-//     predecessor itself discards its lease when it is not the leader any more. There are two
-//     exceptions: expireFormerLeader excludes leaders that were elected by a hand-over, and
-//     updateRole discards a lease that another leader has granted before this peer's own term.
+//   - The leader that has replied waits for Election after the last request of a peer (expiry.go). So
+//     does every later leader, from the start of its term. That start is later than t, because one of
+//     the later leader's voters has confirmed the former leader after t.
+//   - A leader removes the candidates of its predecessor without waiting. The predecessor has confirmed
+//     its lease itself: each peer of the majority that has confirmed it at t or later does not vote for
+//     another peer for Election (the engine's CheckQuorum, and holdsVote), and the predecessor itself
+//     discards its lease when it is not the leader any more. There are two exceptions:
+//     expireFormerLeader excludes leaders that were elected by a hand-over, and updateRole discards a
+//     lease that another leader has granted before this peer's own term.
 //   - An ended election is not restarted before t + Election (mayRestart).
 //
-// The lease is shorter than Election by one tick, because voters count ticks, and by one hundredth,
-// for differences of clock rates.
+// The lease is shorter than Election by one tick, because voters count ticks, and by one hundredth, for
+// differences of clock rates.
 type lease struct {
 	length   time.Duration
-	until    time.Duration // when the lease expires; 0 without a lease
-	nonce    uint64        // identifies this process in requests
-	seq      uint64        // the number of the last request
+	until    time.Duration // when the lease expires; 0 if this peer has no lease
+	nonce    uint64        // identifies this process in lease requests
+	seq      uint64        // the number of the last lease request
 	requests map[uint64]leaseRequest
-	granted  []grant // replies whose index is not applied yet
+	granted  []grant // the replies whose index this peer has not applied yet
 	readers  []reader
 }
 
-// leaseRequest is a lease request of this peer without a reply: when and in which term it was sent.
+// leaseRequest describes a lease request of this peer that has no reply yet: when it was sent, and in
+// which term.
 type leaseRequest struct {
 	at   time.Duration
 	term uint64
 }
 
-// grant is the reply to a lease request: a lease in the given term, until the given time, which becomes
-// valid when this peer has applied the entry with the given index.
+// grant is what a reply to a lease request grants: a lease in the given term, until the given time. It
+// becomes valid when this peer has applied the entry with the given index.
 type grant struct {
 	index uint64
 	until time.Duration
 	term  uint64
 }
 
-// reader is a call of Read or ReadReplica that waits until everything is applied that was committed
-// before the call.
+// reader is a call of Read or ReadReplica that waits until this peer has applied everything that was
+// committed before the call.
 type reader struct {
 	token       uint64
-	replicaOnly bool   // the reader does not wait for the state machine
-	after       uint64 // the number of the last lease request before the read, which needs a later one
-	index       uint64 // the index for which the reader waits; 0 if it is not known yet
+	replicaOnly bool   // whether the reader waits only for the replica, and not for the state machine
+	after       uint64 // the number of the last lease request before the call; only a later request serves the reader
+	index       uint64 // the index that the reader waits for; 0 until a leader has replied
 	deadline    time.Duration
 }
 
-// maxLeaseRequests is the maximum number of requests in flight. Older requests are dropped.
+// maxLeaseRequests is the maximum number of lease requests in flight. If there are more, this peer
+// forgets the oldest one.
 const maxLeaseRequests = 64
 
 func newLease(cfg Config) lease {
 	return lease{length: (cfg.Election - cfg.Tick) * 99 / 100, nonce: cfg.Random(), requests: map[uint64]leaseRequest{}}
 }
 
-// discardLease ends the lease, and ignores the replies to earlier requests.
+// discardLease ends the lease, and makes this peer ignore replies to the lease requests that it has
+// sent before.
 func (l *lease) discardLease() {
 	l.until = 0
 	l.granted = nil
@@ -95,7 +99,8 @@ func (l *lease) requestLease(c *Core, now time.Duration) {
 	c.rn.ReadIndex(ctx)
 }
 
-// receiveReadStates handles the replies to lease requests.
+// receiveReadStates handles the leader's replies to lease requests, which the engine returns as
+// ReadStates.
 func (l *lease) receiveReadStates(c *Core, states []raft.ReadState) {
 	for _, s := range states {
 		if len(s.RequestCtx) != 16 || binary.BigEndian.Uint64(s.RequestCtx) != l.nonce {
@@ -121,8 +126,8 @@ func (l *lease) receiveReadStates(c *Core, states []raft.ReadState) {
 	}
 }
 
-// applyGrants extends the lease by the grants whose index is applied, unless the machine was
-// suspended in the meantime.
+// applyGrants extends the lease by each grant whose index this peer has applied, unless the machine was
+// suspended since the request.
 func (l *lease) applyGrants(c *Core) {
 	if len(l.granted) > 0 {
 		c.detectSuspend(c.now())
@@ -139,7 +144,7 @@ func (l *lease) applyGrants(c *Core) {
 	l.answerReaders(c)
 }
 
-// answerReaders replies to the readers whose index is applied.
+// answerReaders replies to the readers whose index this peer has applied.
 func (l *lease) answerReaders(c *Core) {
 	kept := l.readers[:0]
 	for _, r := range l.readers {
@@ -156,20 +161,23 @@ func (l *lease) answerReaders(c *Core) {
 	l.readers = kept
 }
 
-// Read replies when the state machine has applied everything that was committed at any peer before
-// this call. The error of the reply is api.ErrBusy after the deadline, and api.ErrRefused at a peer
-// that was removed, to which no leader replies. With ErrBusy, the index of the reply is the index to
-// apply, or 0 if it is not known yet. A call with a non-zero index waits for that index only.
+// Read replies when the state machine has applied everything that was committed at any peer before this
+// call. The error of the reply is api.ErrBusy after the deadline, and api.ErrRefused at a peer that the
+// cluster has removed, to which no leader replies. With ErrBusy, the reply contains the index that the
+// state machine still has to apply, or 0 if this peer does not know the index yet. A call with a
+// non-zero index waits only until that index is applied.
 func (c *Core) Read(token, index uint64, deadline time.Duration) {
 	c.addReader(reader{token: token, index: index, deadline: deadline})
 }
 
-// ReadReplica is like Read, but it waits for [Core.Replica] instead of the state machine.
+// ReadReplica is like Read, but it waits until [Core.Replica], and not the state machine, has applied
+// the entries.
 func (c *Core) ReadReplica(token, index uint64, deadline time.Duration) {
 	c.addReader(reader{token: token, replicaOnly: true, index: index, deadline: deadline})
 }
 
-// addReader makes r wait for a lease request that is sent later, or for its index if that is known.
+// addReader makes r wait for the reply to a lease request that is sent after this call, or only for
+// r.index if r.index is not 0.
 func (c *Core) addReader(r reader) {
 	defer containPanic()
 	l := &c.lease
@@ -186,9 +194,9 @@ func (c *Core) addReader(r reader) {
 	l.requestForReaders(c)
 }
 
-// requestForReaders sends a lease request if readers need a later one than the newest. While that is in flight, they
-// wait for its reply, and then share the next one. If it is lost, they share the request of the next heartbeat, or of a
-// reader that comes a tick later.
+// requestForReaders sends a lease request if readers wait for a newer request than the last one. While a request is
+// in flight, new readers wait for its reply, and then share the next request. If the request is lost, they share
+// the request of the next heartbeat, or that of a reader which comes at least a tick later.
 func (l *lease) requestForReaders(c *Core) {
 	now := c.now()
 	if newest, found := l.requests[l.seq]; found && now-newest.at < c.cfg.Tick {
@@ -199,7 +207,7 @@ func (l *lease) requestForReaders(c *Core) {
 	}
 }
 
-// failOverdueReaders replies to the readers whose deadline has passed.
+// failOverdueReaders replies with an error to the readers whose deadline has passed.
 func (l *lease) failOverdueReaders(c *Core, now time.Duration) {
 	kept := l.readers[:0]
 	for _, r := range l.readers {

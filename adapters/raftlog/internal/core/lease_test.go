@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLease_NewLeaderRequestsImmediately checks that a new leader and its followers request their leases
-// immediately, and not at the next heartbeat.
-func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
+// TestLease_NewLeaderRequestsLeaseImmediately checks that a new leader and its followers send lease requests
+// immediately, and not only with the next heartbeat.
+func TestLease_NewLeaderRequestsLeaseImmediately(t *testing.T) {
 	h := newHarness(t, 3)
 	for range 10 {
 		h.waitForLeader()
@@ -37,10 +37,10 @@ func TestLease_NewLeaderRequestsImmediately(t *testing.T) {
 	}
 }
 
-// TestLease_RequestBeforeSuspensionDoesNotExtend checks that a request that a peer has made before its
-// machine was suspended does not extend its lease, even when the peer processes the reply, or applies the
-// entry for which the reply waits, before its next tick.
-func TestLease_RequestBeforeSuspensionDoesNotExtend(t *testing.T) {
+// TestLease_IsNotExtendedByRequestBeforeSuspension checks that a lease request that a peer sent before
+// its machine was suspended does not extend the lease of the peer, even if the peer handles the reply, or
+// applies the entry for which the reply waits, before its next tick.
+func TestLease_IsNotExtendedByRequestBeforeSuspension(t *testing.T) {
 	for name, waitsForEntry := range map[string]bool{"reply": false, "entry": true} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, "/", suspended), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestLease_RequestBeforeSuspensionDoesNotExtend(t *testing.T) {
 				old := p.core.Status().Lease
 				require.Greater(t, old, h.now)
 
-				p.down = true // from now on the peer receives frames, but does not advance
+				p.down = true // from now on p receives frames, but Advance is not called
 				suspend := func() {
 					if suspended {
 						p.skew += time.Minute

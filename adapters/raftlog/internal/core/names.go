@@ -2,8 +2,8 @@ package core
 
 import "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 
-// names maps the IDs of peers to the numbers that the engine uses, and back. It contains the seeds
-// and all peers that have sent a frame, which need not be members.
+// names maps the IDs of peers to the numbers that the engine uses for them, and back. It contains the
+// configured peers and all peers that have sent a frame, whether they are members or not.
 type names struct {
 	cluster string
 	ids     map[uint64]string
@@ -18,7 +18,7 @@ func newNames(cfg Config) names {
 	return n
 }
 
-// numberOf returns the number of a peer, and adds the peer.
+// numberOf returns the number of the peer with the given ID, and adds the peer to the map.
 func (n *names) numberOf(id string) uint64 {
 	number, known := n.numbers[id]
 	if !known {
@@ -28,7 +28,8 @@ func (n *names) numberOf(id string) uint64 {
 	return number
 }
 
-// peerOf returns the ID of the peer with the given number.
+// peerOf returns the ID of the peer that the engine identifies by the given number, and false if there
+// is none.
 func (c *Core) peerOf(raft uint64) (string, bool) {
 	if p, found := c.replica.Members.Find(raft); found {
 		return p.ID, true

@@ -9,28 +9,29 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// notices delays the messages by which a leader tells the other peers that entries are committed, and
-// which contain no entries. The next entries contain the same commit index, so that under load a
-// peer receives one message for each batch of entries instead of two, and sends one reply.
+// notices delays the messages without entries by which a leader tells the other peers that entries are
+// committed. The next message with entries contains the same commit index, so that under load a peer
+// receives one message for each batch of entries instead of two, and sends one reply.
 //
-// Such a message is sent without a delay if more depends on it than the state machine of the
-// receiver: after an entry of elections, members or a new leader, and before a reply to a request
-// that the receiver has made.
+// The leader sends such a message without a delay if more than the receiver's state machine depends on
+// it: after an entry that changes elections or members or begins a term, and before a reply to a
+// request of the receiver.
 type notices struct {
-	delayed []notice // the delayed notices, at most one for each peer, the oldest first
+	delayed []notice // the delayed messages, at most one for each receiver, the oldest first
 }
 
-// notice is a delayed message without entries.
+// notice is a message without entries whose sending the leader delays.
 type notice struct {
 	message *raftpb.Message
-	since   time.Duration // when the delay began
+	since   time.Duration // when the leader began to delay the message
 }
 
-// noticeDelay is the maximum delay.
+// noticeDelay is the maximum time by which the leader delays a notice.
 const noticeDelay = time.Millisecond
 
-// delayMessage delays a message of the leader, or removes a delayed one if this message replaces it. It
-// reports whether the message is delayed.
+// delayMessage decides whether to delay a message of the leader, and reports whether it has delayed the
+// message. If the message replaces a delayed message to the same receiver, delayMessage removes the
+// delayed one.
 func (n *notices) delayMessage(c *Core, m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp {
 		return false
@@ -43,7 +44,7 @@ func (n *notices) delayMessage(c *Core, m *raftpb.Message) bool {
 	return true
 }
 
-// send sends the delayed messages that satisfy a condition.
+// send sends the delayed messages for which the function which returns true.
 func (n *notices) send(c *Core, which func(notice) bool) {
 	kept := n.delayed[:0]
 	for _, d := range n.delayed {
@@ -61,12 +62,12 @@ func (n *notices) send(c *Core, which func(notice) bool) {
 // sendAll sends all delayed messages.
 func (n *notices) sendAll(c *Core) { n.send(c, func(notice) bool { return true }) }
 
-// sendTo sends the delayed message for a peer, if there is one.
+// sendTo sends the delayed message to the given peer, if there is one.
 func (n *notices) sendTo(c *Core, peer uint64) {
 	n.send(c, func(d notice) bool { return d.message.GetTo() == peer })
 }
 
-// sendDue sends the messages that were delayed for noticeDelay.
+// sendDue sends the messages that have been delayed for at least noticeDelay.
 func (n *notices) sendDue(c *Core) {
 	if len(n.delayed) > 0 {
 		now := c.now()
@@ -74,8 +75,8 @@ func (n *notices) sendDue(c *Core) {
 	}
 }
 
-// UntilNotice returns the time until a delayed message must be sent, by [Core.TakeOutput]. If there is
-// none, it returns the maximum duration.
+// UntilNotice returns the time until the caller must call [Core.TakeOutput], so that a delayed message
+// is sent. Without a delayed message, UntilNotice returns the maximum duration.
 func (c *Core) UntilNotice() time.Duration {
 	if len(c.notices.delayed) == 0 {
 		return math.MaxInt64

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// countAppends counts the messages with and without entries that the leader sends from now on.
+// countAppends counts the append messages that the leader sends from now on, separately with and
+// without entries.
 func (h *harness) countAppends(l *peer) (with, without *int) {
 	with, without = new(int), new(int)
 	h.drops = func(m transmission) bool {
@@ -27,9 +28,9 @@ func (h *harness) countAppends(l *peer) (with, without *int) {
 	return with, without
 }
 
-// TestNotices_OneMessagePerPeerAndUpdate checks that a client that makes one update after another causes only
-// one message to each peer for each update, and that the other peers apply the last update soon after it.
-func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
+// TestNotices_SendOneMessagePerPeerAndUpdate checks that the leader sends only one message to each peer for each
+// update if a client makes one update after another, and that the other peers apply the last update soon.
+func TestNotices_SendOneMessagePerPeerAndUpdate(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	with, without := h.countAppends(l)
@@ -46,13 +47,14 @@ func TestNotices_OneMessagePerPeerAndUpdate(t *testing.T) {
 	}
 }
 
-// TestNotices_NotDelayedIfCallerWaits checks that a message is not delayed that tells a peer that an entry is
-// committed for which its callers or candidates wait.
-func TestNotices_NotDelayedIfCallerWaits(t *testing.T) {
+// TestNotices_AreNotDelayedIfCallerWaits checks that the leader immediately sends the message that an entry is
+// committed to a peer whose callers or candidates wait for the entry.
+func TestNotices_AreNotDelayedIfCallerWaits(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(time.Second)
 	p := h.otherPeers(l)[0]
-	// The request takes four messages: to the leader, to the voters, back to the leader, and the reply.
+	// A forwarded request takes four messages: to the leader, to the voters, back to the leader, and
+	// the reply.
 	forwarded := update("x")
 	forwarded.Forward = true
 	start := h.now

@@ -9,24 +9,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// snapshotOffer is the announcement of a snapshot, which precedes its data.
+// snapshotOffer is what a peer knows about a snapshot from the frame that precedes the snapshot's data.
 type snapshotOffer struct {
 	from         string // the ID of the sender
 	sender       uint64 // the number of the sender
 	kind         raftpb.MessageType
-	author, to   uint64 // the numbers of its author and its receiver, according to the message
-	term         uint64 // the term of the author
+	author, to   uint64 // the numbers of the message's author and of its receiver, according to the message
+	term         uint64 // the term in which the author sent the message
 	index        uint64 // the index of the last entry in the snapshot
 	size         int64  // the size of the snapshot in bytes
-	lead         uint64 // the leader that this peer follows
+	lead         uint64 // the number of the leader that this peer follows
 	self         uint64
 	ownTerm      uint64
-	appliedIndex uint64 // the last entry that this peer has applied
+	appliedIndex uint64 // the index of the last entry that this peer has applied
 }
 
-// check returns an error that describes why the data of the snapshot must not be received, or nil. Only the
-// leader of the current term may send a snapshot, and only a snapshot that this peer needs. If this peer does
-// not know the leader yet, the leader sends the snapshot again later.
+// check returns nil if this peer should receive the data of the snapshot, and otherwise an error that
+// describes why not. Only the leader of the current term may send a snapshot, and only a snapshot that this
+// peer needs. If this peer does not know the leader yet, it rejects the snapshot, and the leader sends the
+// snapshot again later.
 func (o snapshotOffer) check() error {
 	switch {
 	case o.kind != raftpb.MsgSnap || o.author != o.sender || o.to != o.self:
@@ -41,8 +42,9 @@ func (o snapshotOffer) check() error {
 	return nil
 }
 
-// CheckSnapshot decides, by the frame that precedes a snapshot and by its size in bytes, whether to receive its
-// data. The error describes to the sender why not. It changes nothing.
+// CheckSnapshot returns nil if this peer should receive the data of a snapshot, judging by the frame that
+// precedes the data and by the size of the snapshot in bytes. Otherwise the error describes to the sender why
+// not. CheckSnapshot changes nothing.
 func (c *Core) CheckSnapshot(from string, frame []byte, size int64) error {
 	m := &raftpb.Message{}
 	if len(frame) < frameHeader || frame[0] != frameRaft || proto.Unmarshal(frame[frameHeader:], m) != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestSnapshotOffer_UnneededDataIsRejected checks that the data of a snapshot is rejected that the leader of
-// the current term has not sent, or that the peer does not need.
+// TestSnapshotOffer_UnneededDataIsRejected checks that a peer rejects a snapshot that was not sent by the
+// leader of the current term, or that the peer does not need, before it receives the snapshot's data.
 func TestSnapshotOffer_UnneededDataIsRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*snapshotOffer)
-		err    error // nil if the snapshot is received
+		err    error // nil if the peer should receive the snapshot
 	}{
 		"from the leader":                            {func(*snapshotOffer) {}, nil},
 		"from another peer":                          {func(o *snapshotOffer) { o.sender, o.author = 2, 2 }, api.ErrRefused},

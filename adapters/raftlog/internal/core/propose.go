@@ -11,67 +11,67 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// Request is a request for an entry in the log. It has exactly one [Reply] with its Token: when the
-// state machine of this peer has applied the entry, when it is certain that the entry will not be
-// applied, or when the outcome remains unknown.
+// Request is a request to write an entry to the log. It receives exactly one [Reply] with the same
+// Token: when the state machine of this peer has applied the entry, when the entry will certainly not
+// be applied, or when the outcome remains unknown.
 type Request struct {
-	Token  uint64 // the token of the request; 0 if no caller waits for the reply
+	Token  uint64 // identifies the request in the reply; 0 if no caller waits for a reply
 	Kind   api.Kind
 	ID     api.RequestID
-	Data   []byte        // Data is the update of a KindState request, which must not be modified any more.
+	Data   []byte        // Data is the update of a KindState request. The caller must not modify it any more.
 	Op     replica.Op    // Op is the operation of a KindControl request.
 	Voters []api.Peer    // Voters are the new voters of a KindConfig request.
-	Guard  replica.Guard // Guard is the leadership during which a KindState entry is applied; zero without a guard.
-	// Forward makes a peer that is not the leader send the request to the leader. Otherwise the
-	// reply is a NotLeaderError.
+	Guard  replica.Guard // Guard is the leadership on which a KindState entry depends; zero if it depends on none.
+	// Forward makes a peer that is not the leader forward the request to the leader. If Forward is
+	// false, such a peer replies with a NotLeaderError.
 	Forward bool
 	// Deadline is the time on the clock of this peer until which a forwarded request waits for the
-	// leader. 0 is an election timeout from now.
+	// leader's reply. 0 means an election timeout from now.
 	Deadline time.Duration
 }
 
-// proposals contains the requests that this peer has accepted.
+// proposals contains the requests that this peer has accepted and not replied to.
 //
-// A leader decides by its state only when it has applied all entries of earlier terms, because
-// before that it does not know all request IDs. Until then requests wait in early.
+// A leader decides about requests only when it has applied all entries of earlier terms, because before
+// that it does not know all request IDs. Until then, requests wait in the field early.
 type proposals struct {
-	ready     bool // this peer is the leader and has applied the first entry of its term
+	ready     bool // whether this peer is the leader and has applied the first entry of its term
 	early     []queuedRequest
-	now       time.Time                   // the time of requests until the next output; zero before the first one
-	batch     []*raftpb.Entry             // entries to propose to the engine, and unused ones up to the capacity
+	now       time.Time                   // the time of all requests until the next output; zero before the first
+	batch     []*raftpb.Entry             // the entries to propose to the engine; the rest of the capacity is unused
 	batchIDs  []api.RequestID             // the request IDs of the entries in batch
-	bytes     int                         // the size of the entries in batch
-	pending   map[api.RequestID]*proposal // proposed by this leader in this term, and not applied yet
-	results   []result                    // the results of entries that the state machine has not applied yet
-	unused    []*proposal                 // proposals whose memory is used again
-	forwarded map[uint64]forwardedRequest // requests of this peer to the leader, by their numbers
+	bytes     int                         // the total size of the entries in batch, in bytes
+	pending   map[api.RequestID]*proposal // what this leader has proposed in this term, and not applied yet
+	results   []result                    // the results that wait until the state machine has applied their entries
+	unused    []*proposal                 // proposals that are over, and whose memory the next ones use
+	forwarded map[uint64]forwardedRequest // the requests that this peer has forwarded to the leader, by their numbers
 	seq       uint64                      // the number of the last forwarded request
 }
 
-// queuedRequest is a request with the origin that waits for the reply.
+// queuedRequest is a request together with the origin that waits for its reply.
 type queuedRequest struct {
 	Request
 	origin origin
 }
 
-// origin identifies the caller that waits for a reply: one of this process, by its token, or another
-// peer, by its ID and the number of its request.
+// origin identifies the caller that waits for a reply: a caller in this process by its token, or a
+// caller at another peer by the ID of the peer and the number of the request.
 type origin struct {
 	token uint64
 	peer  string
 	seq   uint64
 }
 
-// proposal is an entry that this leader has proposed.
+// proposal is an entry that this leader has proposed to the engine, or is about to propose.
 type proposal struct {
 	sum     uint32
 	kind    api.Kind
 	guard   replica.Guard
 	waiters []origin
-	first   [1]origin // the array of waiters while there is one waiter, which avoids an allocation
+	first   [1]origin // the memory of waiters while there is only one, which avoids an allocation
 }
 
-// result is the outcome of a request whose reply waits for the state machine.
+// result is the outcome of a request whose reply waits until the state machine has applied the entry.
 type result struct {
 	index   uint64
 	err     error
@@ -81,17 +81,18 @@ type result struct {
 func newProposals(cfg Config) proposals {
 	return proposals{
 		pending: map[api.RequestID]*proposal{}, forwarded: map[uint64]forwardedRequest{},
-		seq: cfg.Random(), // a random start, so that a reply to an earlier process is not mistaken for another reply
+		seq: cfg.Random(), // a random start keeps replies to an earlier process from being taken for later replies
 	}
 }
 
-// Propose accepts a request.
+// Propose accepts a request. A later output contains the reply.
 func (c *Core) Propose(r Request) {
 	defer containPanic()
 	c.proposals.acceptRequest(c, queuedRequest{r, origin{token: r.Token}})
 }
 
-// acceptRequest proposes, queues, forwards or rejects a request.
+// acceptRequest proposes a request, queues it until this leader is ready, forwards it to the leader, or
+// rejects it.
 func (p *proposals) acceptRequest(c *Core, q queuedRequest) {
 	switch {
 	case c.state != raft.StateLeader && q.Forward && q.origin.peer == "":
@@ -107,7 +108,7 @@ func (p *proposals) acceptRequest(c *Core, q queuedRequest) {
 	}
 }
 
-// proposeRequest proposes or rejects a request as the leader.
+// proposeRequest proposes a request to the engine, as the leader, or rejects the request.
 func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	var data []byte
 	limit := replica.MaxData
@@ -115,7 +116,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	case api.KindState:
 		data, limit = q.Data, c.cfg.MaxData
 	case api.KindControl:
-		if q.Op.Do == replica.Restart && !p.checkRestart(c, q) {
+		if q.Op.Do == replica.Restart && !p.acceptRestart(c, q) {
 			return
 		}
 		data = q.Op.Encode()
@@ -139,7 +140,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 		switch {
 		case same.sum != sum || same.kind != q.Kind:
 			p.replyTo(c, q.origin, 0, fmt.Errorf("%w by an update in progress", api.ErrRequestIDReused))
-		case same.guard != q.Guard: // the log may fence only one of the two
+		case same.guard != q.Guard: // the guard of one request may hold, and that of the other not
 			p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the same update with another guard is in progress", api.ErrBusy))
 		default:
 			same.waiters = append(same.waiters, q.origin)
@@ -150,7 +151,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 		p.now = c.entryTime()
 	}
 	now := p.now
-	if q.Kind == api.KindState && !p.checkUpdate(c, q, sum, now) {
+	if q.Kind == api.KindState && !p.acceptUpdate(c, q, sum, now) {
 		return
 	}
 	if q.Kind != api.KindState {
@@ -168,7 +169,7 @@ func (p *proposals) proposeRequest(c *Core, q queuedRequest) {
 	}
 }
 
-// addPending adds a proposal for a request.
+// addPending records that this leader proposes the entry of a request.
 func (p *proposals) addPending(q queuedRequest, sum uint32) {
 	var added *proposal
 	if n := len(p.unused); n > 0 {
@@ -181,8 +182,8 @@ func (p *proposals) addPending(q queuedRequest, sum uint32) {
 	p.pending[q.ID] = added
 }
 
-// addToBatch adds an entry without data to the batch. It uses the memory of an earlier batch again,
-// which is correct because the engine copies the entries that are proposed to it.
+// addToBatch adds an entry without data to the batch, and returns the entry. It uses the memory of an
+// entry of an earlier batch, because the engine copies the entries that are proposed to it.
 func (p *proposals) addToBatch() *raftpb.Entry {
 	n := len(p.batch)
 	if n < cap(p.batch) {
@@ -198,7 +199,8 @@ func (p *proposals) addToBatch() *raftpb.Entry {
 	return e
 }
 
-// clearBatch removes the entries from the batch, and keeps the memory of small ones.
+// clearBatch removes all entries from the batch, and keeps the memory of small entries for the next
+// batch.
 func (p *proposals) clearBatch() {
 	for _, e := range p.batch {
 		if cap(e.Data) > maxKeptData {
@@ -209,9 +211,9 @@ func (p *proposals) clearBatch() {
 	p.batch, p.batchIDs, p.bytes = p.batch[:0], p.batchIDs[:0], 0
 }
 
-// checkUpdate reports whether an update must be written. If not, it has replied: because the ID is
+// acceptUpdate reports whether the leader must write an update. Otherwise it has replied: the ID is
 // known or outside of the window, the leadership of the guard is over, or there is no capacity.
-func (p *proposals) checkUpdate(c *Core, q queuedRequest, sum uint32, now time.Time) bool {
+func (p *proposals) acceptUpdate(c *Core, q queuedRequest, sum uint32, now time.Time) bool {
 	if c.backlog.isFull() {
 		p.replyTo(c, q.origin, 0, fmt.Errorf("%w: the state machine has not applied %d entries of %d bytes yet", api.ErrBusy, c.backlog.entries, c.backlog.bytes))
 		return false
@@ -225,7 +227,7 @@ func (p *proposals) checkUpdate(c *Core, q queuedRequest, sum uint32, now time.T
 		err = api.ErrFenced
 	case err != nil:
 	case c.cfg.MaxIDs > 0 && c.replica.IDs.Len()+len(p.pending) >= c.cfg.MaxIDs:
-		err = fmt.Errorf("%w: %d", api.ErrTooManyIDs, c.cfg.MaxIDs)
+		err = fmt.Errorf("%w: the limit is %d", api.ErrTooManyIDs, c.cfg.MaxIDs)
 	default:
 		if err = c.space.checkMajority(c); err == nil {
 			err = c.space.checkUpdate(p.bytes + len(q.Data))
@@ -237,20 +239,20 @@ func (p *proposals) checkUpdate(c *Core, q queuedRequest, sum uint32, now time.T
 	return err == nil
 }
 
-// certainlyFenced reports whether it is certain that an update with this guard would not be applied:
-// the leadership has ended by an entry that this peer has applied. Such an update is not written,
-// because it would only be marked as skipped. If this peer has not applied the entry that started
-// the leadership, the log decides.
+// certainlyFenced reports whether an update with this guard would certainly not be applied: the
+// leadership has ended by an entry that this peer has applied. The leader does not write such an
+// update, because the update would only be marked as skipped. If this peer has not applied the entry
+// that started the leadership, it cannot decide, and writes the update.
 func certainlyFenced(c *Core, g replica.Guard) bool {
 	return g.Token <= c.replica.Index && !c.replica.GuardHolds(g)
 }
 
-// checkRestart reports whether a request to restart an election must be written. If not, it has
-// replied.
-func (p *proposals) checkRestart(c *Core, q queuedRequest) bool {
+// acceptRestart reports whether the leader must write a request to restart an election. Otherwise it
+// has replied to the request.
+func (p *proposals) acceptRestart(c *Core, q queuedRequest) bool {
 	e := c.replica.Elections.Get(q.Op.Election)
 	switch {
-	case c.replica.Index < q.Op.Through: // the sender may know a later end of the election than this leader
+	case c.replica.Index < q.Op.Through: // this leader may lack a later end of the election
 		p.replyTo(c, q.origin, 0, &api.NotLeaderError{})
 	case !e.Ended, e.EndedAt > q.Op.Through:
 		p.replyWhenApplied(c, result{c.replica.Index, nil, []origin{q.origin}})
@@ -263,9 +265,9 @@ func (p *proposals) checkRestart(c *Core, q queuedRequest) bool {
 	return false
 }
 
-// flushBatch proposes the batch to the engine, as one message. While the disk writes, requests wait
-// for each other, because a few large writes and messages are faster than many small ones. A single
-// client never waits.
+// flushBatch proposes the batch to the engine, as one message. While the disk writes, requests wait in
+// the batch for each other, because a few large writes and messages are faster than many small ones.
+// The request of a single client never waits.
 func (p *proposals) flushBatch(c *Core) {
 	if len(p.batch) == 0 || c.writesInFlight >= maxWritesInFlight && len(p.batch) < maxBatch && p.bytes < maxBatchBytes {
 		return
@@ -282,7 +284,8 @@ func (p *proposals) flushBatch(c *Core) {
 	}
 }
 
-// becomeReady proposes the early requests when the leader has applied the first entry of its term.
+// becomeReady marks this leader as ready and proposes the early requests, when the leader has applied
+// the first entry of its term.
 func (p *proposals) becomeReady(c *Core) {
 	p.ready = true
 	early := p.early
@@ -292,14 +295,15 @@ func (p *proposals) becomeReady(c *Core) {
 	}
 }
 
-// replyToApplied replies to the requests for an entry when the state machine has applied it as well.
+// replyToApplied replies to the requests for an entry that the replica has applied, when the state
+// machine has applied it, too.
 func (p *proposals) replyToApplied(c *Core, o replica.Outcome) {
 	applied := p.pending[o.ID]
 	if applied == nil || applied.kind != o.Kind {
 		return
 	}
 	delete(p.pending, o.ID)
-	// The last request to the state machine contains the entry, or follows it.
+	// The last Apply of the output contains the entry, or comes after it.
 	a := &c.output.Apply[len(c.output.Apply)-1]
 	others := applied.waiters[:0]
 	for _, w := range applied.waiters {
@@ -317,7 +321,7 @@ func (p *proposals) replyToApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// replyWhenApplied replies when the state machine has applied the entry of the result.
+// replyWhenApplied replies to the waiters of r when the state machine has applied the entry at r.index.
 func (p *proposals) replyWhenApplied(c *Core, r result) {
 	if r.index <= c.applied {
 		p.replyAll(c, r.waiters, r.index, r.err)
@@ -328,7 +332,7 @@ func (p *proposals) replyWhenApplied(c *Core, r result) {
 	}
 }
 
-// releaseReplies sends the replies that have waited for the state machine.
+// releaseReplies sends the replies whose entries the state machine has applied.
 func (p *proposals) releaseReplies(c *Core) {
 	kept := p.results[:0]
 	for _, r := range p.results {
@@ -343,11 +347,11 @@ func (p *proposals) releaseReplies(c *Core) {
 	c.lease.answerReaders(c)
 }
 
-// failPending fails the requests that this leader has accepted when its term is over. The entries that
-// it has written for them may still be committed, or may be replaced.
+// failPending fails the requests that this leader has accepted, when its term is over. The entries that
+// it has written for them may still be committed, or another leader may replace them.
 func (p *proposals) failPending(c *Core) {
 	p.ready = false
-	for _, id := range p.batchIDs { // these entries were certainly not written
+	for _, id := range p.batchIDs { // these entries were not proposed to the engine, so they were certainly not written
 		unwritten := p.pending[id]
 		delete(p.pending, id)
 		p.replyAll(c, unwritten.waiters, 0, &api.NotLeaderError{})
@@ -359,8 +363,9 @@ func (p *proposals) failPending(c *Core) {
 	clear(p.pending)
 }
 
-// redirectEarly accepts the early requests again when this peer is not the leader any more.
-func (p *proposals) redirectEarly(c *Core) {
+// acceptEarlyAgain accepts the requests in early again when this peer is not the leader any more, so that
+// it forwards or rejects them.
+func (p *proposals) acceptEarlyAgain(c *Core) {
 	early := p.early
 	p.early = nil
 	for _, q := range early {
@@ -374,12 +379,12 @@ func (p *proposals) replyAll(c *Core, waiters []origin, index uint64, err error)
 	}
 }
 
-// replyTo sends the outcome of a request to its origin: a peer that has forwarded the request, or a caller at this
-// peer.
+// replyTo sends the outcome of a request to its origin: the peer that has forwarded the request, or a caller at
+// this peer.
 func (p *proposals) replyTo(c *Core, o origin, index uint64, err error) {
 	switch {
 	case o.peer != "":
-		c.notices.sendTo(c, c.names.numberOf(o.peer)) // the peer waits for the entry
+		c.notices.sendTo(c, c.names.numberOf(o.peer)) // the forwarding peer waits for this entry
 		c.sendFrame(o.peer, frameReply, encodeReply(o.seq, index, err))
 	case o.token != 0:
 		c.output.Replies = append(c.output.Replies, Reply{o.token, index, err})

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestPropose_SameIDHasOneOutcome checks that a request whose ID was used before, at any peer, returns
-// the outcome of the first request with this ID, and that a request with a stale ID is rejected.
+// TestPropose_SameIDHasOneOutcome checks that a request with the ID of an earlier request, at any peer,
+// returns the outcome of the first one, and that a request with a stale ID is rejected.
 func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	h, l := startCluster(t)
 	id := api.RequestIDFrom(l.Wall(), 1, 2)
@@ -46,12 +46,12 @@ func TestPropose_SameIDHasOneOutcome(t *testing.T) {
 	require.Equal(t, index, l.replies[h.token].Index)
 }
 
-// TestRead_ReadersShareRequests verifies that concurrent readers share a request, and that each gets the
-// reply to a request that was sent after its call.
-func TestRead_ReadersShareRequests(t *testing.T) {
+// TestRead_ConcurrentReadersShareLeaseRequest checks that concurrent reads share one lease request, and that each
+// read receives a reply only to a lease request that was sent after the call.
+func TestRead_ConcurrentReadersShareLeaseRequest(t *testing.T) {
 	h, l := startCluster(t)
 	for _, p := range append(h.otherPeers(l), l) {
-		h.advance(p.core.cfg.Heartbeat) // requests of the lease are answered
+		h.advance(p.core.cfg.Heartbeat) // wait until the leader has answered the lease requests
 		before, first := p.core.lease.seq, h.token+1
 		for range 5 {
 			h.token++
@@ -70,14 +70,13 @@ func TestRead_ReadersShareRequests(t *testing.T) {
 	}
 }
 
-// TestPropose_ReusedMemoryKeepsEarlierUpdate checks that an update does not contain data of an earlier
-// update, whose memory it uses: the engine refers to the entries that are proposed to it, and the memory must
-// be cleared.
-func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
+// TestPropose_ReusedMemoryContainsNoEarlierData checks that each update is applied with its own data, although
+// the leader uses the memory of earlier entries again.
+func TestPropose_ReusedMemoryContainsNoEarlierData(t *testing.T) {
 	h, l := startCluster(t)
 	var want []string
 	for _, size := range []int{10, 3, maxKeptData + 1, 3, maxKeptData, 7} {
-		h.setDisksStalled(true) // stalled until all updates are proposed, so that the engine stores them
+		h.setDisksStalled(true) // the engine keeps all updates until the disks continue
 		for k := range 3 {
 			text := strings.Repeat(string(rune('a'+len(want)%26)), size+k)
 			want = append(want, text)
@@ -98,8 +97,8 @@ func TestPropose_ReusedMemoryKeepsEarlierUpdate(t *testing.T) {
 	}
 }
 
-// guardedCandidate makes a candidate of p the head of election e, and returns the guard of its
-// leadership.
+// guardedCandidate makes a candidate of p the head of election e, and returns a guard for the
+// leadership of that candidate.
 func (h *harness) guardedCandidate(p *peer) replica.Guard {
 	elections := &p.core.replica.Elections
 	p.core.AddCandidate("e", "c", "")
@@ -107,10 +106,11 @@ func (h *harness) guardedCandidate(p *peer) replica.Guard {
 	return replica.Guard{Election: "e", Token: elections.Get("e").Candidates[0].Token}
 }
 
-// TestGuard_CheckedByLog checks that an update is not applied when its leadership ends by an entry that the
-// leader of the log has written but not applied when it accepts the update, and that requests with the same
-// ID and another guard are not fenced.
-func TestGuard_CheckedByLog(t *testing.T) {
+// TestGuard_FencesUpdateBehindEndOfLeadership checks that an update is not applied if the entry that ends its
+// leadership precedes it in the log, even though the leader of the log had not applied that entry when it accepted
+// the update. It also checks that requests with the same ID and another guard are rejected in the meantime, and not
+// fenced.
+func TestGuard_FencesUpdateBehindEndOfLeadership(t *testing.T) {
 	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
 	h.setDisksStalled(true)
@@ -131,9 +131,9 @@ func TestGuard_CheckedByLog(t *testing.T) {
 	require.NoError(t, h.request(l, unguarded).Err)
 }
 
-// TestGuard_CheckedBeforeWrite checks that an update of a leadership that has certainly ended is not written
-// to the log, and not to the indexes of skipped updates.
-func TestGuard_CheckedBeforeWrite(t *testing.T) {
+// TestGuard_RejectsFencedUpdateWithoutWriting checks that the leader does not write an update if the leadership of
+// the update's guard has certainly ended, so that the indexes of skipped updates do not grow.
+func TestGuard_RejectsFencedUpdateWithoutWriting(t *testing.T) {
 	h, l := startCluster(t)
 	guard := h.guardedCandidate(l)
 	guarded := Request{Kind: api.KindState, ID: api.RequestIDFrom(l.Wall(), 1, 1), Data: []byte("x"), Guard: guard}
@@ -150,17 +150,17 @@ func TestGuard_CheckedBeforeWrite(t *testing.T) {
 	require.Equal(t, last, l.core.last.index)
 	require.Empty(t, l.core.replica.Skips)
 
-	// The update is written if this peer has not applied the entry that started the leadership: then
-	// the log decides.
+	// The leader writes the update if it has not applied the entry that started the leadership. Then
+	// the log decides whether the update is applied.
 	guard.Token = last + 100
 	require.ErrorIs(t, h.request(l, Request{Kind: api.KindState, Guard: guard}).Err, api.ErrFenced)
 	require.Equal(t, last+1, l.core.last.index)
 	require.Equal(t, []uint64{last + 1}, l.core.replica.Skips)
 }
 
-// TestSkips_DroppedWithTheirEntries checks that the indexes of skipped entries are not stored after the
-// entries were removed from the log, and that the states of peers are equal after that.
-func TestSkips_DroppedWithTheirEntries(t *testing.T) {
+// TestSkips_AreDroppedWithCompactedEntries checks that peers do not store the indexes of skipped entries any
+// more after the entries were removed from the log, and that the states of all peers are equal after that.
+func TestSkips_AreDroppedWithCompactedEntries(t *testing.T) {
 	h, l := startCluster(t)
 	skip := func() uint64 {
 		h.request(l, Request{Kind: api.KindState, Guard: replica.Guard{Election: "e", Token: 1 << 40}})
@@ -189,7 +189,7 @@ func TestSkips_DroppedWithTheirEntries(t *testing.T) {
 	require.NotEqual(t, state.Sum(), l.core.replica.Sum())
 	require.Equal(t, []uint64{second, third}, l.core.replica.Skips)
 
-	l.replica = state // the snapshot of another peer can contain all skips
+	l.replica = state // the snapshot of another peer can contain skips of entries that this log lacks
 	state.Skips = []uint64{first, second}
 	l.start()
 	require.Equal(t, []uint64{second}, l.core.replica.Skips)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// handleReady handles the output of the engine.
+// handleReady handles a Ready, which is the output of the engine.
 func (c *Core) handleReady(rd raft.Ready) {
 	if rd.HardState != nil {
 		c.commit = max(c.commit, rd.GetCommit())
@@ -33,8 +33,8 @@ func (c *Core) handleReady(rd raft.Ready) {
 	}
 }
 
-// updateRole handles a change of the role, the term or the leader. entries are the entries that the
-// engine has added with the change.
+// updateRole records that the engine has changed the role, the term or the leader of this peer. entries
+// are the entries that the engine has added together with this change.
 func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 	state, term := status.RaftState, status.GetTerm()
 	led := c.state == raft.StateLeader
@@ -44,13 +44,14 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.expiry.resetExpiry()
 		c.admission.learnerEntry, c.transfer = api.RequestID{}, transfer{}
 		// The next leader may remove the candidates of this peer without waiting. This peer does not
-		// vote for it for an election timeout, so that its candidates have time to stop.
+		// vote for the next leader for an election timeout, so that its own candidates have time to
+		// stop.
 		c.lease.discardLease()
 		c.followedAt = c.now()
 	}
 	if state != raft.StateFollower && (state != c.state || term != c.term) {
-		// Discard the lease that the previous leader has granted, because its successor may expire
-		// silent peers when that lease would still be valid.
+		// Discard the lease that the previous leader has granted, because the next leader may expire
+		// silent peers while that lease would still be valid.
 		c.lease.discardLease()
 	}
 	elected := state == raft.StateLeader && (!led || term != c.term)
@@ -65,11 +66,11 @@ func (c *Core) updateRole(status raft.BasicStatus, entries []*raftpb.Entry) {
 		c.expiry.lastFollowed = followedLeader{c.lead, term}
 	}
 	if state != raft.StateLeader {
-		c.proposals.redirectEarly(c)
+		c.proposals.acceptEarlyAgain(c)
 	}
 }
 
-// lastBeforeTerm returns the last entry before the first entry of the term.
+// lastBeforeTerm returns the last entry of the log before the first entry of the given term.
 func (c *Core) lastBeforeTerm(term uint64, entries []*raftpb.Entry) position {
 	last := c.last
 	for _, e := range entries {
@@ -81,14 +82,15 @@ func (c *Core) lastBeforeTerm(term uint64, entries []*raftpb.Entry) position {
 	return last
 }
 
-// writeMemory contains a Write and its hard state, so that they need one allocation.
+// writeMemory contains a Write and its hard state, so that one allocation suffices for both.
 type writeMemory struct {
 	Write
 	hardState          raftpb.HardState
 	term, vote, commit uint64
 }
 
-// handleAppend passes data of the engine to the disk.
+// handleAppend requests a Write of the entries, the hard state and the snapshot in a message of the
+// engine.
 func (c *Core) handleAppend(m *raftpb.Message) {
 	memory := new(writeMemory)
 	w := &memory.Write
@@ -119,13 +121,14 @@ func (c *Core) handleAppend(m *raftpb.Message) {
 	c.output.Writes = append(c.output.Writes, w)
 }
 
-// Installed is a snapshot that has replaced the newest one.
+// Installed describes a received snapshot that has replaced the newest snapshot on the disk.
 type Installed struct {
 	Snapshot Snapshot
 	Replica  *replica.State
 }
 
-// ReportStored reports that a Write is durable. installed is the snapshot of the Write, or nil.
+// ReportStored tells the Core that a Write is durable. installed describes the snapshot of the Write,
+// or is nil.
 func (c *Core) ReportStored(w *Write, installed *Installed) {
 	defer containPanic()
 	if w.Snapshot != nil {
@@ -155,7 +158,7 @@ func (c *Core) ReportStored(w *Write, installed *Installed) {
 	}
 }
 
-// stepEngine passes a message to the engine. Its errors are ignored.
+// stepEngine passes a message to the engine, and ignores errors of the engine.
 func (c *Core) stepEngine(m *raftpb.Message) { _ = c.rn.Step(m) }
 
 // applyCommitted applies committed entries to the replica, and passes them to the state machine.
@@ -188,9 +191,9 @@ func (c *Core) applyCommitted(m *raftpb.Message) {
 	}
 }
 
-// passToStateMachine passes an entry to the state machine. left is the number of entries that follow,
-// including this one. It is called before anything else follows from the entry, because the engine
-// may then request a snapshot, which includes the entry.
+// passToStateMachine passes an entry to the state machine. left is the number of entries that are
+// passed, this one included. The call must precede everything else that follows from the entry, because
+// the engine may then request a snapshot, which includes the entry.
 func (c *Core) passToStateMachine(o replica.Outcome, left int) {
 	c.backlog.add(o.Index, len(o.Data))
 	n := len(c.output.Apply)
@@ -204,12 +207,12 @@ func (c *Core) passToStateMachine(o replica.Outcome, left int) {
 		return
 	}
 	if cap(a.Updates) == len(a.Updates) {
-		a.Updates = slices.Grow(a.Updates, left) // grow once, because moving these large values is slow
+		a.Updates = slices.Grow(a.Updates, left) // grow once to the final size, because moving these large values is slow
 	}
 	a.Updates = append(a.Updates, o.Entry())
 }
 
-// dispatchOutcome lets every part handle an entry that was applied to the replica.
+// dispatchOutcome notifies every part of the Core of an entry that the replica has applied.
 func (c *Core) dispatchOutcome(o replica.Outcome) {
 	changed := o.Expired
 	if o.Election != "" {
@@ -237,7 +240,7 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 			c.proposals.becomeReady(c)
 			c.expiry.expireFormerLeader(c)
 		}
-		c.lease.requestLease(c, c.now()) // a ready leader replies without waiting for the next heartbeat
+		c.lease.requestLease(c, c.now()) // a leader that is ready replies without waiting for the next heartbeat
 	case api.KindControl:
 		c.expiry.handleControl(c, o)
 		c.change.handleSettled(c, o)
@@ -251,28 +254,29 @@ func (c *Core) dispatchOutcome(o replica.Outcome) {
 	c.proposals.replyToApplied(c, o)
 }
 
-// ReportApplied reports the index up to which the state machine has applied entries, or needs none of
-// them.
+// ReportApplied tells the Core the index of the last entry that the state machine has applied or need
+// not apply.
 func (c *Core) ReportApplied(index uint64) {
 	c.applied = max(c.applied, index)
 	c.backlog.removeThrough(index)
 	c.proposals.releaseReplies(c)
 }
 
-// AwaitsApplied reports whether this peer needs to know soon what the state machine has applied. Otherwise
-// the caller may call [Core.ReportApplied] with another input, or before [Core.Advance].
+// AwaitsApplied reports whether the caller should soon call [Core.ReportApplied] when the state machine
+// has applied more entries. Otherwise the caller may wait for another input, or for the time of
+// [Core.Advance].
 func (c *Core) AwaitsApplied() bool {
 	return len(c.proposals.results) > 0 || len(c.lease.readers) > 0 || 2*c.backlog.entries > c.backlog.limit.entries || 2*c.backlog.bytes > c.backlog.limit.bytes
 }
 
-// AwaitsStored reports whether this peer needs to know soon which Writes are durable. Otherwise the
-// caller may call [Core.ReportStored] with another input, or before [Core.Advance]. A peer that follows
-// a leader does not need to know that entries are durable before it learns that they are committed.
+// AwaitsStored reports whether the caller should soon call [Core.ReportStored] when more Writes are
+// durable. Otherwise the caller may wait for another input, or for the time of [Core.Advance]. A
+// follower need not know that its entries are durable before it learns that they are committed.
 func (c *Core) AwaitsStored() bool {
 	return c.state != raft.StateFollower || c.commit > c.replica.Index
 }
 
-// RequestSnapshot requests a snapshot of the current state.
+// RequestSnapshot makes the next output request a snapshot of the state machine's current state.
 func (c *Core) RequestSnapshot() {
 	m := c.replica.Members
 	c.output.Apply = append(c.output.Apply, Apply{Create: &CreateSnapshot{
@@ -280,10 +284,11 @@ func (c *Core) RequestSnapshot() {
 	}})
 }
 
-// ReportSnapshotCreated reports a newer snapshot on the disk. The log is truncated up to its index,
-// but keeps the entries whose request IDs are stored, so that a peer that joins by snapshot and log
-// receives the entries of all IDs within the window. It returns the index up to which the log will
-// be truncated, or 0 if it does not change.
+// ReportSnapshotCreated tells the Core that a newer snapshot is on the disk. The Core requests that the
+// log is truncated up to the snapshot's index. The log keeps the entries whose request IDs are still
+// stored, so that a peer that joins by snapshot and log receives the entries of all IDs within the
+// window. ReportSnapshotCreated returns the index up to which the log will be truncated, or 0 if the
+// log does not change.
 func (c *Core) ReportSnapshotCreated(s Snapshot) (through uint64) {
 	c.snapshotRequested = 0
 	if s.Index < c.snapshot.Index {
@@ -297,10 +302,10 @@ func (c *Core) ReportSnapshotCreated(s Snapshot) (through uint64) {
 	return through
 }
 
-// ReportSnapshotFailed reports that no snapshot was created.
+// ReportSnapshotFailed tells the Core that the requested snapshot could not be created.
 func (c *Core) ReportSnapshotFailed() { c.snapshotRequested = 0 }
 
-// ReportSnapshotSent reports whether a snapshot was sent to a peer completely.
+// ReportSnapshotSent tells the Core whether a snapshot was sent to a peer completely.
 func (c *Core) ReportSnapshotSent(to string, ok bool) {
 	defer containPanic()
 	status := raft.SnapshotFinish
@@ -310,19 +315,19 @@ func (c *Core) ReportSnapshotSent(to string, ok bool) {
 	c.rn.ReportSnapshot(replica.RaftID(c.cfg.Cluster, to), status)
 }
 
-// ReportUnreachable reports that frames to a peer were dropped.
+// ReportUnreachable tells the Core that frames to a peer were dropped.
 func (c *Core) ReportUnreachable(id string) {
 	defer containPanic()
 	c.rn.ReportUnreachable(replica.RaftID(c.cfg.Cluster, id))
 }
 
-// proposeEntries proposes entries to the engine as the leader, and reports whether it has accepted
-// them.
+// proposeEntries proposes entries to the engine as the leader, and reports whether the engine has
+// accepted them.
 func (c *Core) proposeEntries(entries ...*raftpb.Entry) bool {
 	return c.rn.Step(&raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(c.self), Entries: entries}) == nil
 }
 
-// configEntry returns an entry that changes the members.
+// configEntry returns an entry that changes the members of the cluster.
 func (c *Core) configEntry(id api.RequestID, cfg replica.Config, cc *raftpb.ConfChangeV2) (*raftpb.Entry, error) {
 	data := cfg.Encode()
 	cc.Context = replica.EncodeEntry(replica.Header{Kind: api.KindConfig, ID: id, Time: c.entryTime(), Sum: replica.Sum(data)}, data)

@@ -14,21 +14,21 @@ import (
 // A frame between peers consists of a type, the sender's wall clock in milliseconds, and a body.
 const (
 	frameRaft     = 1  // a message of the engine
-	frameRequest  = 2  // a request to the leader
-	frameReply    = 3  // the leader's reply to a request
+	frameRequest  = 2  // a request that the sender forwards to the leader
+	frameReply    = 3  // the leader's reply to a forwarded request
 	frameAnnounce = 4  // introduces the sender to the leader
 	frameWelcome  = 5  // the leader's reply to an announcement
-	frameMembers  = 6  // the members, for a removed peer or a peer that asks for them
+	frameMembers  = 6  // the members, for a removed peer or a peer that has asked for them
 	frameHistory  = 7  // checksums of the entries that the sender has applied
-	frameFull     = 8  // the disk of the sender has no space for entries
+	frameFull     = 8  // the sender has no disk space for entries
 	framePassedOn = 9  // an announcement that a follower passes on to the leader
-	frameRejected = 10 // the leader's reply to an announcement that it does not accept: the reason
+	frameRejected = 10 // the leader's reply to an announcement that it does not accept; contains the reason
 
-	frameAskMembers = 11 // asks for the members, because the sender has received a frame of another peer
+	frameAskMembers = 11 // asks for the members, because the sender has received a frame of a peer that it does not know
 	frameHeader     = 1 + 8
 )
 
-// errFrame is returned for a frame that no peer of this version sends.
+// errFrame is wrapped by the errors for frames that no peer of this version sends.
 var errFrame = errors.New("malformed frame")
 
 func (c *Core) encodeFrame(kind byte, body []byte) []byte {
@@ -44,7 +44,7 @@ func (c *Core) sendFrame(to string, kind byte, body []byte) {
 
 // sendToPeers sends a frame to each peer that this peer knows.
 func (c *Core) sendToPeers(kind byte, body []byte) {
-	last := "" // the peer of the previous iteration, because Peers can return two addresses of one peer
+	last := "" // the peer of the previous iteration: Peers can return two addresses of one peer in succession
 	for _, p := range c.Peers() {
 		if p.ID != last {
 			c.sendFrame(p.ID, kind, body)
@@ -53,7 +53,7 @@ func (c *Core) sendToPeers(kind byte, body []byte) {
 	}
 }
 
-// sendMessage sends a message of the engine.
+// sendMessage sends a message of the engine to another peer, now or after a short delay.
 func (c *Core) sendMessage(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
 		to, found := c.peerOf(m.GetTo())
@@ -76,7 +76,8 @@ func (c *Core) sendMessage(m *raftpb.Message) {
 	}
 }
 
-// sendWithoutDelay sends a message of the engine, unless this peer must be silent.
+// sendWithoutDelay sends a message of the engine, unless this peer sends no messages because its disk
+// is stalled.
 func (c *Core) sendWithoutDelay(m *raftpb.Message) {
 	if c.stall.suppressesMessages(c) {
 		return
@@ -103,22 +104,23 @@ func (c *Core) encodeMessage(m *raftpb.Message) (Frame, bool) {
 	return Frame{To: to, Urgent: urgent, Data: b}, true
 }
 
-// Receive handles a frame of a peer whose ID was authenticated. The error, which is for the logger,
-// describes why the frame is malformed or the sender must not send it.
+// Receive handles a frame of a peer whose ID the transport has authenticated. The error describes why
+// the frame is malformed, or why the sender must not send it. Callers only log the error.
 //
 // A peer that is not a member can only announce itself. Frames of removed peers are not accepted,
-// because their IDs are never used again.
+// because the IDs of removed peers are never used again.
 func (c *Core) Receive(from string, frame []byte) error { return c.receiveFrame(from, frame, nil) }
 
-// ReceiveSnapshot handles the frame that was received with a snapshot. The snapshot is on disk and
-// ends with the given entry. If the engine needs it, the next output contains a [Write] that installs
-// it. Otherwise, and after an error, the caller may delete it.
+// ReceiveSnapshot handles the frame that precedes a snapshot, after the snapshot was received. The
+// snapshot is on disk, and its last entry has the given index and term. If the engine needs the
+// snapshot, the next output contains a [Write] that installs it. Otherwise, and after an error, the
+// caller may delete the snapshot.
 func (c *Core) ReceiveSnapshot(from string, frame []byte, index, term uint64) error {
 	return c.receiveFrame(from, frame, &position{index, term})
 }
 
-// receiveFrame handles a frame. snapshot is the last entry of the snapshot that was received with
-// it, or nil.
+// receiveFrame handles a frame. snapshot identifies the last entry of the snapshot that was received
+// with the frame, or is nil.
 func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error {
 	defer containPanic()
 	if len(frame) < frameHeader {
@@ -165,7 +167,7 @@ func (c *Core) receiveFrame(from string, frame []byte, snapshot *position) error
 	return fmt.Errorf("%w from %s: unknown type %d", errFrame, from, frame[0])
 }
 
-// receiveMessage handles a message of the engine.
+// receiveMessage checks a message of the engine and passes it to the engine.
 func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot *position) error {
 	m, err := decodeMessage(body)
 	if err != nil {
@@ -195,9 +197,9 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		if m.GetType() == raftpb.MsgApp && len(m.GetEntries()) > 0 && (c.backlog.dropsAppends(c) || c.space.full) {
 			return nil
 		}
-		// Reject a heartbeat whose commit index is greater than the index that this peer has
-		// acknowledged, because the engine would panic with a message that names no remedy.
-		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.lacksAcknowledged(m.GetCommit()) {
+		// Reject a heartbeat whose commit index is greater than the index up to which this peer has
+		// entries, because the engine would panic with a message that names no remedy.
+		if m.GetType() == raftpb.MsgHeartbeat && m.GetTerm() >= c.rn.BasicStatus().GetTerm() && c.detectLostLog(m.GetCommit()) {
 			return nil
 		}
 		c.stepEngine(m)
@@ -206,8 +208,8 @@ func (c *Core) receiveMessage(from string, sender uint64, body []byte, snapshot 
 		}
 		return nil
 	case raftpb.MsgReadIndex:
-		// Only a leader handles the request, because the engine of a former leader would forward it in
-		// the name of the sender.
+		// Only a leader passes the request to its engine, because the engine of a former leader would
+		// forward it in the name of the sender.
 		if c.rn.BasicStatus().RaftState != raft.StateLeader || !c.expiry.recordRequest(c, sender) {
 			return nil
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestReceiveRequest_RejectsOperationsOfLeader checks that a peer cannot request an operation that only a
-// leader may propose, for example a window outside of which are all request IDs.
+// leader may propose, for example a deduplication window that excludes all request IDs.
 func TestReceiveRequest_RejectsOperationsOfLeader(t *testing.T) {
 	h, l := startCluster(t)
 	from := h.otherPeers(l)[0]
@@ -30,8 +30,8 @@ func TestReceiveRequest_RejectsOperationsOfLeader(t *testing.T) {
 	require.NoError(t, h.request(l, update("")).Err)
 }
 
-// FuzzFrames decodes arbitrary bytes as each kind of frame of this package. They are rejected, or the
-// result is the same after it was encoded.
+// FuzzFrames decodes arbitrary bytes as each kind of frame of this package. The decoder rejects them,
+// or decodes the same value again after encoding it.
 func FuzzFrames(f *testing.F) {
 	for _, frame := range sampleFrames() {
 		f.Add(frame.body)
@@ -63,7 +63,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// sampleFrame is a frame without its header.
+// sampleFrame is the kind and the body of a frame, without its header.
 type sampleFrame struct {
 	kind byte
 	body []byte
@@ -82,9 +82,9 @@ func sampleFrames() []sampleFrame {
 	}
 }
 
-// FuzzReceive checks that no frame, which may be malformed, makes a leader or a follower panic. The engine
-// may report a fault for a message that contradicts its log. Peers are used for 100 inputs, because it takes
-// long to create them.
+// FuzzReceive checks that no frame, malformed or not, makes a leader or a follower panic with anything but a
+// Fault. The engine may report a Fault for a message that contradicts its log. Each cluster serves 100
+// inputs, because creating one takes long.
 func FuzzReceive(f *testing.F) {
 	for _, frame := range sampleFrames() {
 		f.Add(frame.kind, frame.body)

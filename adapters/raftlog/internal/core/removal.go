@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Established reports whether this peer has entries in addition to the founding and is a voter
-// according to them, and returns the IDs of the voters, which decide about an established peer if
-// others refuse it (package identity).
+// Established reports whether this peer is a voter whose log has entries after the first one, which
+// founds the cluster. It also returns the IDs of the voters: only a majority of them can make an
+// established peer stop by refusing its identity (package identity).
 func (c *Core) Established() (established bool, voters []string) {
 	members := &c.replica.Members
 	for _, v := range members.Voters {
@@ -20,7 +20,7 @@ func (c *Core) Established() (established bool, voters []string) {
 	return c.last.index > 1 && members.IsVoter(c.self), voters
 }
 
-// Membership returns the members of the cluster.
+// Membership returns the members of the cluster according to the entries that this peer has applied.
 func (c *Core) Membership() api.Membership {
 	if c.removed != nil {
 		return *c.removed
@@ -28,26 +28,27 @@ func (c *Core) Membership() api.Membership {
 	return c.replica.Members.Membership()
 }
 
-// sendRemoved sends the members to a removed peer, unless the change is not settled yet, because then
-// the cluster still needs the peer. The removed peer reports the members to its clients.
+// sendRemoved sends the members to a removed peer, unless the change that has removed it is not settled
+// yet: until then the cluster still needs the peer. The removed peer reports the members to its
+// clients.
 func (c *Core) sendRemoved(to string) {
 	if c.replica.Members.Unsettled() {
 		return
 	}
 	m := c.Membership()
 	if wire.CheckMembership(m) != nil {
-		m.Removed = []string{to} // the receiver needs only its own ID
+		m.Removed = []string{to} // the receiver needs only its own ID, not those of all removed peers
 	}
 	c.sendFrame(to, frameMembers, wire.AppendMembership(nil, m))
 }
 
-// removedError returns the error of requests to a removed peer.
+// removedError returns the error for requests to this peer after the cluster has removed it.
 func (c *Core) removedError() error {
 	return fmt.Errorf("%w: peer %s was removed from the cluster", api.ErrRefused, c.cfg.Self.ID)
 }
 
-// failRemoved fails the requests of this peer when it was removed: it will neither receive the
-// replies nor apply the entries.
+// failRemoved fails all requests of this peer when it learns that the cluster has removed it: it will
+// neither receive the replies nor apply the entries.
 func (p *proposals) failRemoved(c *Core) {
 	err := fmt.Errorf("%w: this peer was removed from the cluster", api.ErrUnknownOutcome)
 	for _, r := range p.results {
@@ -60,8 +61,8 @@ func (p *proposals) failRemoved(c *Core) {
 	clear(p.forwarded)
 }
 
-// rejectRemoved replies to a request at a removed peer. The peer knows the outcome of only one request:
-// that of the change that has removed it.
+// rejectRemoved replies to a request at a peer that the cluster has removed. Such a peer knows the
+// outcome of only one request: the change of the voters that has removed it.
 func (p *proposals) rejectRemoved(c *Core, r Request) {
 	m, voters := c.removed, slices.Clone(r.Voters)
 	byID := func(a, b api.Peer) int { return strings.Compare(a.ID, b.ID) }

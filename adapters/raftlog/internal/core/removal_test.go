@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestRemoved_WhilePartitioned checks that a peer that was removed while it was partitioned learns that it
-// was removed, and does not accept reads afterwards, to which no leader would reply.
-func TestRemoved_WhilePartitioned(t *testing.T) {
+// TestRemovedPeer_LearnsOfRemovalAfterPartition checks that a peer that was removed from the cluster during a
+// partition learns of its removal after the partition, and then refuses reads, to which no leader would reply.
+func TestRemovedPeer_LearnsOfRemovalAfterPartition(t *testing.T) {
 	h := newHarness(t, 3)
 	learner := h.addLearner(3)
 	h.advance(time.Second)

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// encodeRequest encodes a request to the leader. A Control request contains the data of the
-// entry that it requests.
+// encodeRequest encodes a request for the leader. The encoding of a Control request contains the data
+// of the entry to write.
 func encodeRequest(seq uint64, r Request) []byte {
 	data := r.Data
 	if r.Kind == api.KindControl {
@@ -48,8 +48,8 @@ func decodeRequest(body []byte) (seq uint64, r Request, err error) {
 	return seq, r, nil
 }
 
-// encodeReply encodes the reply to a request. An error that package api does not define leaves
-// the outcome unknown.
+// encodeReply encodes the reply to a forwarded request. The receiver takes an error that package api
+// does not define for an unknown outcome.
 func encodeReply(seq, index uint64, err error) []byte {
 	b := binary.AppendUvarint(binary.AppendUvarint(nil, seq), index)
 	if b = wire.AppendBool(b, err != nil); err == nil {
@@ -61,7 +61,8 @@ func encodeReply(seq, index uint64, err error) []byte {
 	return wire.AppendError(b, err)
 }
 
-// unknownOutcome adds api.ErrUnknownOutcome to an error without changing its text.
+// unknownOutcome wraps api.ErrUnknownOutcome in addition to an error, without changing the error's
+// text.
 type unknownOutcome struct{ error }
 
 func (unknownOutcome) Is(target error) bool { return target == api.ErrUnknownOutcome }
@@ -75,7 +76,7 @@ func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
 	if e := d.End(); e != nil {
 		return 0, 0, nil, fmt.Errorf("%w: reply: %w", errFrame, e)
 	}
-	if err != nil && !wire.IsKnown(err) { // encodeReply replaces such errors by ErrUnknownOutcome
+	if err != nil && !wire.IsKnown(err) { // encodeReply encodes such errors as ErrUnknownOutcome
 		return 0, 0, nil, fmt.Errorf("%w: reply: an error of an unknown kind", errFrame)
 	}
 	return seq, index, err, nil
@@ -83,7 +84,8 @@ func decodeReply(body []byte) (seq, index uint64, err, malformed error) {
 
 func sortedKeys[V any](m map[uint64]V) []uint64 { return slices.Sorted(maps.Keys(m)) }
 
-// sortedPending returns proposals in the order of their IDs, so that a simulation repeats exactly.
+// sortedPending returns proposals in the order of their IDs, so that a simulation replies in the same
+// order in each run of a seed.
 func sortedPending(m map[api.RequestID]*proposal) []*proposal {
 	ids := slices.SortedFunc(maps.Keys(m), func(a, b api.RequestID) int { return slices.Compare(a[:], b[:]) })
 	var all []*proposal

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestRequest_RoundTrip checks that a request is decoded as it was encoded, that the data of an update is not
-// encoded as text, and that a malformed request is rejected.
-func TestRequest_RoundTrip(t *testing.T) {
+// TestRequest_IsDecodedAsEncoded checks that decoding an encoded request returns the same request, that the data of
+// an update is not encoded as text, and that malformed requests are rejected.
+func TestRequest_IsDecodedAsEncoded(t *testing.T) {
 	id := api.RequestIDFrom(time.Unix(1_700_000_000, 0), 1, 2)
 	update := Request{Kind: api.KindState, ID: id, Data: make([]byte, 1<<20), Guard: replica.Guard{Election: "e", Token: 3}}
 	for _, want := range []Request{
@@ -49,9 +49,9 @@ func TestRequest_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestReply_UnknownError checks that an error that does not specify the outcome is not decoded as an error
-// that does, or as a success.
-func TestReply_UnknownError(t *testing.T) {
+// TestReply_ReportsUnknownOutcomeForOtherErrors checks that an error that package api does not define is decoded as
+// an unknown outcome, and neither as a certain failure nor as a success.
+func TestReply_ReportsUnknownOutcomeForOtherErrors(t *testing.T) {
 	for sent, want := range map[error]error{
 		&api.NotLeaderError{}: api.ErrNotLeader, api.ErrFenced: api.ErrFenced, errors.New("other"): api.ErrUnknownOutcome,
 	} {

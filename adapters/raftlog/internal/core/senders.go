@@ -10,17 +10,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// senders decides which peers may send messages. A process that has the credentials of a peer can
-// announce itself, so that it is admitted. Everything else is accepted only from members: peers that
-// are members in the log of this peer, in its configuration, or according to a member. This peer asks
-// members because it may have been disconnected while the members changed: then the leader can be a
-// peer that its log does not contain, and only the leader sends the missing entries.
+// senders decides which peers may send messages to this peer. A process that has the credentials of a
+// peer can announce itself, so that the leader admits it. This peer accepts everything else only from
+// members: peers that are members according to the log of this peer, its configuration, or another
+// member. It asks members because it may have been disconnected while the members changed: then the
+// leader can be a peer that its log does not contain, and only the leader sends the missing entries.
 type senders struct {
-	stated  api.Membership // the newest members that a member has stated
-	askedAt time.Duration  // when this peer last asked for the members; 0 before the first time
-	warned  time.Duration  // when a dropped frame was last logged; 0 before the first time
-	// unapplied is a peer that becomes a member by an entry that this peer has not applied yet. The log
-	// contained the entry at the time unappliedAt. A leader can replace the entry.
+	stated  api.Membership // the newest membership that another member has sent
+	askedAt time.Duration  // when this peer last asked other peers for the members; 0 if it never did
+	warned  time.Duration  // when this peer last logged a dropped frame; 0 if it never did
+	// unapplied is the ID of a peer that becomes a member by an entry that this peer has not applied
+	// yet. The log contained the entry at the time unappliedAt. A leader may still replace the entry.
 	unapplied   string
 	unappliedAt time.Duration
 }
@@ -28,8 +28,8 @@ type senders struct {
 // maxUnapplied is the maximum size, in bytes, of the entries in which unappliedMember looks for a member.
 const maxUnapplied = 8 << 20
 
-// acceptsFrame reports whether a peer, which is not removed, may send a frame. If the peer is not known as a
-// member, this peer asks the members that it knows.
+// acceptsFrame reports whether this peer accepts a frame of the given peer, which is not removed. If this
+// peer does not know the sender as a member, acceptsFrame asks the members that it knows.
 func (s *senders) acceptsFrame(c *Core, from string, kind byte) bool {
 	if kind == frameAnnounce || kind == frameAskMembers || s.isMember(c, from) {
 		return true
@@ -50,7 +50,8 @@ func (s *senders) acceptsFrame(c *Core, from string, kind byte) bool {
 	return false
 }
 
-// isMember reports whether a peer is known as a member.
+// isMember reports whether a peer is a member according to the log, the configuration, or another
+// member.
 func (s *senders) isMember(c *Core, id string) bool {
 	is := func(p api.Peer) bool { return p.ID == id }
 	if _, member := c.replica.Members.FindID(id); member || slices.ContainsFunc(c.cfg.Seeds, is) {
@@ -62,8 +63,8 @@ func (s *senders) isMember(c *Core, id string) bool {
 	return s.stated.Index > c.replica.Members.Index && slices.ContainsFunc(slices.Concat(s.stated.Voters, s.stated.Outgoing, s.stated.Learners), is)
 }
 
-// unappliedMember reports whether an entry that this peer has stored, and does not know to be committed,
-// makes the peer a member.
+// unappliedMember reports whether the log contains an entry that this peer has not applied, and that
+// makes the given peer a member.
 func unappliedMember(c *Core, id string) bool {
 	last, err := c.cfg.Log.LastIndex()
 	if err != nil || last <= c.replica.Index {
@@ -85,15 +86,16 @@ func unappliedMember(c *Core, id string) bool {
 	return false
 }
 
-// receiveAskMembers replies to a peer that has received a frame of a peer which it does not know.
+// receiveAskMembers sends the members to a peer that has asked for them, because it received a frame of
+// a peer that it does not know.
 func (c *Core) receiveAskMembers(from string) {
 	if m := c.Membership(); wire.CheckMembership(m) == nil {
 		c.sendFrame(from, frameMembers, wire.AppendMembership(nil, m))
 	}
 }
 
-// receiveMembers handles the members that a member has sent. If this peer was removed, it stops
-// participating, and continues to report the members to its clients.
+// receiveMembers handles the membership that a member has sent. If this peer was removed according to
+// it, this peer stops participating, and continues to report the members to its clients.
 func (s *senders) receiveMembers(c *Core, body []byte) error {
 	d := wire.Decoder{B: body}
 	m := d.Membership()

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// TestSenders_NonMemberHasNoEffect checks that a process that is not a member cannot make a peer commit an
-// entry, stop participating, or learn a peer.
-func TestSenders_NonMemberHasNoEffect(t *testing.T) {
+// TestSenders_MessagesOfNonMemberHaveNoEffect checks that a process that is not a member cannot make a peer commit an
+// entry, stop participating, or learn the directory ID of another peer.
+func TestSenders_MessagesOfNonMemberHaveNoEffect(t *testing.T) {
 	h := newHarness(t, 3)
 	v := h.otherPeers(h.waitForLeader())[0]
 	before := v.core.rn.BasicStatus()
@@ -40,7 +40,7 @@ func TestSenders_NonMemberHasNoEffect(t *testing.T) {
 }
 
 // TestSenders_UnknownLeaderIsAccepted checks that a peer that was disconnected while the members changed
-// accepts the entries of a new leader, which its log does not contain.
+// accepts entries of a new leader that the peer's log does not contain as a member.
 func TestSenders_UnknownLeaderIsAccepted(t *testing.T) {
 	for name, inLog := range map[string]bool{"a member states it": false, "an entry of the log, which is not applied, states it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestSenders_UnknownLeaderIsAccepted(t *testing.T) {
 			isStatement := func(m transmission) bool { return inLog && m.to == behind.self.ID && m.frame[0] == frameMembers }
 			if !inLog {
 				h.isolate(behind)
-			} else { // let the peer store entries without learning that they are committed
+			} else { // let the peer store the entries, but not learn that they are committed
 				h.drops = func(m transmission) bool {
 					if m.to != behind.self.ID || m.frame[0] != frameRaft {
 						return isStatement(m)

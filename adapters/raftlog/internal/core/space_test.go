@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestSpace_LeaderRejectsUpdates checks that a leader rejects updates for which its disk has no space, and
-// accepts entries that the cluster needs.
-func TestSpace_LeaderRejectsUpdates(t *testing.T) {
+// TestSpace_LeaderRejectsUpdatesOnFullDisk checks that a leader rejects updates for which its disk has no space,
+// and still accepts the entries that the cluster itself needs.
+func TestSpace_LeaderRejectsUpdatesOnFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	ofSize := func(size int) Request { return Request{Kind: api.KindState, Data: make([]byte, size)} }
 	known := ofSize(10)
@@ -29,7 +29,7 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 	require.ErrorIs(t, h.request(l, ofSize(10_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(true)
 	l.core.SetFreeSpace(10_000, false)
-	first := h.propose(l, ofSize(6_000)) // this update is not on the disk yet
+	first := h.propose(l, ofSize(6_000)) // a stalled disk has not written this update yet
 	require.ErrorIs(t, h.request(l, ofSize(6_000)).Err, api.ErrNoSpace)
 	h.setDisksStalled(false)
 	require.NoError(t, h.waitForReply(l, first).Err)
@@ -37,15 +37,15 @@ func TestSpace_LeaderRejectsUpdates(t *testing.T) {
 
 	l.core.SetFreeSpace(-5, false)
 	require.ErrorIs(t, h.request(l, ofSize(0)).Err, api.ErrNoSpace)
-	require.NoError(t, h.request(l, known).Err, "it changes nothing")
+	require.NoError(t, h.request(l, known).Err, "the request changes nothing")
 	require.NoError(t, h.request(l, Request{Kind: api.KindControl, Op: replica.Op{Do: replica.End, Election: "e"}}).Err)
 	l.core.SetFreeSpace(math.MaxInt64, false)
 	require.NoError(t, h.request(l, ofSize(10_000)).Err)
 }
 
-// TestSpace_MajorityOfDisksIsFull checks that a leader does not accept requests while nothing can be
-// committed, and keeps entries that were written before.
-func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
+// TestSpace_LeaderRejectsRequestsIfMajorityIsFull checks that a leader rejects all requests while the disks of so
+// many peers are full that nothing can be committed, and keeps the entries that it has written before.
+func TestSpace_LeaderRejectsRequestsIfMajorityIsFull(t *testing.T) {
 	h, l := startCluster(t)
 	others := h.otherPeers(l)
 	others[0].core.SetFreeSpace(0, true)
@@ -74,9 +74,9 @@ func TestSpace_MajorityOfDisksIsFull(t *testing.T) {
 	h.waitFor("the peer has caught up", func() bool { return others[0].core.replica.Index == l.core.replica.Index })
 }
 
-// TestTakeVotes_NotDelayedByFullDisk checks that a Write that waits for space does not delay votes, and that
-// only the vote and its hard state are written and sent ahead of the entries.
-func TestTakeVotes_NotDelayedByFullDisk(t *testing.T) {
+// TestTakeVotes_SendsVotesDespiteFullDisk checks that a peer votes while a Write with entries waits for disk
+// space, and that it writes and sends only the vote and its hard state before the entries.
+func TestTakeVotes_SendsVotesDespiteFullDisk(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]
 	p.diskStalled = true

@@ -6,26 +6,27 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// stallDetector detects a peer that has not applied known committed entries for several election timeouts: its
-// disk is stalled while those of a majority are not, or it does not receive entries. Its heartbeats may be
-// normal, so other peers do not detect this. It must not prevent others from leading:
+// stallDetector detects that this peer has not applied entries that it knows to be committed for several
+// election timeouts: its disk is stalled while the disks of a majority are not, or it does not receive the
+// entries. Its heartbeats may be normal, so other peers do not detect the stall. A stalled peer must not
+// prevent others from leading:
 //
-//   - It requests no lease, which it could not use. So its candidates expire, and others lead.
-//   - If it is the leader of the log, it sends no messages, as if it was partitioned, because it
-//     could complete no request. So it receives no replies and steps down (the engine's
-//     CheckQuorum), and the other peers elect a leader. It does not request votes either.
+//   - It requests no lease, which it could not use. So its candidates expire, and other candidates lead.
+//   - If it is the leader of the log, it sends no messages, as if the network was partitioned, because it
+//     could complete no request. So it receives no replies and steps down (the engine's CheckQuorum), and the
+//     other peers elect a leader. It does not request votes either.
 //
-// It still votes, and stores what it can. If the disks of a majority are stalled, nothing is committed,
-// and no peer counts as stalled.
+// A stalled peer still votes, and stores the entries that it can. If the disks of a majority are stalled,
+// nothing is committed, and no peer is considered as stalled.
 type stallDetector struct {
-	confirmed uint64        // the newest index that a leader has confirmed in reply to a lease request
-	target    uint64        // an index that is known to be committed
-	reachedAt time.Duration // when this peer had applied all earlier targets
+	confirmed uint64        // the newest index that a leader has sent in reply to a lease request
+	target    uint64        // the committed index that this peer must apply, so that it is not stalled
+	reachedAt time.Duration // when checkStall last found that this peer had applied target
 	stalled   bool
 }
 
-// stallTimeouts is the number of election timeouts after which a peer is stalled. Shorter stalls of
-// a disk cause no election.
+// stallTimeouts is the number of election timeouts after which a peer considers itself as stalled. A
+// shorter stall of a disk causes no election.
 const stallTimeouts = 3
 
 func (s *stallDetector) checkStall(c *Core, now time.Duration) {
@@ -39,8 +40,8 @@ func (s *stallDetector) checkStall(c *Core, now time.Duration) {
 	}
 }
 
-// suppressesMessages reports whether messages of the engine are dropped: those of a stalled leader or
-// candidate.
+// suppressesMessages reports whether this peer sends no messages of the engine, because it is stalled
+// and is a leader or a candidate.
 func (s *stallDetector) suppressesMessages(c *Core) bool {
 	return s.stalled && c.state != raft.StateFollower
 }

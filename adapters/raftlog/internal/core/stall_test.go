@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestStall_StalledPeerLetsOthersLead checks that a peer with a stalled disk, whose messages are normal, does
-// not prevent others from leading the log or the election of its candidate.
+// TestStall_StalledPeerLetsOthersLead checks that a peer whose disk is stalled, but whose heartbeats are
+// normal, gives up the leadership of the log and the leadership of its candidate, so that others lead.
 func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 	for name, leads := range map[string]bool{"follower": false, "leader": true} {
 		t.Run(name, func(t *testing.T) {
@@ -46,8 +46,8 @@ func TestStall_StalledPeerLetsOthersLead(t *testing.T) {
 	}
 }
 
-// TestStall_FollowerNoticesLostAppends checks that a peer that receives everything except for entries learns
-// from the replies to its lease requests that there are entries.
+// TestStall_FollowerNoticesLostAppends checks that a peer that receives all messages except for those with
+// entries learns from the replies to its lease requests that there are entries which it lacks.
 func TestStall_FollowerNoticesLostAppends(t *testing.T) {
 	h, l := startCluster(t)
 	p, other := h.otherPeers(l)[0], h.otherPeers(l)[1]
@@ -67,9 +67,9 @@ func TestStall_FollowerNoticesLostAppends(t *testing.T) {
 	require.Equal(t, l, h.leader())
 }
 
-// TestStall_NoPeerIsStalledIfAllDisksAre checks that no peer counts as stalled while nothing is committed,
-// because then no peer could lead although that needs no disk.
-func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
+// TestStall_DetectsNothingIfAllDisksStall checks that no peer considers itself as stalled while the disks
+// of all peers are, because otherwise no peer could lead although leading needs no disk.
+func TestStall_DetectsNothingIfAllDisksStall(t *testing.T) {
 	h, l := startCluster(t)
 	h.peers[0].core.AddCandidate("e", "one", "")
 	h.waitForHolder("one")
@@ -84,9 +84,9 @@ func TestStall_NoPeerIsStalledIfAllDisksAre(t *testing.T) {
 	}
 }
 
-// TestStall_UnwrittenEntriesAreLimited checks that the size of the entries that a follower with a stalled
-// disk has to write is limited, and that it receives the rest when its disk continues. The limit must not be
-// so high that the leader reads much for a peer that is behind before it does anything else.
+// TestStall_UnwrittenEntriesAreLimited checks that a follower with a stalled disk receives only a limited
+// size of entries, and receives the rest when its disk continues. The limit keeps the leader from reading
+// many entries at once for a peer that is behind, during which the leader does nothing else.
 func TestStall_UnwrittenEntriesAreLimited(t *testing.T) {
 	h, l := startCluster(t)
 	p := h.otherPeers(l)[0]

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// storage implements raft.Storage, the data that the engine reads.
+// storage implements raft.Storage, which is how the engine reads its data.
 type storage struct{ core *Core }
 
-// InitialState returns the hard state on the disk and the members in the snapshot. The engine
-// receives all later changes of the members again.
+// InitialState returns the hard state on the disk, and the members according to the snapshot. The
+// engine receives all later changes of the members again, as entries.
 func (s storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
 	r := s.core.replica
 	hs := &raftpb.HardState{Term: new(r.Term), Vote: new(uint64(0)), Commit: new(r.Index)}
@@ -34,8 +34,8 @@ func (s storage) Term(i uint64) (uint64, error) { return checkReadable(s.core.cf
 func (s storage) LastIndex() (uint64, error)    { return checkReadable(s.core.cfg.Log.LastIndex()) }
 func (s storage) FirstIndex() (uint64, error)   { return checkReadable(s.core.cfg.Log.FirstIndex()) }
 
-// checkReadable panics with a Fault if the log cannot be read. Otherwise the engine would panic with
-// the error.
+// checkReadable panics with a Fault if err is an error of reading the log, because the engine would
+// panic with that error.
 func checkReadable[T any](v T, err error) (T, error) {
 	if err != nil && !errors.Is(err, raft.ErrCompacted) && !errors.Is(err, raft.ErrUnavailable) {
 		panic(Fault{fmt.Errorf("read the log: %w", err)})
@@ -43,8 +43,8 @@ func checkReadable[T any](v T, err error) (T, error) {
 	return v, err
 }
 
-// Snapshot returns the newest snapshot. If the members have changed since it was created, Snapshot
-// first requests a new snapshot, because a receiver that is not a member in the old snapshot could
+// Snapshot returns the newest snapshot. If the members have changed since the snapshot was created, it
+// requests a new snapshot first: a receiver that is not a member according to the old snapshot could
 // not install it.
 func (s storage) Snapshot() (*raftpb.Snapshot, error) {
 	c := s.core

@@ -7,23 +7,23 @@ import (
 )
 
 // succession makes the voters candidates for the leadership of the log one after another when the
-// leader is silent. The engine's own timeouts are random, between one election timeout and two. These
-// timeouts remain in effect for the case that the peers whose turn is first cannot lead.
+// leader is silent. The engine's own timeouts are random, between one election timeout and two. They
+// remain in effect for the case that the peers whose turn comes first cannot lead.
 //
-// A peer becomes a candidate when its leader was silent for an election timeout, and for
-// turnTicks more for each voter before it. So usually one candidate at a time asks for votes, soon
-// after the others may vote (holdsVote).
+// A peer becomes a candidate when its leader has been silent for an election timeout, and for turnTicks
+// ticks more for each voter whose turn comes earlier. So usually only one candidate at a time asks for
+// votes, soon after the other voters may vote (holdsVote).
 type succession struct {
-	askedAt     time.Duration // when this peer last became a candidate in its turn
-	silentSince time.Duration // since when the leader had been silent at askedAt
+	askedAt     time.Duration // when this peer last became a candidate because it was its turn
+	silentSince time.Duration // when the leader of that time had become silent
 }
 
-// turnTicks is the number of ticks between the turns of two voters. An election that succeeds takes
-// less, unless the disks or the network are slow. It is also the interval at which a candidate asks
-// again: voters whose ticks are late ignore its first requests.
+// turnTicks is the number of ticks between the turns of two voters. A successful election takes less
+// time, unless the disks or the network are slow. It is also the interval at which a candidate asks for
+// votes again: voters whose ticks are late ignore its first requests.
 const turnTicks = 2
 
-// campaignInTurn makes this peer a candidate if it is its turn.
+// campaignInTurn makes this peer a candidate if its turn has come.
 func (s *succession) campaignInTurn(c *Core, now time.Duration) {
 	if c.followedAt == 0 || c.removed != nil || c.stall.stalled || !c.replica.Members.IsVoter(c.self) {
 		return
@@ -37,12 +37,13 @@ func (s *succession) campaignInTurn(c *Core, now time.Duration) {
 	again := state == raft.StatePreCandidate && now-s.askedAt >= turnTicks*c.cfg.Tick
 	if first || again {
 		s.silentSince, s.askedAt = c.followedAt, now
-		_ = c.rn.Campaign() // Campaign has no effect if the engine knows a reason against it
+		_ = c.rn.Campaign() // the engine ignores Campaign if this peer cannot be elected
 	}
 }
 
-// votersBefore returns the number of voters whose turn is before this peer's: in the circle of the
-// numbers of peers, those between the leader that this peer followed last and this peer.
+// votersBefore returns the number of voters whose turn comes before the turn of this peer. The turns
+// follow the numbers of the peers in a circle, which begins after the leader that this peer followed
+// last.
 func (c *Core) votersBefore() (n int) {
 	leader := c.expiry.lastFollowed.lead
 	for _, v := range c.replica.Members.Voters {

@@ -9,10 +9,10 @@ import (
 )
 
 // TestSuccession_VotersBecomeCandidatesInTurn checks that the voters become candidates one after another when
-// the leader is silent, so that another leads no later than two turns after the election timeout. A peer
-// whose turn is first and that is down as well costs one more turn. If the engine's random timeout of another
-// voter ends in the first turn, the votes can be split, which one in a hundred successions shows. So the
-// median counts.
+// the leader is silent, so that another peer leads no later than two turns after the election timeout. Each
+// peer that is down when its turn comes costs one more turn. If the engine's random timeout of another voter
+// ends during the first turn, the votes can be split, which happens in about one of a hundred successions. So
+// the test judges by the median.
 func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 	const turn, rounds = turnTicks * tick, 9
 	for _, voters := range []int{3, 5, 7} {
@@ -27,8 +27,8 @@ func TestSuccession_VotersBecomeCandidatesInTurn(t *testing.T) {
 	}
 }
 
-// electSuccessor stops the leader and the voters whose turns are first, down peers in all. It returns the time
-// until another peer leads.
+// electSuccessor stops as many peers as down says: the leader, and the voters whose turns come first. It
+// returns the time until another peer leads.
 func electSuccessor(t *testing.T, voters, down int) time.Duration {
 	h := newHarness(t, voters)
 	l := h.waitForLeader()

@@ -12,29 +12,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// transfer is a hand-over of leadership by this leader.
+// transfer is the state of a hand-over of the leadership of the log by this leader.
 type transfer struct {
-	until   time.Duration // when the leader stops looking for a target
-	entryID api.RequestID // the ID of the Transfer entry until it is applied
-	prefer  uint64        // the voter that becomes the leader if it is active, or raft.None
+	until   time.Duration // when the leader stops looking for a successor
+	entryID api.RequestID // the ID of the Transfer entry, until that entry is applied
+	prefer  uint64        // the number of the voter that becomes the leader if it is active, or raft.None
 }
 
-// HandOver transfers leadership to another voter without an election timeout; see transferTarget.
-// Nothing happens if this peer is not the leader, or if it has contact with no other voter within
-// an election timeout. The leader first writes into the log that its successor must wait for
-// leases; see expireFormerLeader.
+// HandOver transfers the leadership of the log to another voter, which transferTarget chooses, without
+// an election timeout. Nothing happens if this peer is not the leader, or if no other voter replies to
+// it within an election timeout. The leader first writes a Transfer entry into the log, which tells its
+// successor to wait until leases have expired (expireFormerLeader).
 func (c *Core) HandOver() {
 	defer containPanic()
 	c.handOver(raft.None)
 }
 
-// handOver requests a transfer of leadership within an election timeout, if possible to the peer prefer.
+// handOver requests a transfer of leadership within an election timeout, if possible to the voter with
+// the number prefer.
 func (c *Core) handOver(prefer uint64) {
 	c.transfer.until, c.transfer.prefer = c.now()+c.cfg.Election, prefer
 	c.transfer.proposeTransfer(c, c.now())
 }
 
-// proposeTransfer proposes a Transfer entry if one is requested and there is a target.
+// proposeTransfer proposes a Transfer entry if a transfer was requested and there is a voter to
+// transfer leadership to.
 func (t *transfer) proposeTransfer(c *Core, now time.Duration) {
 	if now >= t.until || !c.proposals.ready || !t.entryID.IsZero() || c.transferTarget() == raft.None {
 		return
@@ -44,7 +46,7 @@ func (t *transfer) proposeTransfer(c *Core, now time.Duration) {
 	}
 }
 
-// transferApplied starts the transfer in the engine when the Transfer entry is applied.
+// transferApplied starts the transfer in the engine after the Transfer entry was applied.
 func (t *transfer) transferApplied(c *Core, o replica.Outcome) {
 	if t.entryID.IsZero() || o.ID != t.entryID {
 		return
@@ -55,19 +57,19 @@ func (t *transfer) transferApplied(c *Core, o replica.Outcome) {
 	}
 }
 
-// maxTargetLag is the maximum number of entries that a preferred target lacks. The target receives
-// these entries before it is elected.
+// maxTargetLag is the maximum number of entries that a preferred successor may lack. It receives these
+// entries before it is elected.
 const maxTargetLag = 64
 
-// transferTarget returns the voter to transfer leadership to, or raft.None. It considers the voters
-// that have been active since the engine's last check, which is once in an election timeout, so that
-// there may be none for a moment. It prefers, in this order, a voter
+// transferTarget returns the number of the voter to transfer leadership to, or raft.None. It considers
+// the voters that have replied since the engine's last check, which is once in an election timeout, so
+// that for a moment there may be none. It prefers, in this order, a voter
 //
 //   - that reaches a voter which this leader does not reach; see cutOff.
-//   - whose wall clock is not wrong. Otherwise it would hand over immediately, possibly to another
-//     voter with a wrong clock, and so on.
+//   - whose wall clock is not wrong. A leader with a wrong clock would hand over immediately, possibly
+//     to another voter with a wrong clock, and so on.
 //   - that leads no election and lacks few entries. A new leader of the log gives up its lease
-//     (updateRole), which interrupts leaderships of elections.
+//     (updateRole), which interrupts the leaderships of its candidates.
 //   - with the longest log.
 func (c *Core) transferTarget() uint64 {
 	type voter struct {

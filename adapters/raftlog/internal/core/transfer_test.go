@@ -9,7 +9,7 @@ import (
 )
 
 // TestHandOver_TakesNoElectionTimeout checks that a hand-over takes less than an election timeout, whenever
-// it is requested, and that a hand-over of an idle cluster does not wait for a timeout.
+// it is requested, and that a hand-over in an idle cluster does not wait for any timeout.
 func TestHandOver_TakesNoElectionTimeout(t *testing.T) {
 	h := newHarness(t, 3)
 	for range 25 {
@@ -22,9 +22,9 @@ func TestHandOver_TakesNoElectionTimeout(t *testing.T) {
 	require.Less(t, h.handOver(), 100*time.Millisecond)
 }
 
-// TestCutOff_LeaderStepsDown checks that a leader steps down when it does not reach a voter that another
-// voter reaches, and remains the leader in a short interruption.
-func TestCutOff_LeaderStepsDown(t *testing.T) {
+// TestCutOff_LeaderTransfersToPeerThatReachesVoter checks that a leader that cannot reach a voter hands over to a
+// peer that reaches it, and that the leader does not hand over because of a short interruption.
+func TestCutOff_LeaderTransfersToPeerThatReachesVoter(t *testing.T) {
 	for _, prefers := range []int{0, 1} {
 		h := newHarness(t, 5)
 		l := h.waitForLeader()

@@ -6,11 +6,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// transferReason is the context that the engine sets in vote requests of a hand-over.
+// transferReason is the context that the engine puts into the vote requests of a leadership transfer.
 const transferReason = "CampaignTransfer"
 
-// holdsVote reports whether this peer must not vote, because it may have confirmed a leader within the
-// last election timeout, and that leader's lease assumes that the peer votes for no other peer during
+// holdsVote reports whether this peer must not vote now, because it may have confirmed a leader within
+// the last election timeout. That leader's lease assumes that this peer votes for no other peer during
 // this time. The engine ensures this only until a restart, and until it receives a newer term, even
 // from a peer that was not elected in that term. A peer that was the leader until now, and has not
 // handled the change of its role yet (updateRole), does not vote either.

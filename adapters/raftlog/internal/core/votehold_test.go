@@ -8,7 +8,7 @@ import (
 )
 
 // TestVoteHold_FormerLeaderStopsBeforeItVotes checks that a leader that receives a newer term does not vote
-// before it has handled the change of its role: its candidates need time to stop.
+// before it has handled the loss of its role, because its candidates need time to stop.
 func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	h, l := startCluster(t)
 	h.advance(2 * election)
@@ -24,6 +24,6 @@ func TestVoteHold_FormerLeaderStopsBeforeItVotes(t *testing.T) {
 	send(&raftpb.Message{Type: raftpb.MsgVote.Enum(), Term: new(term + 1), Index: new(last.index), LogTerm: new(last.term)})
 	l.handleOutput()
 	require.NotEqual(t, Leader, l.core.Status().Role)
-	require.Zero(t, l.log.HardState().GetVote(), "it votes immediately")
+	require.Zero(t, l.log.HardState().GetVote(), "the former leader votes immediately")
 	require.True(t, l.core.holdsVote())
 }

@@ -6,19 +6,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// window advances the clock of the log, as the leader. Peers remove request IDs by the times of
-// entries, so that all peers remove the same IDs. If no entries are written, or none can be written
-// because the maximum number of IDs is stored, the clock would stop and the IDs would remain.
+// window advances the clock of the log, as the leader, even if there are no requests. Peers remove
+// request IDs by the times of entries, so that all peers remove the same IDs. If no entries were
+// written, or none could be written because the maximum number of IDs is stored, the clock of the log
+// would stand still and peers would not remove any IDs.
 type window struct {
-	proposedAt time.Duration // when the last Window entry was proposed
+	proposedAt time.Duration // when this leader last proposed a Window entry
 }
 
-// maxClockLag is how far the clock of the log may lag behind the leader's while updates are
-// rejected because there are too many request IDs.
+// maxClockLag is how far the clock of the log may lag behind the leader's clock while the leader
+// rejects updates because it stores too many request IDs.
 const maxClockLag = time.Minute
 
-// checkWindow proposes a Window entry if it would remove request IDs, or lengthen the window.
-func (x *window) checkWindow(c *Core, now time.Duration) {
+// proposeWindow proposes a Window entry if the entry would make peers remove request IDs, or lengthen
+// the window.
+func (x *window) proposeWindow(c *Core, now time.Duration) {
 	s := c.replica
 	if !c.proposals.ready || now < x.proposedAt+c.cfg.Election {
 		return

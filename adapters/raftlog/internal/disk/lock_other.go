@@ -7,6 +7,6 @@ import (
 	"os"
 )
 
-// lockFile returns an error: without a lock that ends with its process, two processes could write
-// the same log.
+// lockFile returns an error on this system, which has no lock that ends with its process: without such
+// a lock, two processes could write the same log.
 func lockFile(*os.File) error { return errors.ErrUnsupported }

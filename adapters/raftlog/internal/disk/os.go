@@ -10,23 +10,24 @@ import (
 	"syscall"
 )
 
-// New directories and files have these modes, because only the user of the peer may read updates.
+// These are the modes of new directories and files. Only the user who runs the peer may read the
+// updates in the files.
 const (
 	dirMode  = 0o700
 	fileMode = 0o600
 )
 
-// OS returns the files below the directory root. It must exist, or be created by MkdirAll("."),
-// which returns when the name of root is durable.
+// OS returns the files below the directory root. The directory must exist, or the caller must create it
+// by MkdirAll("."), which returns when the name of root is durable.
 func OS(root string) FS { return osFS{root, syncDir} }
 
 type osFS struct {
 	root string
-	sync func(dir string) error // the function syncDir, except in tests
+	sync func(dir string) error // syncs a directory: the function syncDir, except in tests
 }
 
-// path returns the path of a name in the file system of the machine. Names that lead out of the
-// root are rejected.
+// path returns the path in the machine's file system of a file in this FS. It rejects names that lead
+// out of the root.
 func (o osFS) path(op, name string) (string, error) {
 	if !fs.ValidPath(name) {
 		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -44,7 +45,7 @@ func (o osFS) MkdirAll(dir string) error {
 	var parents []string
 	for d, parent := p, filepath.Dir(p); d != parent; d, parent = parent, filepath.Dir(parent) {
 		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
-			break // os.MkdirAll below returns other errors
+			break // d exists, or os.MkdirAll below returns the error
 		}
 		parents = append(parents, parent)
 	}
@@ -64,7 +65,7 @@ func (o osFS) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// O_NONBLOCK, because opening a named pipe would otherwise block until another process opens it.
+	// Without O_NONBLOCK, opening a named pipe would block until another process opens the pipe.
 	f, err := os.OpenFile(p, flag|syscall.O_NONBLOCK, fileMode)
 	if err != nil {
 		return nil, err
@@ -165,7 +166,7 @@ func (f osFile) Allocate(size int64) error {
 	if err := allocate(f.File, size); err != nil {
 		return &fs.PathError{Op: "allocate", Path: f.Name(), Err: err}
 	}
-	// Extend the file here, because a system that does not reserve space has not extended it.
+	// Extend the file here, because a system that cannot reserve space has not extended it.
 	has, err := f.Size()
 	if err != nil || has >= size {
 		return err

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allocate reserves space by fallocate, if the file system supports it.
+// allocate reserves space for the file by fallocate, if the file system supports it.
 func allocate(f *os.File, size int64) error {
 	err := withDescriptor(f, func(fd int) error { return unix.Fallocate(fd, 0, 0, size) })
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
@@ -16,11 +16,12 @@ func allocate(f *os.File, size int64) error {
 	return err
 }
 
-// datasync makes the data and the length durable. Unlike fsync, it does not write other metadata.
+// datasync makes the data and the length of the file durable. Unlike fsync, it does not write other
+// metadata of the file.
 func datasync(f *os.File) error { return withDescriptor(f, unix.Fdatasync) }
 
-// withDescriptor calls operation with the descriptor of the file, which cannot be closed during
-// the call. It repeats a call that was interrupted by a signal.
+// withDescriptor calls operation with the descriptor of the file, which cannot be closed during the
+// call. If a signal interrupts the call, withDescriptor repeats it.
 func withDescriptor(f *os.File, operation func(fd int) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -33,7 +34,7 @@ func withDescriptor(f *os.File, operation func(fd int) error) error {
 		}
 	})
 	if err != nil {
-		return os.ErrClosed // Control fails only if the file is closed, and its error does not wrap os.ErrClosed
+		return os.ErrClosed // Control fails only for a closed file, with an error that does not wrap os.ErrClosed
 	}
 	return result
 }

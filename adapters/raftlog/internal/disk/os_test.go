@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestOS_ImplementsFS checks that each method of OS does what FS or File documents.
+// TestOS_ImplementsFS checks that each method of OS behaves as the comments of FS and File say.
 func TestOS_ImplementsFS(t *testing.T) {
 	root := t.TempDir()
 	d := OS(root)
@@ -67,8 +67,8 @@ func TestOS_ImplementsFS(t *testing.T) {
 	require.Len(t, data, 103)
 }
 
-// TestOS_FilesArePrivate checks that neither other users nor the group can read the files and directories
-// that are created.
+// TestOS_FilesArePrivate checks that neither the group nor other users can read the files and directories
+// that OS creates.
 func TestOS_FilesArePrivate(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes do not describe who has access")
@@ -89,7 +89,7 @@ func TestOS_FilesArePrivate(t *testing.T) {
 	}
 }
 
-func TestOS_NamesDoNotLeadOutOfTheRoot(t *testing.T) {
+func TestOS_RejectsNamesOutsideRoot(t *testing.T) {
 	d := OS(t.TempDir())
 	for _, name := range []string{"../x", "/x", "a/../../x", ""} {
 		_, err := d.Create(name)
@@ -118,8 +118,9 @@ func TestOS_LockIsExclusive(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestReadSmall_TooLarge checks that a file that is too large is not written, and not truncated when it is read.
-func TestReadSmall_TooLarge(t *testing.T) {
+// TestReplaceAndReadSmall_RejectTooLargeFiles checks that Replace does not write a file that is larger
+// than ReadSmall can read, and that ReadSmall returns an error for such a file instead of a part of it.
+func TestReplaceAndReadSmall_RejectTooLargeFiles(t *testing.T) {
 	d := OS(t.TempDir())
 	require.NoError(t, Replace(d, "x", []byte("hello")))
 	require.ErrorIs(t, Replace(d, "x", make([]byte, maxSmall+1)), ErrTooLarge)
@@ -135,7 +136,8 @@ func TestReadSmall_TooLarge(t *testing.T) {
 	require.ErrorIs(t, err, ErrTooLarge)
 }
 
-// TestOS_MkdirAllSyncsParents checks that the name of a directory that was created is durable.
+// TestOS_MkdirAllSyncsParents checks that MkdirAll syncs the parents of the directories that it
+// creates, so that their names are durable.
 func TestOS_MkdirAllSyncsParents(t *testing.T) {
 	root := t.TempDir()
 	var synced []string
@@ -151,7 +153,7 @@ func TestOS_MkdirAllSyncsParents(t *testing.T) {
 	require.NoError(t, at(b).MkdirAll("."))
 	require.ElementsMatch(t, []string{root, filepath.Dir(b)}, synced)
 	require.NoError(t, at(b).MkdirAll("."))
-	require.Empty(t, synced, "it exists")
+	require.Empty(t, synced, "the directory exists already")
 	require.NoError(t, at(b).MkdirAll("c/d"))
 	require.ElementsMatch(t, []string{b, filepath.Join(b, "c")}, synced)
 

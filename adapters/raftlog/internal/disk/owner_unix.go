@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// openDirectly contains the flags with which opening a named pipe does not wait for a writer, and a link is
-// not followed.
+// openDirectly contains the flags that make opening a named pipe return without waiting for a writer, and
+// that make opening a symbolic link fail.
 const openDirectly = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
-// ownerOf returns the number of the user to whom a file belongs.
+// ownerOf returns the ID of the user who owns a file.
 func ownerOf(info fs.FileInfo) (user int, known bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -8,16 +8,17 @@ import (
 	"syscall"
 )
 
-// OpenPrivate opens a file for reading that another program has created for this process. It returns an error
-// if the file is not a regular file, such as a link, by which another user could name any file that this process
-// may read. It also returns an error if another user could have written the file: it must belong to the user of
-// this process or to root, and only its owner may write it. Windows has other permissions, which are not checked.
+// OpenPrivate opens a file for reading that another program has created for this process, such as a file of
+// secrets. It returns an error if the file is not a regular file: by a link, another user could make this process
+// read any file that it may read. It also returns an error if another user could have written the file: the file
+// must belong to the user of this process or to root, and only its owner may have permission to write it. On
+// Windows, whose permissions differ, OpenPrivate does not check them.
 func OpenPrivate(path string) (File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|openDirectly, 0)
 	if err != nil {
 		return nil, withRemedy(err, path)
 	}
-	info, err := f.Stat() // examine the opened file, because path may name another file now
+	info, err := f.Stat() // examine the open file and not path, which may name another file by now
 	if err == nil {
 		owner, known := ownerOf(info)
 		err = checkPrivate(info.Mode(), owner, os.Geteuid(), known)
@@ -29,11 +30,11 @@ func OpenPrivate(path string) (File, error) {
 	return osFile{f}, nil
 }
 
-// withRemedy adds to an error of OpenPrivate what to do if the path is that of a link, or another user has
+// withRemedy adds to an error of OpenPrivate what the user can do if path is a link, or another user has
 // created the file.
 func withRemedy(err error, path string) error {
 	switch {
-	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK): // the path is a link, which O_NOFOLLOW rejects
+	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EMLINK): // path is a link, which O_NOFOLLOW rejects
 		return fmt.Errorf("%w: a link is not followed: move the file to %s", err, path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: the user of this process must be able to read the file: create it as that user, or change its owner to that user (chown) before it is moved to %s", err, path)
@@ -41,8 +42,8 @@ func withRemedy(err error, path string) error {
 	return err
 }
 
-// checkPrivate returns an error if another user could have written a file with the mode and the owner. known is
-// false if the system has no owners.
+// checkPrivate returns an error if another user than self could have written a file with the given mode and
+// owner. known is false on systems whose files have no owners.
 func checkPrivate(mode fs.FileMode, owner, self int, known bool) error {
 	switch {
 	case !mode.IsRegular():

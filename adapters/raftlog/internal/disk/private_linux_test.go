@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOpen_NamedPipe checks that opening a named pipe does not wait for a writer.
-func TestOpen_NamedPipe(t *testing.T) {
+// TestOpen_RejectsNamedPipeWithoutBlocking checks that opening a named pipe returns an error and does
+// not wait for a writer.
+func TestOpen_RejectsNamedPipeWithoutBlocking(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pipe")
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
@@ -20,8 +21,9 @@ func TestOpen_NamedPipe(t *testing.T) {
 	require.ErrorContains(t, err, path+": not a regular file")
 }
 
-// TestOpenPrivate_Link checks that another user cannot make this process read any of its files by a link.
-func TestOpenPrivate_Link(t *testing.T) {
+// TestOpenPrivate_RejectsSymlink checks that OpenPrivate does not follow a symbolic link, by which
+// another user could make this process read any of its files.
+func TestOpenPrivate_RejectsSymlink(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	require.NoError(t, os.WriteFile(file, []byte("secret"), 0o600))

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCheckPrivate_RejectsFilesOthersCanWrite checks that a file that another user could have written is rejected.
+// TestCheckPrivate_RejectsFilesOthersCanWrite checks that checkPrivate accepts only files that nobody
+// but the user of the process and root could have written.
 func TestCheckPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	for _, c := range []struct {
 		mode        fs.FileMode

@@ -8,10 +8,10 @@ import (
 	"path"
 )
 
-// Replace replaces a file, or creates it, with the given content. The file is durable when Replace
-// returns. After an error or a crash, it has either the old or the new content. Only one goroutine
-// at a time may replace a file. The file name+".tmp" is used temporarily. The error wraps
-// [ErrTooLarge] if ReadSmall could not read the file.
+// Replace gives a file the given content, and creates the file if it does not exist. The content is
+// durable when Replace returns. After an error or a crash, the file has either the old or the new
+// content. Only one goroutine at a time may replace a file. Replace uses the file name+".tmp"
+// temporarily. The error wraps [ErrTooLarge] if ReadSmall could not read the file.
 func Replace(fsys FS, name string, content []byte) error {
 	if err := checkSmall(name, int64(len(content))); err != nil {
 		return err
@@ -37,11 +37,11 @@ func Replace(fsys FS, name string, content []byte) error {
 	return fsys.SyncDir(path.Dir(name))
 }
 
-// maxSmall is the maximum size of the files of Replace and ReadSmall in bytes. It limits the memory
-// that a damaged file can claim. It suffices for more than 100,000 peers with usual IDs.
+// maxSmall is the maximum size in bytes of the files of Replace and ReadSmall. It limits the memory
+// that reading a damaged file can use. It suffices for more than 100,000 peers with usual IDs.
 const maxSmall = 64 << 20
 
-// ErrTooLarge is returned for files of more than 64 MiB.
+// ErrTooLarge is wrapped by the errors of Replace and ReadSmall for files of more than 64 MiB.
 var ErrTooLarge = errors.New("disk: the file is too large")
 
 func checkSmall(name string, size int64) error {
@@ -51,8 +51,8 @@ func checkSmall(name string, size int64) error {
 	return nil
 }
 
-// ReadSmall returns the content of a file that Replace has written. The error wraps
-// io/fs.ErrNotExist for a file that does not exist, and [ErrTooLarge] for one of more than 64 MiB.
+// ReadSmall returns the content of a file that Replace has written. The error wraps io/fs.ErrNotExist
+// if the file does not exist, and [ErrTooLarge] if it has more than 64 MiB.
 func ReadSmall(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.OpenRead(name)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// syncDir syncs a directory in the same way as a file.
+// syncDir makes the names in a directory durable, by a sync of the directory like that of a file.
 func syncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

@@ -7,24 +7,25 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Batch is written atomically: after a crash, the log contains all of it or nothing.
+// Batch is what one call of Append writes atomically: after a crash, the log contains either the whole
+// batch or nothing of it.
 type Batch struct {
 	HardState *raftpb.HardState
 	Entries   []*raftpb.Entry
-	// Sync makes Append return only when the batch and all previous batches are durable.
+	// Sync makes Append wait until this batch and all previous batches are durable.
 	Sync bool
 }
 
-// Append appends a batch. The log keeps the entries, which must not be modified any more.
+// Append appends a batch. The log keeps the entries, so the caller must not modify them any more.
 //
-// The indexes of the entries must be consecutive. The first one must be LastIndex+1 at most; if it
-// is less, the entries replace all entries from this index on. Compacted entries are ignored. If
-// the last index is compacted, or less than the greatest committed or guarded index, all entries
-// are in the log already, and nothing is replaced.
+// The indexes of the entries must be consecutive. The first index must be at most LastIndex+1. If it is
+// less, the entries replace all entries from this index on. Append ignores entries that are compacted.
+// If the last index is compacted, or less than the greatest committed or guarded index, the log already
+// contains all of the entries, and Append replaces nothing.
 //
-// The errors ErrTruncatesCommitted, ErrInvalid and ErrNoSpace mean that nothing was written. After
-// an error of the disk it is unknown which records are durable. The log then accepts no more
-// writes: all later calls return the same error.
+// The errors ErrTruncatesCommitted, ErrInvalid and ErrNoSpace mean that nothing was written. After an
+// error of the disk it is unknown which records are durable. The log then accepts no more writes: all
+// later calls return the same error.
 func (l *Log) Append(b Batch) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -63,8 +64,8 @@ func (l *Log) Append(b Batch) error {
 	return nil
 }
 
-// addEntries makes entries visible to readers. l.offsets are their offsets in the record that was
-// written at start. l.mu is held.
+// addEntries makes entries visible to readers. l.offsets contains the offsets of the entries within
+// their record, which was written at the offset start. The caller holds l.mu.
 func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 	first := entries[0].GetIndex()
 	l.truncateIndex(first)
@@ -81,10 +82,10 @@ func (l *Log) addEntries(entries []*raftpb.Entry, start uint32) {
 	l.cache.addEntries(entries)
 }
 
-// checkWritable returns the reason why the log cannot be written, or nil. l.writeMu is held.
+// checkWritable returns the reason why the log cannot be written, or nil. The caller holds l.writeMu.
 func (l *Log) checkWritable() error {
 	switch {
-	case l.closed: // Close sets closed with both mutexes held
+	case l.closed: // Close holds both mutexes when it sets closed
 		return ErrClosed
 	case l.options.ReadOnly:
 		return ErrReadOnly
@@ -92,14 +93,15 @@ func (l *Log) checkWritable() error {
 	return l.failure
 }
 
-// fail returns an error of the disk. Afterwards the log accepts no more writes: it is unknown what
-// is durable, and a later sync that succeeds would not change that.
-func (l *Log) fail(operation, name string, err error) error {
+// failPermanently records an error of the disk, and returns it. After that, the log accepts no more writes: it is
+// unknown which records are durable, and a later sync that succeeds would not change that.
+func (l *Log) failPermanently(operation, name string, err error) error {
 	l.failure = fmt.Errorf("filelog: %s %s failed, and the log accepts no more writes: %w", operation, name, err)
 	return l.failure
 }
 
-// validate checks that a batch can follow, and returns the hard state and the entries to write.
+// validate checks that a batch can follow the content of the log. It returns the hard state and those
+// entries of the batch that must be written.
 func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -107,9 +109,9 @@ func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 	if hs.exists && l.state.exists {
 		switch {
 		case hs.term < l.state.term:
-			return hs, nil, invalid("a hard state of term %d after one of term %d", hs.term, l.state.term)
+			return hs, nil, invalid("the hard state has term %d, but the log already has term %d", hs.term, l.state.term)
 		case hs.term == l.state.term && l.state.vote != 0 && hs.vote != l.state.vote:
-			return hs, nil, invalid("a vote for %x in term %d after one for %x", hs.vote, hs.term, l.state.vote)
+			return hs, nil, invalid("a vote for %x in term %d, in which the log already has a vote for %x", hs.vote, hs.term, l.state.vote)
 		}
 		hs.raiseCommit(l.state.commit)
 	}
@@ -130,14 +132,15 @@ func (l *Log) validate(b Batch) (hardState, []*raftpb.Entry, error) {
 	return hs, entries, nil
 }
 
-// validateEntries returns the entries to write. l.mu is held.
+// validateEntries checks the entries of a batch, and returns those that must be written. The caller
+// holds l.mu.
 func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) {
 	first, last := entries[0].GetIndex(), entries[len(entries)-1].GetIndex()
 	if first == 0 || first > l.last+1 {
-		return nil, invalid("entries from %d on, but the log ends at %d", first, l.last)
+		return nil, invalid("the entries begin at %d, but the log ends at %d", first, l.last)
 	}
 	protected := min(max(l.state.commit, l.guard, l.mark.index), l.last)
-	var previous uint64 // the term of the previous entry; 0 if it is unknown
+	var previous uint64 // the term of the previous entry; 0 if the log does not know it
 	if first > l.mark.index {
 		previous = l.knownTerm(first - 1)
 	}
@@ -145,14 +148,14 @@ func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) 
 		index, term := e.GetIndex(), e.GetTerm()
 		switch {
 		case index != first+uint64(i):
-			return nil, invalid("entry %d is followed by %d", first+uint64(i)-1, index)
+			return nil, invalid("entry %d is followed by entry %d", first+uint64(i)-1, index)
 		case term < previous:
-			return nil, invalid("entry %d of term %d after one of term %d", index, term, previous)
+			return nil, invalid("entry %d has term %d, but the previous entry has term %d", index, term, previous)
 		case index >= l.mark.index && index <= protected && term != l.knownTerm(index):
 			return nil, fmt.Errorf("%w: entry %d has term %d and would get term %d; committed, applied or compacted is "+
 				"everything through %d; nothing was written", ErrTruncatesCommitted, index, l.knownTerm(index), term, protected)
 		case e.GetType() < 0 || e.GetType() > math.MaxUint8:
-			return nil, invalid("entry %d is of type %d", index, e.GetType())
+			return nil, invalid("entry %d has the invalid type %d", index, e.GetType())
 		}
 		previous = term
 	}
@@ -165,7 +168,7 @@ func (l *Log) validateEntries(entries []*raftpb.Entry) ([]*raftpb.Entry, error) 
 	return entries, nil
 }
 
-// startRecord prepares l.buffer for a record with a payload of the given size.
+// startRecord empties l.buffer for a new record, and makes room for a payload of the given size.
 func (l *Log) startRecord(size int64) {
 	if cap(l.buffer) < headSize+int(size) || cap(l.buffer) > 16<<20 {
 		l.buffer = make([]byte, 0, headSize+max(int(size), 64<<10))
@@ -173,24 +176,25 @@ func (l *Log) startRecord(size int64) {
 	l.buffer = append(l.buffer[:0], make([]byte, headSize)...)
 }
 
-// writeRecord writes the record in l.buffer to the active segment.
+// writeRecord writes the record in l.buffer to the active segment, and syncs the segment if sync is
+// true.
 func (l *Log) writeRecord(kind byte, sync bool) error {
 	head := recordHead{kind: kind, number: l.end.number + 1, durable: l.durable}
 	crc := l.active.id.sealRecord(l.buffer, l.end.end, head, l.end.crc)
 	if _, err := l.active.file.WriteAt(l.buffer, l.end.end); err != nil {
-		return l.fail("writing to", l.active.name, err)
+		return l.failPermanently("writing to", l.active.name, err)
 	}
 	l.end = l.end.advance(len(l.buffer), head.number, crc)
 	return l.syncIf(sync)
 }
 
-// syncIf makes all records durable if sync is true and some are not.
+// syncIf syncs the active segment if sync is true and some records are not durable.
 func (l *Log) syncIf(sync bool) error {
 	if !sync || l.durable == l.end.number {
 		return nil
 	}
 	if err := l.active.file.Sync(); err != nil {
-		return l.fail("syncing", l.active.name, err)
+		return l.failPermanently("syncing", l.active.name, err)
 	}
 	l.durable = l.end.number
 	return nil

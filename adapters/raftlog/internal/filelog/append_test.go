@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// TestAppend_ProtectsCommittedEntries checks that a committed, guarded or compacted entry cannot be replaced
-// by a different entry.
+// TestAppend_ProtectsCommittedEntries checks that Append does not replace a committed, guarded or compacted
+// entry by an entry of another term.
 func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 1 << 20})
@@ -21,7 +21,7 @@ func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	l.Guard(5)
 	require.ErrorIs(t, l.Append(Batch{Entries: newEntries(6, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
 
-	// Appending the same entries again does not remove committed entries.
+	// Appending entries that the log contains does not remove the committed entries after them.
 	require.NoError(t, l.Append(Batch{Entries: newEntries(2, 2, 1, 10), Sync: true}))
 	last, _ := l.LastIndex()
 	require.EqualValues(t, 10, last)
@@ -35,7 +35,7 @@ func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	require.EqualValues(t, 2, term)
 	require.ErrorIs(t, l.Reset(5, 1), ErrTruncatesCommitted)
 
-	// Compacted entries are ignored, unless their terms differ.
+	// Append ignores compacted entries, unless their terms differ from those in the log.
 	require.NoError(t, l.Compact(5))
 	require.NoError(t, l.Append(Batch{Entries: append(newEntries(3, 4, 1, 10), newEntries(7, 2, 2, 10)...), Sync: true}))
 	last, _ = l.LastIndex()
@@ -44,7 +44,7 @@ func TestAppend_ProtectsCommittedEntries(t *testing.T) {
 	require.ErrorIs(t, l.Append(Batch{Entries: newEntries(4, 4, 2, 10), Sync: true}), ErrTruncatesCommitted)
 	require.NoError(t, l.Close())
 
-	// The commit index on disk protects entries after a restart.
+	// The log protects entries up to the commit index on disk after a restart, too.
 	l = openLog(t, d, Options{})
 	require.ErrorIs(t, l.Append(Batch{Entries: newEntries(5, 3, 2, 10), Sync: true}), ErrTruncatesCommitted)
 }

@@ -2,23 +2,22 @@ package filelog
 
 import "go.etcd.io/raft/v3/raftpb"
 
-// Appender writes a log for a peer, and defers hard states that need not be durable yet: a hard
-// state whose only news is the commit index is written together with the next batch, or by
-// [Appender.Finish]. A follower is notified of every commit index and replies; this must not
-// require another write and sync. As with [Log.Guard], entries that are committed according to a
-// deferred hard state are not replaced. An Appender must be used by one goroutine, which is the
-// only writer of the log.
+// Appender writes a log for a peer, and defers hard states that need not be durable yet: it writes a
+// hard state that only has a newer commit index together with the next batch, or in [Appender.Finish].
+// A follower is notified of every commit index and replies. This must not require another write and
+// sync. As with [Log.Guard], entries up to the commit index of a deferred hard state cannot be
+// replaced. Only one goroutine may use an Appender, and it must be the only writer of the log.
 type Appender struct {
 	log      *Log
 	deferred *raftpb.HardState
 }
 
-// NewAppender returns an Appender for log.
+// NewAppender returns an Appender that writes the given log.
 func NewAppender(log *Log) *Appender { return &Appender{log: log} }
 
-// Append appends a batch like [Log.Append], but defers a hard state if the log already contains its
-// term and vote, or if the batch need not be durable. After a batch with Sync, the terms and votes of
-// all previous batches are durable.
+// Append appends a batch like [Log.Append], but defers the hard state if the log already contains the
+// same term and vote, or if the batch need not be durable. After a batch with Sync, the terms and votes
+// of all previous batches are durable.
 func (a *Appender) Append(b Batch) error {
 	if b.HardState == nil {
 		b.HardState = a.deferred
@@ -26,35 +25,35 @@ func (a *Appender) Append(b Batch) error {
 	if len(b.Entries) == 0 && (!b.Sync || a.hasVote(b.HardState)) {
 		a.deferred = b.HardState
 		a.log.Guard(a.deferred.GetCommit())
-		return a.log.Append(Batch{Sync: b.Sync}) // makes previous batches durable
+		return a.log.Append(Batch{Sync: b.Sync}) // write nothing, but make the previous batches durable
 	}
 	a.deferred = nil
 	return a.log.Append(b)
 }
 
-// hasVote reports whether the log contains the term and the vote of a hard state.
+// hasVote reports whether the log already contains the term and the vote of a hard state.
 func (a *Appender) hasVote(hs *raftpb.HardState) bool {
 	has := a.log.HardState()
 	return hs == nil || has != nil && hs.GetTerm() == has.GetTerm() && hs.GetVote() == has.GetVote()
 }
 
-// FreeSpace returns the result of [Log.FreeSpace].
+// FreeSpace returns the result of [Log.FreeSpace] of the log.
 func (a *Appender) FreeSpace() int64 { return a.log.FreeSpace() }
 
 // Reserve calls [Log.Reserve], which allocates the next segment.
 func (a *Appender) Reserve() error { return a.log.Reserve() }
 
-// Reset replaces the log by a snapshot, like [Log.Reset], and discards the deferred hard state, which
-// is older than the snapshot.
+// Reset replaces the log by a snapshot, like [Log.Reset], and discards the deferred hard state, because
+// it is older than the snapshot.
 func (a *Appender) Reset(index, term uint64) error {
 	a.deferred = nil
 	return a.log.Reset(index, term)
 }
 
-// Compact removes the entries through an index, like [Log.Compact].
+// Compact removes the entries up to and including index from the log, like [Log.Compact].
 func (a *Appender) Compact(index uint64) error { return a.log.Compact(index) }
 
-// Finish writes the deferred hard state. It becomes durable when the log is closed.
+// Finish writes the deferred hard state, which becomes durable when the log is closed.
 func (a *Appender) Finish() error {
 	if a.deferred == nil {
 		return nil

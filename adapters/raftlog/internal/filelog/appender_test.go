@@ -8,8 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// A commit index alone is written with the next batch or by Finish, and protects entries before it
-// is written. A vote is not deferred.
+// TestAppender_DefersCommitIndex checks that an Appender writes a hard state with only a newer commit
+// index together with the next batch or in Finish, and protects the committed entries before that. It
+// checks that a vote is not deferred.
 func TestAppender_DefersCommitIndex(t *testing.T) {
 	l := openLog(t, testenv.NewDisk(1), Options{})
 	a := NewAppender(l)

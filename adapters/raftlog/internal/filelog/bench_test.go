@@ -11,10 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// These benchmarks write to the disk of the directory TMPDIR.
+// The benchmarks of this file write to the disk of the directory TMPDIR.
 
-// BenchmarkAppend measures appends of batches with a sync, and as a baseline writes of the same
-// size to an allocated file.
+// BenchmarkAppend measures appending a batch with a sync. As a baseline, it measures writing the same
+// number of bytes to an allocated file.
 func BenchmarkAppend(b *testing.B) {
 	for _, n := range []uint64{1, 20, 1024} {
 		batch := func(i uint64) Batch {
@@ -49,7 +49,7 @@ func BenchmarkAppend(b *testing.B) {
 			offset := int64(0)
 			for b.Loop() {
 				b.StopTimer()
-				batch(1) // do the same work between two writes as the benchmark of the log
+				batch(1) // do the same work between two writes as the benchmark of the log does
 				b.StartTimer()
 				if offset+size > defaultSize {
 					b.StopTimer()
@@ -71,7 +71,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen opens a log of 1 GB: 4 million entries of 256 bytes.
+// BenchmarkOpen measures opening a log of 1 GB: 4 million entries of 256 bytes.
 func BenchmarkOpen(b *testing.B) {
 	d := disk.OS(b.TempDir())
 	l, err := Open(d, "log", Options{CacheSize: -1})
@@ -98,7 +98,7 @@ func BenchmarkOpen(b *testing.B) {
 	b.ReportMetric(heap, "MB-heap")
 }
 
-// BenchmarkEntries reads one MiB of entries from disk and from the cache.
+// BenchmarkEntries measures reading entries of one MiB from the disk, and from the cache.
 func BenchmarkEntries(b *testing.B) {
 	for _, cache := range []int64{-1, defaultSize} {
 		b.Run(fmt.Sprintf("cache=%d", max(cache, 0)), func(b *testing.B) {

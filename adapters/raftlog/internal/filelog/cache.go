@@ -6,20 +6,21 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// cache contains the newest entries, which are applied and sent to followers next. Their indexes
-// are consecutive, up to the last index of the log.
+// cache contains the newest entries of a log in memory, because these are applied and sent to followers
+// next. The indexes of the entries are consecutive, up to the last index of the log.
 type cache struct {
 	entries []*raftpb.Entry
 	bytes   int64
 	limit   int64
 }
 
-// entryOverhead is an estimate of the memory that an entry uses in addition to its data, in bytes.
+// entryOverhead is an estimate of the memory, in bytes, that an entry uses in addition to its data.
 const entryOverhead = 128
 
 func memorySize(e *raftpb.Entry) int64 { return entryOverhead + int64(len(e.Data)) }
 
-// get returns the entries from lo to hi-1 in a new slice, or nil if lo is not cached.
+// get returns the entries from lo to hi-1 in a new slice, or nil if the cache does not contain entry
+// lo.
 func (c *cache) get(lo, hi uint64) []*raftpb.Entry {
 	if len(c.entries) == 0 || lo < c.entries[0].GetIndex() {
 		return nil
@@ -28,7 +29,8 @@ func (c *cache) get(lo, hi uint64) []*raftpb.Entry {
 	return append([]*raftpb.Entry(nil), c.entries[lo-first:hi-first]...)
 }
 
-// addEntries adds entries. They replace the entries from the index of the first one on.
+// addEntries adds entries to the cache. They replace the cached entries from the index of the first added
+// entry on. If the cache then exceeds its limit, addEntries removes the oldest entries.
 func (c *cache) addEntries(entries []*raftpb.Entry) {
 	c.truncate(entries[0].GetIndex())
 	for _, e := range entries {
@@ -44,7 +46,7 @@ func (c *cache) addEntries(entries []*raftpb.Entry) {
 	c.entries = c.entries[n:]
 }
 
-// truncate removes the entries from index on.
+// truncate removes the entries with the given index and all later ones.
 func (c *cache) truncate(index uint64) {
 	for len(c.entries) > 0 && c.entries[len(c.entries)-1].GetIndex() >= index {
 		last := len(c.entries) - 1
@@ -54,7 +56,7 @@ func (c *cache) truncate(index uint64) {
 	}
 }
 
-// dropThrough removes the entries through index.
+// dropThrough removes the entries up to and including index.
 func (c *cache) dropThrough(index uint64) {
 	n := 0
 	for n < len(c.entries) && c.entries[n].GetIndex() <= index {
@@ -65,7 +67,7 @@ func (c *cache) dropThrough(index uint64) {
 	c.entries = c.entries[n:]
 }
 
-// encodedSize returns the same as proto.Size, without its use of reflection.
+// encodedSize returns the same size as proto.Size, but does not use reflection.
 func encodedSize(e *raftpb.Entry) uint64 {
 	n := 0
 	if e.Type != nil {

@@ -6,10 +6,10 @@ import (
 	"path"
 )
 
-// Compact removes the entries through an index from the log. A durable snapshot must contain them. The
-// removal is durable when Compact returns. Term still returns the term of the last compacted entry. No
-// file is deleted: [Log.Prunable] returns the files that may be deleted. If the index is compacted
-// already, nothing changes. The errors are those of Append.
+// Compact removes the entries up to and including an index from the log. A durable snapshot must
+// contain the removed entries. The removal is durable when Compact returns. Term still returns the term
+// of the last compacted entry. Compact deletes no file: [Log.Prunable] returns the files that may be
+// deleted. If the index is already compacted, nothing changes. The errors are those of Append.
 func (l *Log) Compact(through uint64) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -20,7 +20,7 @@ func (l *Log) Compact(through uint64) error {
 		return nil
 	}
 	if through > l.last {
-		return invalid("compaction through %d, but the log ends at %d", through, l.last)
+		return invalid("cannot compact through entry %d, because the log ends at %d", through, l.last)
 	}
 	m := mark{through, l.knownTerm(through)}
 	if err := l.ensureSpace(markSize, nil); err != nil {
@@ -39,11 +39,11 @@ func (l *Log) Compact(through uint64) error {
 	return nil
 }
 
-// Reset replaces the log by a snapshot whose last entry has the given index and term. Afterwards
-// the log is empty, FirstIndex is index+1, and the commit index of the hard state is at least
-// index. If the log has committed entries that the snapshot does not contain, Reset returns
-// ErrTruncatesCommitted. The replaced files are moved to a directory old-<index+1>-<number of the
-// new segment>. The other errors are those of Append.
+// Reset replaces the log by a snapshot whose last entry has the given index and term. After Reset, the
+// log is empty, FirstIndex is index+1, and the commit index of the hard state is at least index. If the
+// log has committed entries that the snapshot does not contain, Reset returns ErrTruncatesCommitted.
+// Reset moves the replaced files to a directory old-<index+1>-<number of the new segment>. The other
+// errors are those of Append.
 func (l *Log) Reset(index, term uint64) error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -58,7 +58,7 @@ func (l *Log) Reset(index, term uint64) error {
 			"nothing was written", ErrTruncatesCommitted, index, protected)
 	}
 	if index == 0 {
-		return invalid("a snapshot through index 0")
+		return invalid("the index of a snapshot cannot be 0")
 	}
 	hs.raiseCommit(index)
 	m := mark{index, term}
@@ -81,16 +81,16 @@ func (l *Log) Reset(index, term uint64) error {
 		errs = append(errs, s.file.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return l.fail("closing what was reset in", l.dir, err)
+		return l.failPermanently("closing what was reset in", l.dir, err)
 	}
 	if err := l.moveAside(h.id, names); err != nil {
-		return l.fail("moving aside what was reset in", l.dir, err)
+		return l.failPermanently("moving aside what was reset in", l.dir, err)
 	}
 	return nil
 }
 
-// moveAside moves the named segments, which segment by has replaced, into a directory. After a crash,
-// the next Open completes the move.
+// moveAside moves the named segment files, which the reset segment by has replaced, into a directory of
+// their own. If a crash interrupts the move, the next Open completes it.
 func (l *Log) moveAside(by segmentID, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-func TestReset_MovesFilesAside(t *testing.T) {
+func TestReset_MovesReplacedFilesToOldDirectory(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 2000})
 	for i := range uint64(6) {
@@ -45,8 +45,9 @@ func TestReset_MovesFilesAside(t *testing.T) {
 	require.Len(t, readModel(t, l).entries, 3)
 }
 
-// The log can be opened without the files that Prunable returns, but not without any other file.
-func TestPrunable_FilesCanBeDeleted(t *testing.T) {
+// TestPrunable_ReturnsFilesThatCanBeDeleted checks that Open succeeds without the files that Prunable
+// returns, and fails if the next file is missing.
+func TestPrunable_ReturnsFilesThatCanBeDeleted(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 2000})
 	var m model
@@ -57,7 +58,7 @@ func TestPrunable_FilesCanBeDeleted(t *testing.T) {
 	for i := range uint64(10) {
 		apply(operation{batch: Batch{HardState: stateMessage(1, 7, i), Entries: newEntries(1+3*i, 3, 1, 200), Sync: true}})
 	}
-	// This batch replaces entries of earlier files.
+	// This batch replaces entries that earlier segments contain.
 	apply(operation{batch: Batch{Entries: newEntries(20, 8, 2, 200), Sync: true}})
 	require.Empty(t, l.Prunable(25), "no entry is compacted")
 	apply(operation{compact: 22})

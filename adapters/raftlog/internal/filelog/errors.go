@@ -5,23 +5,26 @@ import (
 	"fmt"
 )
 
-// Errors of this package. Entries and Term also return raft.ErrCompacted and raft.ErrUnavailable.
+// These are the errors of this package. Entries and Term also return raft.ErrCompacted and
+// raft.ErrUnavailable.
 var (
-	// ErrCorrupt is returned if the log is damaged. The text contains the position of the
-	// damage and a remedy. The log cannot be used.
+	// ErrCorrupt is returned if the log is damaged. The text of the error contains the position of the
+	// damage and a remedy. The damaged log cannot be used.
 	ErrCorrupt = errors.New("filelog: the log is damaged")
-	// ErrTruncatesCommitted is returned if entries would replace committed ones. Nothing was
-	// written.
+	// ErrTruncatesCommitted is returned if a call would replace committed entries. The call has written
+	// nothing.
 	ErrTruncatesCommitted = errors.New("filelog: refused to replace committed entries")
-	// ErrInvalid is returned if the arguments cannot continue this log. Nothing was written.
+	// ErrInvalid is returned if the arguments of a call cannot follow the content of the log. The call
+	// has written nothing.
 	ErrInvalid = errors.New("filelog: invalid argument")
-	// ErrNoSpace is returned if the disk has no space for the next segment, and the rest of
-	// the active segment is reserved for hard states and compaction marks. Nothing was written.
-	// The log accepts entries again when there is space.
+	// ErrNoSpace is returned if the disk has no space for the next segment, and the rest of the active
+	// segment is reserved for hard states and compaction marks. The call has written nothing. The log
+	// accepts entries again when the disk has space.
 	ErrNoSpace = errors.New("filelog: no space for the next segment")
-	// ErrReadOnly is returned by all changes of a log that was opened with Options.ReadOnly.
+	// ErrReadOnly is returned by all methods that would change a log which was opened with
+	// Options.ReadOnly.
 	ErrReadOnly = errors.New("filelog: opened read-only")
-	// ErrClosed is returned after Close.
+	// ErrClosed is returned by all methods after Close.
 	ErrClosed = errors.New("filelog: the log is closed")
 )
 

@@ -39,29 +39,30 @@ const (
 
 	alignment  = 8
 	headSize   = 32 // the size of the head of a record
-	headerSize = 72 // payload of a header
-	batchSize  = 16 // payload of a batch, without the hard state and the entries
+	headerSize = 72 // the size of the payload of a segment header
+	batchSize  = 16 // the size of a batch without the hard state and the entries
 	stateSize  = 24 // the size of a hard state
-	entrySize  = 20 // entry without its data
-	markSize   = 16 // payload of a compaction mark
+	entrySize  = 20 // the size of an entry without its data
+	markSize   = 16 // the size of the payload of a compaction mark
 
 	maxPayload = 1 << 30
 )
 
-// The types of the records in a segment.
+// These are the types of the records in a segment.
 const (
 	typeHeader byte = 1 + iota
 	typeBatch
 	typeMark
 )
 
-// The flags of segment headers and of batches.
+// These are the flags of segment headers and of batches.
 const (
-	hasState = 1 << iota // the header or batch contains a hard state
-	isReset              // the header begins a new log, the segments before it are not part of it
+	hasState = 1 << iota // the header or the batch contains a hard state
+	isReset              // the header begins a new log; earlier segments do not belong to it
 )
 
-// These flags of an entry state which of its fields are nil, so that decoding restores them exactly.
+// These flags of an entry say which fields of the protobuf message are nil, so that decoding restores
+// the message exactly.
 const (
 	noType = 1 << iota
 	noTerm
@@ -71,18 +72,19 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Suffix is the suffix of the names of segments.
+// Suffix is the suffix of the file names of segments.
 const Suffix = ".seg"
 
-// segmentID identifies a segment: the index of its first entry, and its number. Numbers are
-// consecutive.
+// segmentID identifies a segment by the index of its first entry and by its number. The numbers of the
+// segments of a log are consecutive.
 type segmentID struct{ first, number uint64 }
 
 func (id segmentID) fileName() string {
 	return fmt.Sprintf("%016x-%08x%s", id.first, id.number, Suffix)
 }
 
-// parseFileName is the inverse of fileName. It returns false if name is not the name of a segment.
+// parseFileName returns the segmentID that a file name contains. It returns false if name is not the
+// name of a segment.
 func parseFileName(name string) (segmentID, bool) {
 	first, number, ok := strings.Cut(strings.TrimSuffix(name, Suffix), "-")
 	f, err1 := strconv.ParseUint(first, 16, 64)
@@ -91,17 +93,18 @@ func parseFileName(name string) (segmentID, bool) {
 	return id, ok && err1 == nil && err2 == nil && id.fileName() == name
 }
 
-// recordHead precedes the payload of each record.
+// recordHead is the part of each record that precedes the payload.
 type recordHead struct {
 	length  uint32 // the length of the payload
-	crc     uint32 // checksum of the record, which depends on that of the previous record
+	crc     uint32 // the checksum of the record, which depends on the previous record's checksum
 	kind    byte
 	number  uint64
-	durable uint64 // number of the last record that was durable when this one was written
+	durable uint64 // the number of the last record that was durable when this record was written
 }
 
 // sealRecord writes the head of the record in b, which already contains the payload and will be written
-// at offset. It returns the checksum of the record. previous is the checksum of the record before it.
+// at the given offset. previous is the checksum of the record before. sealRecord returns the checksum
+// of the new record.
 func (id segmentID) sealRecord(b []byte, offset int64, h recordHead, previous uint32) uint32 {
 	binary.LittleEndian.PutUint32(b[0:], uint32(len(b)-headSize))
 	binary.LittleEndian.PutUint32(b[8:], uint32(h.kind))
@@ -113,8 +116,8 @@ func (id segmentID) sealRecord(b []byte, offset int64, h recordHead, previous ui
 	return crc
 }
 
-// headChecksum returns the checksum of the head of the record in b. It depends on the segment and the offset, so
-// that a head at a wrong position is detected.
+// headChecksum returns the checksum of the head of the record in b. The checksum depends on the segment and the
+// offset, so that a head at a wrong position is detected.
 func (id segmentID) headChecksum(b []byte, offset int64) uint32 {
 	var s [48]byte
 	binary.LittleEndian.PutUint64(s[0:], id.first)
@@ -126,8 +129,8 @@ func (id segmentID) headChecksum(b []byte, offset int64) uint32 {
 	return crc32.Checksum(s[:], castagnoli)
 }
 
-// recordChecksum returns the checksum of the record in b. It depends on the checksum of the previous record, so
-// that a missing record is detected.
+// recordChecksum returns the checksum of the record in b. The checksum depends on that of the previous record,
+// so that a missing record is detected.
 func recordChecksum(b []byte, previous uint32) uint32 {
 	var s [24]byte
 	binary.LittleEndian.PutUint32(s[0:], previous)
@@ -136,8 +139,8 @@ func recordChecksum(b []byte, previous uint32) uint32 {
 	return crc32.Update(crc32.Checksum(s[:], castagnoli), castagnoli, b[headSize:])
 }
 
-// decodeHead decodes the head of a record in b, which was read at that offset. It returns false
-// if b is not a head that was written there.
+// decodeHead decodes the head of a record in b, which was read at the given offset. It returns false if
+// b is not a head that was written at that offset.
 func (id segmentID) decodeHead(b []byte, offset int64) (recordHead, bool) {
 	h := recordHead{
 		length:  binary.LittleEndian.Uint32(b[0:]),
@@ -152,15 +155,16 @@ func (id segmentID) decodeHead(b []byte, offset int64) (recordHead, bool) {
 	return h, h.length <= maxPayload && h.durable < h.number
 }
 
-// alignUp returns the offset of the record that follows a record which ends at n.
+// alignUp rounds n up to the next offset at which a record can begin.
 func alignUp(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
-// extendChain adds the checksum of a record to the checksum of its segment.
-func extendChain(sum, crc uint32) uint32 {
+// extendChecksum returns the checksum sum of a segment's records, extended by the checksum of the next
+// record.
+func extendChecksum(sum, crc uint32) uint32 {
 	return crc32.Update(sum, castagnoli, binary.LittleEndian.AppendUint32(nil, crc))
 }
 
-// hardState is a hard state, or the absence of one.
+// hardState is a Raft hard state, or the absence of one.
 type hardState struct {
 	term, vote, commit uint64
 	exists             bool
@@ -180,7 +184,7 @@ func (s hardState) message() *raftpb.HardState {
 	return &raftpb.HardState{Term: &s.term, Vote: &s.vote, Commit: &s.commit}
 }
 
-// raiseCommit raises the commit index to commit, unless it is higher already.
+// raiseCommit sets the commit index to commit, unless the index is higher already.
 func (s *hardState) raiseCommit(commit uint64) {
 	if s.exists {
 		s.commit = max(s.commit, commit)
@@ -199,7 +203,7 @@ func decodeHardState(b []byte) hardState {
 	}
 }
 
-// mark is a compaction mark: the index and the term of the last compacted entry.
+// mark is a compaction mark, which consists of the index and the term of the last compacted entry.
 type mark struct{ index, term uint64 }
 
 func (m mark) appendTo(b []byte) []byte {
@@ -209,7 +213,7 @@ func (m mark) appendTo(b []byte) []byte {
 
 func decodeMark(b []byte) (mark, error) {
 	if len(b) != markSize {
-		return mark{}, fmt.Errorf("compaction mark of %d bytes", len(b))
+		return mark{}, fmt.Errorf("a compaction mark cannot have %d bytes", len(b))
 	}
 	return mark{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}, nil
 }
@@ -217,10 +221,10 @@ func decodeMark(b []byte) (mark, error) {
 // segmentHeader is the payload of the first record of a segment.
 type segmentHeader struct {
 	id    segmentID
-	reset bool // the segments before this one are not part of the log any more
+	reset bool // whether earlier segments do not belong to the log any more
 	state hardState
 	mark  mark
-	chain uint32 // checksum of all records of the previous segment
+	chain uint32 // the checksum of all records of the previous segment
 }
 
 func (h segmentHeader) appendTo(b []byte) []byte {
@@ -243,13 +247,13 @@ func (h segmentHeader) appendTo(b []byte) []byte {
 
 func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	if len(b) < 4 {
-		return segmentHeader{}, fmt.Errorf("header of %d bytes", len(b))
+		return segmentHeader{}, fmt.Errorf("a header cannot have %d bytes", len(b))
 	}
 	if v := binary.LittleEndian.Uint32(b); v != formatVersion {
 		return segmentHeader{}, fmt.Errorf("format version %d, which this program does not know (it knows %d)", v, formatVersion)
 	}
 	if len(b) != headerSize {
-		return segmentHeader{}, fmt.Errorf("header of %d bytes", len(b))
+		return segmentHeader{}, fmt.Errorf("a header cannot have %d bytes", len(b))
 	}
 	flags := binary.LittleEndian.Uint32(b[4:])
 	h := segmentHeader{
@@ -264,7 +268,7 @@ func decodeSegmentHeader(b []byte) (segmentHeader, error) {
 	return h, nil
 }
 
-// batchLength returns the size of the payload of a batch.
+// batchLength returns the size in bytes of the payload of a batch with the given content.
 func batchLength(hs hardState, entries []*raftpb.Entry) int64 {
 	n := int64(batchSize)
 	if hs.exists {
@@ -276,7 +280,8 @@ func batchLength(hs hardState, entries []*raftpb.Entry) int64 {
 	return n
 }
 
-// appendBatch appends the payload of a batch to b, and the offset in b of each entry to offsets.
+// appendBatch appends the payload of a batch to b. It appends the position in b of each entry to
+// offsets.
 func appendBatch(b []byte, hs hardState, entries []*raftpb.Entry, offsets []uint32) ([]byte, []uint32) {
 	var flags uint32
 	if hs.exists {
@@ -315,23 +320,24 @@ func appendBatch(b []byte, hs hardState, entries []*raftpb.Entry, offsets []uint
 	return b, offsets
 }
 
-// entryChecksum returns the checksum of an encoded entry. The initial value is derived from the index,
-// because an array for the bytes of the index would have to be allocated.
+// entryChecksum returns the checksum of an encoded entry and its index. The index determines the
+// initial value of the checksum, because an array for the bytes of the index would have to be
+// allocated.
 func entryChecksum(index uint64, raw []byte) uint32 {
 	return crc32.Update(uint32(index)^uint32(index>>32), castagnoli, raw[8:])
 }
 
-// batch is a decoded batch. visitEntries decodes its entries.
+// batch is a decoded batch, whose entries are still encoded. visitEntries splits them.
 type batch struct {
 	state   hardState
-	first   uint64 // index of the first entry
+	first   uint64 // the index of the first entry
 	count   int    // the number of entries in the batch
 	entries []byte
 }
 
 func decodeBatch(b []byte) (batch, error) {
 	if len(b) < batchSize {
-		return batch{}, fmt.Errorf("batch of %d bytes", len(b))
+		return batch{}, fmt.Errorf("a batch cannot have %d bytes", len(b))
 	}
 	flags, count := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 	r := batch{first: binary.LittleEndian.Uint64(b[8:]), entries: b[batchSize:]}
@@ -346,18 +352,18 @@ func decodeBatch(b []byte) (batch, error) {
 	}
 	r.count = int(count)
 	if count > 0 && (r.first == 0 || r.first+uint64(count) < r.first) {
-		return batch{}, fmt.Errorf("batch of %d entries begins at index %d", count, r.first)
+		return batch{}, fmt.Errorf("a batch of %d entries cannot begin at index %d", count, r.first)
 	}
 	return r, nil
 }
 
-// visitEntries calls visit with each encoded entry, its index, and its offset in b.entries.
+// visitEntries calls visit with each encoded entry, the entry's index, and its offset in b.entries.
 func (b batch) visitEntries(visit func(index uint64, offset int, raw []byte)) error {
 	rest, offset := b.entries, 0
 	for i := range b.count {
 		n, ok := entryLength(rest)
 		if !ok || n > int64(len(rest)) {
-			return fmt.Errorf("batch ends in entry %d of %d", i+1, b.count)
+			return fmt.Errorf("the batch ends within entry %d of %d", i+1, b.count)
 		}
 		visit(b.first+uint64(i), offset, rest[:n])
 		rest, offset = rest[n:], offset+int(n)
@@ -368,8 +374,8 @@ func (b batch) visitEntries(visit func(index uint64, offset int, raw []byte)) er
 	return nil
 }
 
-// entryLength returns the length of the encoded entry at the beginning of b. It returns false if
-// b is too short to contain the length.
+// entryLength returns the length of the encoded entry at the beginning of b. It returns false if b is
+// too short to contain that length.
 func entryLength(b []byte) (int64, bool) {
 	if len(b) < entrySize {
 		return 0, false
@@ -381,7 +387,8 @@ func entryTerm(raw []byte) uint64 { return binary.LittleEndian.Uint64(raw[8:]) }
 
 func entryType(raw []byte) raftpb.EntryType { return raftpb.EntryType(raw[16]) }
 
-// decodedEntry is an entry and the values that it points to, as one allocation.
+// decodedEntry contains an entry and the values that the entry points to, so that one allocation
+// suffices.
 type decodedEntry struct {
 	entry raftpb.Entry
 	term  uint64
@@ -389,7 +396,7 @@ type decodedEntry struct {
 	kind  raftpb.EntryType
 }
 
-// decode sets d to the encoded entry raw. The data of the entry is a part of raw.
+// decode sets d to the entry that raw encodes. The data of the entry refers to the memory of raw.
 func (d *decodedEntry) decode(index uint64, raw []byte) error {
 	flags := raw[17]
 	if binary.LittleEndian.Uint32(raw[4:]) != entryChecksum(index, raw) || flags >= flagsEnd {

@@ -16,20 +16,20 @@ import (
 
 // Options configures a log. Zero values are replaced by defaults.
 type Options struct {
-	// SegmentSize is the size in bytes that is allocated for a segment, at most 2 GiB. The
-	// default is 64 MiB. A larger batch is written to a larger segment.
+	// SegmentSize is the number of bytes to allocate for a segment, at most 2 GiB. The default is 64
+	// MiB. A batch that is larger is written to a larger segment.
 	SegmentSize int64
-	// CacheSize is the size in bytes of the newest entries that are kept in memory. The default
-	// is 64 MiB, and a negative size disables the cache. Other entries are read from disk.
+	// CacheSize is the size in bytes of the newest entries that the log keeps in memory. The default is
+	// 64 MiB, and a negative size disables the cache. The log reads other entries from the disk.
 	CacheSize int64
-	// ReadOnly opens a log that another process may use: it is not changed and not locked.
-	// Records that the other process appends later are not seen.
+	// ReadOnly opens a log that another process may be using. The log is neither changed nor locked,
+	// and records that the other process appends after Open are not visible.
 	ReadOnly bool
 }
 
 const defaultSize = 64 << 20
 
-// Log is an open log. One goroutine at a time may change it by Append, Compact and Reset. Other
+// Log is an open log. One goroutine at a time may change the log by Append, Compact and Reset. Other
 // goroutines can read concurrently, and do not wait for writes to the disk.
 type Log struct {
 	fs      disk.FS
@@ -37,56 +37,59 @@ type Log struct {
 	options Options
 	lock    io.Closer
 
-	// The following fields are the state of the writer. writeMu is held during disk operations.
+	// The following fields are the state of the writer. The writer holds writeMu during disk
+	// operations.
 	writeMu sync.Mutex
-	failure error // why the log accepts no more writes, or nil
+	failure error // why the log accepts no more writes; nil if it accepts writes
 	active  *segment
 	end     position // the position after the last record of the active segment
-	durable uint64   // number of the last durable record
-	// spare is the file of the next segment, or nil; spareSize is the allocated size of that file.
+	durable uint64   // the number of the last durable record
+	// spare is the file that becomes the next segment, or nil. spareSize is the size that is allocated
+	// for it.
 	spare     disk.File
 	spareSize int64
-	// noSpace is the error of the last attempt to allocate the next segment, or nil. Appends
-	// that do not require the next segment retry when the active one is filled to retryAt.
+	// noSpace is the error of the last attempt to allocate the next segment, or nil. An Append that
+	// does not require the next segment tries again when the active segment is filled to retryAt.
 	noSpace error
 	retryAt int64
 	buffer  []byte   // the record that is being written
 	offsets []uint32 // the offsets of the entries in buffer
 
-	// The following fields are the state for readers. mu is not held during disk operations.
+	// The following fields are the state for readers. The writer does not hold mu during disk
+	// operations.
 	mu         sync.RWMutex
 	closed     bool
 	segments   []*segment // all segments, ordered by number
-	live       []*segment // segments with entries that are valid and not compacted, ordered by index
-	last       uint64     // index of the last entry
+	live       []*segment // the segments with entries that are valid and not compacted, by index
+	last       uint64     // the index of the last entry
 	terms      termRuns
 	state      hardState
 	mark       mark
 	guard      uint64
 	cache      cache
-	generation uint64 // incremented when entries are replaced
+	generation uint64 // incremented whenever entries are replaced
 }
 
-// segment is a file of the log. Log.mu guards end, offsets and count.
+// segment is one file of the log. Log.mu guards the fields end, offsets and count.
 type segment struct {
 	id   segmentID
 	name string
 	file disk.File
-	size int64 // size of the file; only used by the writer
-	end  int64 // offset of the end of the last record
-	// offsets are the offsets of the valid entries, or nil if all are compacted. count is the
-	// number of valid entries in any case.
+	size int64 // the size of the file; only the writer uses it
+	end  int64 // the offset after the last record
+	// offsets are the offsets of the valid entries in the file, or nil if all of them are compacted.
+	// count is the number of valid entries in both cases.
 	offsets []uint32
 	count   int
-	// readers counts the goroutines that read the file. It is incremented with Log.mu held,
-	// while the segment is in Log.segments.
+	// readers counts the goroutines that are reading the file. A goroutine increments it while it holds
+	// Log.mu and the segment is in Log.segments.
 	readers sync.WaitGroup
 }
 
 func (s *segment) lastIndex() uint64 { return s.id.first + uint64(s.count) - 1 }
 
-// HardState returns the newest hard state, which may not be durable yet, or nil before the first one.
-// Its commit index never decreases and is at least the index through which the log is compacted.
+// HardState returns the newest hard state, which may not be durable yet, or nil if there is none. Its
+// commit index never decreases, and is at least the index up to which the log is compacted.
 func (l *Log) HardState() *raftpb.HardState {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -115,8 +118,8 @@ func (l *Log) LastIndex() (uint64, error) {
 	return l.last, nil
 }
 
-// Term implements raft.Storage. It returns the term of entry i, which may be the last compacted
-// entry. The errors are raft.ErrCompacted, raft.ErrUnavailable and ErrClosed.
+// Term implements raft.Storage. It returns the term of entry i, which must be the last compacted entry
+// or a later entry. The errors are raft.ErrCompacted, raft.ErrUnavailable and ErrClosed.
 func (l *Log) Term(i uint64) (uint64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -131,7 +134,8 @@ func (l *Log) Term(i uint64) (uint64, error) {
 	return l.knownTerm(i), nil
 }
 
-// knownTerm returns the term of the last compacted entry or an entry after it. l.mu is held.
+// knownTerm returns the term of entry i, which must be the last compacted entry or a later entry. The
+// caller holds l.mu.
 func (l *Log) knownTerm(i uint64) uint64 {
 	if i == l.mark.index {
 		return l.mark.term
@@ -139,9 +143,9 @@ func (l *Log) knownTerm(i uint64) uint64 {
 	return l.terms.termAt(i)
 }
 
-// Guard protects entries that are applied: entries through index cannot be replaced by entries of
-// another term any more, as if index were the commit index of the hard state. The guard is not stored
-// on disk. Guard may be called by any goroutine.
+// Guard protects entries that were applied: entries up to and including index cannot be replaced by
+// entries of another term any more, as if index were the commit index of the hard state. The log does
+// not store the guard on disk. Any goroutine may call Guard.
 func (l *Log) Guard(index uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,15 +153,15 @@ func (l *Log) Guard(index uint64) {
 }
 
 const (
-	maxReadEntries = 1024    // entries that are read from a segment at a time
-	maxReadBytes   = 1 << 20 // bytes that are read at a time, unless a single entry is larger
-	lastEntryBytes = 1 << 16 // bytes that are read for the last entry if its length is unknown
+	maxReadEntries = 1024    // the maximum number of entries to read from a segment at a time
+	maxReadBytes   = 1 << 20 // the maximum size of a read in bytes, unless a single entry is larger
+	lastEntryBytes = 1 << 16 // the size of the first read for the last entry, whose length is unknown
 )
 
-// Entries implements raft.Storage. It returns the entries from lo to hi-1: at least one, and as
-// many as have at most maxSize bytes together, encoded as protobuf messages. It may return fewer
-// if entries are replaced concurrently. The errors are raft.ErrCompacted, raft.ErrUnavailable,
-// ErrClosed, ErrCorrupt and those of the disk. Entries must not be modified.
+// Entries implements raft.Storage. It returns the entries from lo to hi-1: at least one, and as many as
+// have at most maxSize bytes together, encoded as protobuf messages. It may return fewer entries if the
+// writer replaces entries during the call. The errors are raft.ErrCompacted, raft.ErrUnavailable,
+// ErrClosed, ErrCorrupt and those of the disk. The caller must not modify the entries.
 func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	var (
 		all        []*raftpb.Entry
@@ -167,7 +171,7 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	for lo < hi || all == nil {
 		part, g, err := l.readPart(lo, hi, maxSize-size)
 		if len(all) > 0 && (err != nil || g != generation) {
-			return all, nil // the log has changed after the previous part was read
+			return all, nil // the writer has changed the log since the previous part was read
 		}
 		if err != nil || len(part) == 0 {
 			return nil, err
@@ -188,8 +192,8 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	return all, nil
 }
 
-// readPart returns entries from lo on in a new slice, and their generation. It reads about budget
-// bytes at most.
+// readPart returns some of the entries from lo to hi-1 in a new slice, and the log's generation at the
+// time of reading. It reads at most about budget bytes.
 func (l *Log) readPart(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
 	l.mu.RLock()
 	generation := l.generation
@@ -239,13 +243,14 @@ func (l *Log) readPart(lo, hi, budget uint64) ([]*raftpb.Entry, uint64, error) {
 	return part, generation, err
 }
 
-// readEntries reads the entries at the given offsets. The last entry ends before or at the offset end.
-// The records of the segment end at the offset written.
+// readEntries reads the entries at the given offsets of the segment, the first of which has the index
+// lo. The last of these entries ends at or before the offset end. The records of the segment end at the
+// offset written.
 func (s *segment) readEntries(lo uint64, offsets []uint32, end, written int64) ([]*raftpb.Entry, error) {
 	start, last := int64(offsets[0]), int64(offsets[len(offsets)-1])
 	end = min(end, last+lastEntryBytes)
 	buf := make([]byte, end-start)
-	// An EOF is not an error here, because the file may end before the padding of the last record.
+	// io.EOF is not an error here, because the file may end before the padding of the last record.
 	n, err := s.file.ReadAt(buf, start)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, start, err)
@@ -279,12 +284,13 @@ func (s *segment) readFull(b []byte, offset int64) error {
 	case n == len(b):
 		return nil
 	case errors.Is(err, io.EOF):
-		return corrupt(s.name, offset+int64(n), "the file ends")
+		return corrupt(s.name, offset+int64(n), "the file ends before the entry")
 	}
 	return fmt.Errorf("filelog: reading %s at offset %d: %w", s.name, offset, err)
 }
 
-// truncateIndex removes the entries from index on from the memory. l.mu is held.
+// truncateIndex removes the entries with the given index and all later ones from memory. The caller
+// holds l.mu.
 func (l *Log) truncateIndex(index uint64) {
 	if index > l.last {
 		return
@@ -305,7 +311,7 @@ func (l *Log) truncateIndex(index uint64) {
 	l.last = index - 1
 }
 
-// dropCompacted removes the compacted entries from the memory. l.mu is held.
+// dropCompacted removes the compacted entries from memory. The caller holds l.mu.
 func (l *Log) dropCompacted() {
 	l.state.raiseCommit(l.mark.index)
 	for len(l.live) > 0 && l.live[0] != l.active && l.live[0].lastIndex() <= l.mark.index {
@@ -322,10 +328,10 @@ func (l *Log) dropCompacted() {
 
 // Segment describes a file of the log.
 type Segment struct {
-	Name        string // path in the disk.FS
-	First, Last uint64 // indexes of the valid entries; Last is First-1 if the log is empty
-	Size        int64  // size of the records in bytes
-	Sealed      bool   // whether the file is not written any more
+	Name        string // the path of the file in the disk.FS
+	First, Last uint64 // the indexes of the first and the last valid entry; Last is First-1 if there are none
+	Size        int64  // the size of the records in bytes
+	Sealed      bool   // whether the log does not write to the file any more
 }
 
 // Segments returns the files of the log, the oldest one first.
@@ -339,9 +345,9 @@ func (l *Log) Segments() []Segment {
 	return list
 }
 
-// Prunable returns the paths of the files that may be deleted if the entries through an index are
-// not needed any more. They are sealed, contain only compacted entries through that index, and no
-// older file depends on them. The caller must delete them in the order of the result.
+// Prunable returns the paths of the files that the caller may delete if it does not need the entries up
+// to and including an index any more. These files are sealed, contain only compacted entries up to that
+// index, and no older file depends on them. The caller must delete them in the order of the result.
 func (l *Log) Prunable(through uint64) []string {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -356,8 +362,8 @@ func (l *Log) Prunable(through uint64) []string {
 	return names
 }
 
-// Close makes the log durable and closes it. It waits for readers. Later calls return ErrClosed,
-// except Close, which does nothing.
+// Close makes all records durable and closes the log. It waits for readers. Later calls of other
+// methods return ErrClosed, and later calls of Close do nothing.
 func (l *Log) Close() error {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -383,7 +389,7 @@ func (l *Log) Close() error {
 	return errors.Join(append(errs, l.closeFiles())...)
 }
 
-// closeFiles closes all files, and the lock last.
+// closeFiles closes all files of the log, and releases the lock last.
 func (l *Log) closeFiles() error {
 	var errs []error
 	for _, s := range l.segments {

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-func TestLog_NewIsEmpty(t *testing.T) {
+func TestLog_IsEmptyWhenNew(t *testing.T) {
 	l := openLog(t, testenv.NewDisk(1), Options{})
 	first, err := l.FirstIndex()
 	require.NoError(t, err)
@@ -34,8 +34,8 @@ func TestLog_NewIsEmpty(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestLog_EntriesAreRestoredExactly checks that nil fields and zero values are not confused, with or without
-// the cache.
+// TestLog_EntriesAreRestoredExactly checks that reading an entry, from the disk or from the cache, returns
+// nil fields as nil and zero values as zero.
 func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 	for _, cache := range []int64{0, -1} {
 		one := uint64(1)
@@ -59,8 +59,9 @@ func TestLog_EntriesAreRestoredExactly(t *testing.T) {
 	}
 }
 
-// The log is compared with a model in memory after random operations.
-func TestLog_EqualsModel(t *testing.T) {
+// TestLog_MatchesModelAfterRandomOperations checks that, after each of many random operations, a log
+// contains the same entries and the same hard state as a model in memory.
+func TestLog_MatchesModelAfterRandomOperations(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
@@ -90,7 +91,7 @@ func TestLog_EqualsModel(t *testing.T) {
 	}
 }
 
-// compareRange compares the entries in a random range, or the errors for it.
+// compareRange compares what the log and the model return for a random range of entries.
 func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	lo := uint64(r.Int64N(int64(m.lastIndex() + 3)))
 	hi := lo + uint64(r.IntN(10))
@@ -129,9 +130,10 @@ func compareRange(t *testing.T, r *rand.Rand, l *Log, m model) {
 	}
 }
 
-// Readers see consistent entries while another goroutine appends, replaces, compacts and resets. With the race
-// detector, the test also checks that they share no data without a lock.
-func TestLog_ConcurrentReaders(t *testing.T) {
+// TestLog_ConcurrentReadersSeeConsistentEntries checks that readers see consistent entries while another
+// goroutine appends, replaces, compacts and resets. With the race detector, it also checks that the goroutines
+// share no data without a lock.
+func TestLog_ConcurrentReadersSeeConsistentEntries(t *testing.T) {
 	l := openLog(t, disk.OS(t.TempDir()), Options{SegmentSize: 1 << 14, CacheSize: 2000})
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -156,7 +158,7 @@ func TestLog_ConcurrentReaders(t *testing.T) {
 					return
 				}
 				for i, e := range got {
-					// The data of an entry ends with the last byte of its index.
+					// The writer has appended the last byte of its index to the data of each entry.
 					if e.GetIndex() != lo+uint64(i) || !bytes.HasSuffix(e.Data, []byte{byte(e.GetIndex())}) {
 						t.Errorf("entry %d at %d", e.GetIndex(), lo+uint64(i))
 					}
@@ -190,8 +192,9 @@ func TestLog_ConcurrentReaders(t *testing.T) {
 	require.True(t, m.requireEqual(readModel(t, l)))
 }
 
-// A byte that changes while the log is open is detected when the entry is read.
-func TestLog_FlippedBitIsDetectedWhileOpen(t *testing.T) {
+// TestEntries_DetectsBitFlippedWhileLogIsOpen checks that reading an entry returns an error if a bit of
+// the entry has changed on the disk since the log was opened.
+func TestEntries_DetectsBitFlippedWhileLogIsOpen(t *testing.T) {
 	files, models := threeSegments(t)
 	want := models[len(models)-1]
 	d := files.toDisk(t)

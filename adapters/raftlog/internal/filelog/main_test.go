@@ -25,7 +25,7 @@ const (
 	smallSegment = 64 << 10
 )
 
-// openLog opens the log in the directory log, and closes it when the test has completed.
+// openLog opens the log in the directory named log, and closes the log when the test has completed.
 func openLog(t testing.TB, d disk.FS, o Options) *Log {
 	t.Helper()
 	l, err := Open(d, "log", o)
@@ -38,7 +38,8 @@ func entry(index, term uint64, data []byte) *raftpb.Entry {
 	return &raftpb.Entry{Index: &index, Term: &term, Data: data}
 }
 
-// newEntries returns n entries. The data of an entry has size bytes and ends with its index.
+// newEntries returns n entries with the given first index and term. The data of each entry has size
+// bytes and ends with the entry's index.
 func newEntries(first, n, term uint64, size int) []*raftpb.Entry {
 	var list []*raftpb.Entry
 	for i := range n {
@@ -51,7 +52,7 @@ func stateMessage(term, vote, commit uint64) *raftpb.HardState {
 	return hardState{term, vote, commit, true}.message()
 }
 
-// model is the expected content of a log. Entry i of entries has the index mark.index+1+i.
+// model is the content that a log must have. entries[i] has the index mark.index+1+i.
 type model struct {
 	mark    mark
 	entries []*raftpb.Entry
@@ -87,7 +88,7 @@ func (m model) String() string {
 	return s
 }
 
-// operation changes a log. It is one of reopen, compact, reset and batch.
+// operation is one change of a log: exactly one of reopen, compact, reset and batch.
 type operation struct {
 	batch   Batch
 	compact uint64
@@ -95,7 +96,8 @@ type operation struct {
 	reopen  bool
 }
 
-// isSynced reports whether the operation is durable when it returns.
+// isSynced reports whether the operation, and all earlier operations, are durable when the operation
+// returns.
 func (o operation) isSynced() bool { return o.compact > 0 || o.reset.index > 0 || o.batch.Sync }
 
 func (o operation) apply(l *Log) error {
@@ -108,7 +110,7 @@ func (o operation) apply(l *Log) error {
 	return l.Append(o.batch)
 }
 
-// applyOperation returns the model after an operation.
+// applyOperation returns the model of the log after an operation.
 func (m model) applyOperation(o operation) model {
 	switch {
 	case o.reopen:
@@ -135,7 +137,8 @@ func (m model) applyOperation(o operation) model {
 	return m
 }
 
-// randomOperation returns an operation that a raft node could execute next.
+// randomOperation returns a random operation that a Raft peer could execute on a log with the content
+// m.
 func (m model) randomOperation(r *rand.Rand) operation {
 	commit := max(m.state.commit, m.mark.index)
 	switch n := r.IntN(40); {
@@ -180,7 +183,8 @@ func (m model) randomOperation(r *rand.Rand) operation {
 	return operation{batch: b}
 }
 
-// randomOperations returns n operations, and the models before each of them and after the last.
+// randomOperations returns n random operations, and the models before the first and after each
+// operation.
 func randomOperations(seed uint64, n int) ([]operation, []model) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	var (
@@ -196,7 +200,7 @@ func randomOperations(seed uint64, n int) ([]operation, []model) {
 	return ops, models
 }
 
-// readModel returns the content of a log.
+// readModel reads the whole content of a log into a model.
 func readModel(t require.TestingT, l *Log) model {
 	first, err := l.FirstIndex()
 	require.NoError(t, err)
@@ -221,7 +225,8 @@ func readModel(t require.TestingT, l *Log) model {
 	return m
 }
 
-// requireLog opens a log on a disk, requires that it has this content, and closes it.
+// requireLog opens the log in a directory of a disk, requires that the content equals want, and closes
+// the log.
 func requireLog(t testing.TB, d *testenv.Disk, name string, o Options, want model) {
 	t.Helper()
 	l, err := Open(d, name, o)
@@ -231,10 +236,10 @@ func requireLog(t testing.TB, d *testenv.Disk, name string, o Options, want mode
 	require.NoError(t, l.Close())
 }
 
-// image contains the bytes of the segments of a log by their names.
+// image maps the names of the segments of a log to their bytes.
 type image map[string][]byte
 
-// imageOf reads the segments in the directory log.
+// imageOf reads the segments of the log in the directory named log.
 func imageOf(t testing.TB, d *testenv.Disk) image {
 	names, err := d.List("log")
 	require.NoError(t, err)
@@ -249,7 +254,7 @@ func imageOf(t testing.TB, d *testenv.Disk) image {
 	return files
 }
 
-// toDisk returns a disk with the segments in the directory log, which are not durable.
+// toDisk returns a new disk with the segments in the directory named log. The segments are not durable.
 func (i image) toDisk(t require.TestingT) *testenv.Disk {
 	d := testenv.NewDisk(1)
 	require.NoError(t, d.MkdirAll("log"))
@@ -265,8 +270,8 @@ func (i image) toDisk(t require.TestingT) *testenv.Disk {
 
 func (i image) sortedNames() []string { return slices.Sorted(maps.Keys(i)) }
 
-// damageRecord calls damage with the record of the last segment that has the given number, so that
-// damage can change it.
+// damageRecord calls damage with the bytes of a record of the last segment, which damage can change.
+// number is the number of the record.
 func (i image) damageRecord(t *testing.T, number uint64, damage func(record []byte)) {
 	names := i.sortedNames()
 	name := names[len(names)-1]
@@ -284,8 +289,8 @@ func (i image) damageRecord(t *testing.T, number uint64, damage func(record []by
 	}
 }
 
-// threeSegments returns a log of three small segments, all of whose batches are durable, and the
-// models before and after each operation.
+// threeSegments returns a log of three small segments, all of whose batches are durable, and the models
+// before the first and after each operation.
 func threeSegments(t *testing.T) (image, []model) {
 	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: 1500})
@@ -309,8 +314,8 @@ func threeSegments(t *testing.T) (image, []model) {
 	return files, models
 }
 
-// unsyncedTail returns a log of one segment whose records 2 and 3 are synced and 4 to 6 are not,
-// and the models after each record.
+// unsyncedTail returns a log of one segment whose records 2 and 3 are durable and whose records 4 to 6
+// are not, and the models of the log after each record.
 func unsyncedTail(t *testing.T) (image, []model) {
 	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	spareName = "next.tmp" // the next segment, before it is used
+	spareName = "next.tmp" // the name of the file that becomes the next segment
 	lockName  = "LOCK"
-	oldPrefix = "old-" // the prefix of the names of directories with segments that Reset has replaced
+	oldPrefix = "old-" // the prefix of the names of the directories to which Reset moves replaced segments
 )
 
-// Open opens the log in a directory, and creates it if it does not exist, unless Options.ReadOnly
-// is set. It reads and verifies the whole log. The log is locked until it is closed; if it is
-// already locked, the error wraps disk.ErrLocked. Open removes what a crash has left of records
-// that were not durable, and makes all readable records durable. If the log is damaged, the error
-// wraps [ErrCorrupt].
+// Open opens the log in a directory. It creates the log if it does not exist, unless Options.ReadOnly
+// is set. Open reads and verifies the whole log. It locks the log until the log is closed; if the log
+// is already locked, the error wraps disk.ErrLocked. Open removes what a crash has left of records that
+// were not durable, and makes all readable records durable. If the log is damaged, the error wraps
+// [ErrCorrupt].
 func Open(fsys disk.FS, dir string, o Options) (*Log, error) {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = defaultSize
@@ -46,7 +46,7 @@ func Open(fsys disk.FS, dir string, o Options) (*Log, error) {
 	return l, nil
 }
 
-// load reads the segments of the log, and prepares it for writing unless it is read-only.
+// load reads the segments of the log, and prepares the log for writing unless it is read-only.
 func (l *Log) load() error {
 	if !l.options.ReadOnly {
 		if err := l.prepareDirectory(); err != nil {
@@ -68,7 +68,7 @@ func (l *Log) load() error {
 	if err != nil {
 		return err
 	}
-	if err := l.merge(contents); err != nil {
+	if err := l.mergeContents(contents); err != nil {
 		return err
 	}
 	if l.options.ReadOnly {
@@ -77,7 +77,8 @@ func (l *Log) load() error {
 	return l.repair(replaced)
 }
 
-// prepareDirectory creates and locks the directory, and removes the spare of an earlier process.
+// prepareDirectory creates and locks the directory, and removes the spare file that an earlier process
+// has left.
 func (l *Log) prepareDirectory() error {
 	if err := l.fs.MkdirAll(l.dir); err != nil {
 		return err
@@ -100,8 +101,9 @@ func (l *Log) prepareDirectory() error {
 	return err
 }
 
-// openSegments opens the segments of a log in order. It also returns the names of the segments
-// that a Reset has replaced but not moved yet. With an error, it returns the segments to close.
+// openSegments opens the segments of a log in order. It also returns the names of the segments that a
+// Reset has replaced but not moved yet. Even with an error it may return segments, which the caller
+// must close.
 func openSegments(fsys disk.FS, dir string, write bool) (segments []*segment, replaced []string, err error) {
 	names, err := fsys.List(dir)
 	if err != nil {
@@ -161,19 +163,19 @@ func (s *segment) readHeader() (segmentHeader, error) {
 	return first.header, nil
 }
 
-// segmentContent is the content of one segment.
+// segmentContent is what Open has read from one segment.
 type segmentContent struct {
-	headerNumber uint64 // number of the header
+	headerNumber uint64 // the number of the header record
 	chain        uint32 // the checksum of the previous segment, according to the header
 	end          position
-	offsets      []uint32 // the offsets of the valid entries
-	last         uint64   // index of the last entry; one less than the first index if there is none
+	offsets      []uint32 // the offsets of the valid entries in the segment
+	last         uint64   // the index of the last entry; one less than the first index if there is no entry
 	terms        termRuns
-	state        hardState // the last hard state, with the maximum of all commit indexes
+	state        hardState // the last hard state, with the maximum of all commit indexes in the segment
 	mark         mark
 }
 
-// readContents reads all segments, several at the same time.
+// readContents reads and verifies all segments, several at the same time.
 func readContents(segments []*segment) ([]*segmentContent, error) {
 	contents := make([]*segmentContent, len(segments))
 	errs := make([]error, len(segments))
@@ -231,7 +233,7 @@ func (s *segment) readContent() (*segmentContent, error) {
 	}
 }
 
-// addBatch adds a batch of the segment that begins at index first.
+// addBatch adds a batch record to the content of the segment whose first index is first.
 func (c *segmentContent) addBatch(first uint64, r *record) error {
 	b := &r.batch
 	if b.count > 0 {
@@ -256,14 +258,14 @@ func (c *segmentContent) addBatch(first uint64, r *record) error {
 	})
 }
 
-// continuesWith reports whether a segment with that number and chain in its header was created
-// when the previous segment ended at p.
+// continuesWith reports whether the next segment begins where the previous segment ended, which is at
+// p. number and chain are from the header of the next segment.
 func (p position) continuesWith(number uint64, chain uint32) bool {
 	return number == p.number+1 && chain == p.chain
 }
 
-// merge sets the state of the log to the contents of its segments.
-func (l *Log) merge(contents []*segmentContent) error {
+// mergeContents derives the state of the log from the contents of its segments.
+func (l *Log) mergeContents(contents []*segmentContent) error {
 	l.last = l.segments[0].id.first - 1
 	for i, c := range contents {
 		s := l.segments[i]
@@ -301,8 +303,8 @@ func (l *Log) merge(contents []*segmentContent) error {
 	return nil
 }
 
-// checkConsistency returns an error that wraps ErrCorrupt if entries are missing, or do not match
-// the compaction mark.
+// checkConsistency returns an error that wraps ErrCorrupt if entries are missing, or if the entries
+// contradict the compaction mark or the commit index.
 func (l *Log) checkConsistency() error {
 	first := l.last + 1
 	if len(l.live) > 0 {
@@ -324,8 +326,8 @@ func (l *Log) checkConsistency() error {
 	return nil
 }
 
-// repair prepares the log for appending, and makes the records durable. They may not be durable,
-// because an earlier process was killed before it synced them.
+// repair prepares the log for appending, and makes all readable records durable. They may not be
+// durable, because an earlier process was killed before it synced them.
 func (l *Log) repair(replaced []string) error {
 	s := l.active
 	r, err := s.newReader()
@@ -348,7 +350,7 @@ func (l *Log) repair(replaced []string) error {
 		switch err := s.file.Allocate(l.options.SegmentSize); {
 		case err == nil:
 			s.size = l.options.SegmentSize
-		case !disk.IsFull(err): // if the disk is full, the sealed segment stays as it is
+		case !disk.IsFull(err): // on a full disk, the active segment stays sealed
 			return err
 		}
 	}

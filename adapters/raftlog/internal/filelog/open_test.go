@@ -44,15 +44,15 @@ func TestOpen_LocksTheLog(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// execution is the result of operations on a disk that may fail.
+// execution is the result of executing operations on a disk that may fail.
 type execution struct {
 	log   *Log
 	acked int   // the number of operations that are known to be durable
-	done  int   // the number of operations that have succeeded; one more may have been executed
-	err   error // the error of the operation that has failed
+	done  int   // the number of operations that succeeded; the next one may have taken effect as well
+	err   error // the error of the operation that failed
 }
 
-// execute executes operations until one of them fails.
+// execute opens a log, and executes operations until one of them fails.
 func execute(d *testenv.Disk, ops []operation) (e execution) {
 	if e.log, e.err = Open(d, "data/log", smallLog); e.err != nil {
 		return e
@@ -89,8 +89,9 @@ func executeAll(t *testing.T, d *testenv.Disk, ops []operation) {
 	require.NoError(t, e.log.Close())
 }
 
-// requireState requires that the log contains the results of all acknowledged operations, and of no
-// operation after the operation that failed. It returns the number of these operations.
+// requireState requires that a log with the content got contains the results of all acknowledged
+// operations, and possibly of later ones up to the operation that failed. It returns the number of
+// operations that the log contains.
 func (e execution) requireState(t *testing.T, got model, models []model) int {
 	t.Helper()
 	most := min(e.done+1, len(models)-1)
@@ -106,9 +107,9 @@ func (e execution) requireState(t *testing.T, got model, models []model) int {
 	return 0
 }
 
-// TestOpen_AfterCrashAtEveryOperation checks that, after a crash at any operation of the disk, everything
-// that was acknowledged is in the log, which can be opened and written.
-func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
+// TestOpen_FindsDurableEntriesAfterCrash checks that, after a crash in any operation of the disk, Open finds
+// everything that the log had acknowledged, and the log can be written again.
+func TestOpen_FindsDurableEntriesAfterCrash(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
@@ -139,8 +140,8 @@ func TestOpen_AfterCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// appendAndCrashAgain appends to a log that was opened after a crash, crashes it again, even while it
-// is being opened, and requires that the log is complete.
+// appendAndCrashAgain appends to a log that was opened after a crash, lets the disk crash twice more,
+// once while the log is being opened, and requires that the log is complete.
 func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
 	o := operation{batch: Batch{Entries: newEntries(m.lastIndex()+1, 2, m.termOf(m.lastIndex())+1, 50), Sync: true}}
 	require.NoError(t, o.apply(l))
@@ -154,8 +155,9 @@ func appendAndCrashAgain(t *testing.T, d *testenv.Disk, l *Log, m model) {
 	requireLog(t, again.Crash(), "data/log", smallLog, m)
 }
 
-// After an error of the disk the log rejects all writes, and loses nothing that was acknowledged.
-func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
+// TestLog_RejectsWritesAfterDiskError checks that after an error in any operation of the disk the log
+// rejects all writes with the same error, and that Open finds everything that the log had acknowledged.
+func TestLog_RejectsWritesAfterDiskError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
 	d := testenv.NewDisk(1)
 	executeAll(t, d, ops)
@@ -182,7 +184,8 @@ func TestOpen_AfterErrorOfEveryOperation(t *testing.T) {
 	}
 }
 
-// TestOpen_ReturnsEveryReadError checks that an error of the disk is not reported as damage.
+// TestOpen_ReturnsEveryReadError checks that Open returns each error of reading the disk, and does not
+// report it as damage of the log.
 func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	ops, models := randomOperations(4, 60)
 	d := testenv.NewDisk(1)
@@ -202,8 +205,8 @@ func TestOpen_ReturnsEveryReadError(t *testing.T) {
 	requireLog(t, d, "data/log", smallLog, models[len(models)-1])
 }
 
-// Every flipped bit is detected, except in the last record, whose damage cannot be
-// distinguished from a crash.
+// TestOpen_DetectsEveryFlippedBit checks that Open detects a flipped bit at any position, except in the
+// last record, whose damage cannot be distinguished from a crash.
 func TestOpen_DetectsEveryFlippedBit(t *testing.T) {
 	files, models := threeSegments(t)
 	complete, beforeLast := models[len(models)-1], models[len(models)-2]
@@ -233,7 +236,7 @@ func TestOpen_DetectsEveryFlippedBit(t *testing.T) {
 	require.Positive(t, lastLost, "damage of the last record was reported")
 }
 
-// The loss of any segment is detected, except of the last one.
+// TestOpen_DetectsLostSegment checks that Open detects the loss of any segment except the last one.
 func TestOpen_DetectsLostSegment(t *testing.T) {
 	files, _ := threeSegments(t)
 	for i, name := range files.sortedNames() {
@@ -253,7 +256,8 @@ func TestOpen_DetectsLostSegment(t *testing.T) {
 	}
 }
 
-// TestOpen_RemovesTornTail checks that Open does not leave parts of a torn tail, which could follow later records.
+// TestOpen_RemovesTornTail checks that Open overwrites all parts of a torn tail. Otherwise later
+// records could be followed by such parts.
 func TestOpen_RemovesTornTail(t *testing.T) {
 	for _, number := range []uint64{4, 5, 6} {
 		for part := range 3 {
@@ -275,7 +279,8 @@ func TestOpen_RemovesTornTail(t *testing.T) {
 	}
 }
 
-// TestOpen_DetectsDamagedDurableRecord checks that a durable record that is damaged is not taken for a torn tail.
+// TestOpen_DetectsDamagedDurableRecord checks that Open reports a damaged record as damage if the
+// record was durable, and does not remove it like a torn tail.
 func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	for _, number := range []uint64{2, 3} {
 		for _, damage := range []func(b []byte){
@@ -297,7 +302,8 @@ func TestOpen_DetectsDamagedDurableRecord(t *testing.T) {
 	}
 }
 
-// TestOpen_DetectsTruncatedFile checks that a log whose newest file was cut off within a record is not opened.
+// TestOpen_DetectsTruncatedFile checks that Open returns an error and changes nothing if the last
+// segment of the log was cut off within a record.
 func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	files, models := unsyncedTail(t)
 	name := files.sortedNames()[0]
@@ -314,7 +320,7 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 			files[name] = data[:size]
 			d := files.toDisk(t)
 			l, err := Open(d, "log", Options{SegmentSize: smallSegment})
-			if size > 0 && size == begin { // this is the state after a crash while the file was sealed
+			if size > 0 && size == begin { // a crash while the log seals the segment leaves a file of this size
 				require.NoError(t, err)
 				require.NoError(t, l.Close())
 				continue
@@ -326,8 +332,9 @@ func TestOpen_DetectsTruncatedFile(t *testing.T) {
 	}
 }
 
-// TestOpen_DataThatLooksLikeRecords checks that an entry whose data is a part of a log is not taken for a record.
-func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
+// TestOpen_DoesNotMistakeEntryDataForRecords checks that Open does not take the data of an entry for
+// records, even if the data is a copy of a part of a log.
+func TestOpen_DoesNotMistakeEntryDataForRecords(t *testing.T) {
 	files, _ := unsyncedTail(t)
 	var old []byte
 	for _, data := range files {
@@ -351,11 +358,11 @@ func TestOpen_DataThatLooksLikeRecords(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A process that is killed leaves readable records that are not durable. Open makes them
-// durable, because they are a part of the log then.
+// TestOpen_MakesReadableRecordsDurable checks that Open makes records durable that a killed process has
+// written and not synced, because the log contains these records from then on.
 func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	files, models := unsyncedTail(t)
-	d := files.toDisk(t) // a disk on which nothing is durable
+	d := files.toDisk(t) // nothing on this disk is durable
 	l, err := Open(d, "log", Options{SegmentSize: smallSegment})
 	require.NoError(t, err)
 	require.True(t, models[len(models)-1].requireEqual(readModel(t, l)))
@@ -365,9 +372,9 @@ func TestOpen_MakesReadableRecordsDurable(t *testing.T) {
 	_ = l.Close()
 }
 
-// FuzzOpen opens arbitrary bytes as a segment, behind the header of a segment, as the second of two
-// segments, and as the payloads of records with correct checksums. Open returns an error, or a log that
-// can be read and appended to. Each input is opened once, so that many are tried.
+// FuzzOpen opens arbitrary bytes as a segment, after the header of a segment, as the second of two
+// segments, and as the payloads of records with correct checksums. Open must return an error, or a log
+// that can be read and appended to. Each input is opened only once, so that the fuzzer tries many.
 func FuzzOpen(f *testing.F) {
 	d := testenv.NewDisk(1)
 	l, err := Open(d, "log", Options{SegmentSize: 1500})
@@ -394,14 +401,14 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// firstHeader returns the header of the first segment, and its checksum.
+// firstHeader returns the header record of the first segment, and the checksum of that record.
 func firstHeader(id segmentID) (first []byte, crc uint32) {
 	first = segmentHeader{id: id}.appendTo(make([]byte, headSize))
 	return first, id.sealRecord(first, 0, recordHead{kind: typeHeader, number: 1}, 0)
 }
 
-// placements are functions that return the files of a log that contain data. The first two place it in
-// the payload of a record.
+// placements are functions that place data into the files of a log, each at another position. The first
+// two place the data into the payload of a record with correct checksums.
 var placements = []func(id segmentID, kind byte, data []byte) image{
 	func(id segmentID, kind byte, data []byte) image {
 		first, crc := firstHeader(id)

@@ -11,20 +11,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// position follows the records of a segment that have been read or written.
+// position is the end of the records of a segment that were read or written so far.
 type position struct {
-	end    int64  // offset of the next record
-	number uint64 // number of the last record
-	crc    uint32 // checksum of the last record
-	chain  uint32 // checksum of the checksums of all records
+	end    int64  // the offset of the next record
+	number uint64 // the number of the last record
+	crc    uint32 // the checksum of the last record
+	chain  uint32 // the checksum of the checksums of all records
 }
 
-// advance returns the position after a record of size bytes, with its head.
+// advance returns the position after one more record, which has size bytes with its head.
 func (p position) advance(size int, number uint64, crc uint32) position {
-	return position{alignUp(p.end + int64(size)), number, crc, extendChain(p.chain, crc)}
+	return position{alignUp(p.end + int64(size)), number, crc, extendChecksum(p.chain, crc)}
 }
 
-// record is a decoded record. Depending on head.kind, one of header, batch and mark is set.
+// record is a decoded record. One of the fields header, batch and mark is set, depending on head.kind.
 type record struct {
 	offset int64
 	head   recordHead
@@ -33,7 +33,7 @@ type record struct {
 	mark   mark
 }
 
-// entriesOffset returns the offset of the entries of a batch in the segment.
+// entriesOffset returns the offset in the segment at which the entries of a batch begin.
 func (r *record) entriesOffset() int64 {
 	return r.offset + headSize + int64(r.head.length) - int64(len(r.batch.entries))
 }
@@ -46,7 +46,7 @@ type segmentReader struct {
 	id   segmentID
 	name string
 	file disk.File
-	size int64    // the size of the file, or of the part of it that is read
+	size int64    // the size of the file, or of the part of the file to read
 	at   position // the position after the last record that was read
 
 	record       record
@@ -59,7 +59,8 @@ func (s *segment) newReader() (*segmentReader, error) {
 	return r, r.refresh()
 }
 
-// refresh makes the reader notice what was written to the file since it was read.
+// refresh discards the buffer and determines the size of the file again, so that the reader sees what
+// was written since.
 func (r *segmentReader) refresh() (err error) {
 	r.buffer = r.buffer[:0]
 	r.size, err = r.file.Size()
@@ -67,7 +68,7 @@ func (r *segmentReader) refresh() (err error) {
 }
 
 // readBytes returns n bytes at the given offset, or fewer if the file is shorter. The bytes are valid until
-// the next call.
+// the next call of readBytes.
 func (r *segmentReader) readBytes(offset int64, n int) ([]byte, error) {
 	if i := offset - r.bufferOffset; i >= 0 && i+int64(n) <= int64(len(r.buffer)) {
 		return r.buffer[i : i+int64(n)], nil
@@ -88,8 +89,9 @@ func (r *segmentReader) readBytes(offset int64, n int) ([]byte, error) {
 	return r.buffer[:min(n, got)], nil
 }
 
-// readRecord returns the next record, or nil if no further record is readable. The first record
-// is the header; it is an error if that is not readable. The record is valid until the next call.
+// readRecord returns the next record, or nil if no further record is readable. The first record is the
+// header; it is an error if the header is not readable. The record is valid until the next call of
+// readRecord.
 func (r *segmentReader) readRecord() (*record, error) {
 	head, raw, err := r.readRaw()
 	switch {
@@ -100,7 +102,7 @@ func (r *segmentReader) readRecord() (*record, error) {
 	case raw == nil:
 		return nil, nil
 	case (r.at.end == 0) != (head.kind == typeHeader):
-		return nil, corrupt(r.name, r.at.end, "record of type %d", head.kind)
+		return nil, corrupt(r.name, r.at.end, "a record here cannot have type %d", head.kind)
 	}
 	r.record = record{offset: r.at.end, head: head}
 	if err := r.decodePayload(raw[headSize:]); err != nil {
@@ -110,8 +112,8 @@ func (r *segmentReader) readRecord() (*record, error) {
 	return &r.record, nil
 }
 
-// readRaw returns the head and all bytes of the next record. The bytes are nil if the record is
-// not readable, or does not follow the previous one.
+// readRaw returns the head and all bytes of the next record. The bytes are nil if the next record is
+// not readable, or does not follow the previous record.
 func (r *segmentReader) readRaw() (recordHead, []byte, error) {
 	if r.at.end >= math.MaxUint32 {
 		return recordHead{}, nil, nil
@@ -132,28 +134,29 @@ func (r *segmentReader) readRaw() (recordHead, []byte, error) {
 	return head, b, nil
 }
 
-// decodePayload decodes the payload of r.record.
+// decodePayload decodes the payload of the record r.record, depending on the type of the record.
 func (r *segmentReader) decodePayload(payload []byte) (err error) {
 	switch kind := r.record.head.kind; kind {
 	case typeHeader:
 		r.record.header, err = decodeSegmentHeader(payload)
 		if id := r.record.header.id; err == nil && id != r.id {
-			return fmt.Errorf("the header is that of %s", id.fileName())
+			return fmt.Errorf("the header belongs to segment %s", id.fileName())
 		}
 	case typeBatch:
 		r.record.batch, err = decodeBatch(payload)
 	case typeMark:
 		r.record.mark, err = decodeMark(payload)
 	default:
-		return fmt.Errorf("record of type %d, which this program does not know", kind)
+		return fmt.Errorf("the record has type %d, which this program does not know", kind)
 	}
 	return err
 }
 
-// findTail returns the offset after the last byte that is not zero, or r.at.end if all bytes after
-// the records are zero. A crash can leave any parts of records that were not durable. The error wraps
-// ErrCorrupt if a later head proves that the record that is missing at r.at was durable, or the file
-// ends within a record: space is allocated durably before a record is written there.
+// findTail returns the offset after the last byte that is not zero, or r.at.end if all bytes after the
+// records are zero. Such bytes are a torn tail: a crash can leave any parts of records that were not
+// durable. The error wraps ErrCorrupt if a later head proves that the record that is missing at r.at
+// was durable, or if the file ends within a record: the log allocates space durably before it writes a
+// record there.
 func (r *segmentReader) findTail() (int64, error) {
 	dirty := r.at.end
 	missing := r.at.number + 1
@@ -176,7 +179,7 @@ func (r *segmentReader) findTail() (int64, error) {
 			}
 			dirty = offset + int64(i) + alignment
 			if len(b)-i < headSize {
-				continue // this byte is checked with the next part, or the file ends here
+				continue // the next part contains the rest of this head, or the file ends here
 			}
 			at := offset + int64(i)
 			head, ok := r.id.decodeHead(b[i:i+headSize], at)
@@ -212,9 +215,9 @@ func (r *segmentReader) truncatedError() error {
 func isZero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 // verifyTail returns an error that wraps ErrCorrupt if a durable record after r.at is damaged. If
-// another process writes the segment, the record may have become readable since it was read, so it is
-// read again. The record was durable when a later record was written, so it is readable unless it is
-// damaged.
+// another process writes the segment, a record may have become readable since the reader reached it, so
+// verifyTail reads the record again. A record that was durable when a later record was written is
+// readable unless it is damaged.
 func (r *segmentReader) verifyTail() error {
 	for {
 		if err := r.refresh(); err != nil {

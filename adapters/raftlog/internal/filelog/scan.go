@@ -11,43 +11,43 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// RecordKind is the kind of a Record.
+// RecordKind is the kind of the element that a Record describes.
 type RecordKind byte
 
-// The kinds of records that Scan reports.
+// These are the kinds of records that Scan reports.
 const (
-	// KindSegment is the beginning of a segment, with the hard state and the compaction mark
-	// at that time.
+	// KindSegment is the beginning of a segment, with the log's hard state and compaction mark at that
+	// time.
 	KindSegment RecordKind = iota
 	KindEntry
 	KindHardState
-	// KindMark is a compaction: the log is compacted through Index, which has Term.
+	// KindMark is a compaction of the log: Index is the last compacted entry, which has the term Term.
 	KindMark
 )
 
-// Record is one element of a log on disk.
+// Record is one element of a log on disk: a segment, an entry, a hard state or a compaction mark.
 type Record struct {
 	Kind   RecordKind
 	File   string
 	Offset int64
-	End    int64 // the offset after all elements that were written together
-	// Number is the number of the record that contains the element. All elements of a batch, its hard
-	// state and its entries, have the same number.
+	End    int64 // the offset after all elements that were written together with this one
+	// Number is the number of the record on disk that contains the element. All elements of a batch,
+	// its hard state and its entries, have the same number.
 	Number    uint64
 	Index     uint64            // the index of an entry or a compaction mark
 	Term      uint64            // the term of an entry or a compaction mark
 	Type      raftpb.EntryType  // the type of an entry
 	Size      int               // the size of the data of an entry, in bytes
 	Data      []byte            // the data of an entry; valid during the call of visit
-	HardState *raftpb.HardState // the hard state, if the element is one or is a segment that has one
-	Reset     bool              // reports for a segment that it begins a new log
+	HardState *raftpb.HardState // the hard state; set for a hard state, and for a segment that contains one
+	Reset     bool              // whether the segment begins a new log
 }
 
 // Scan calls visit with all elements of a log, in the order in which they were written, including
-// entries that were replaced by later ones. It changes nothing and takes no lock. If another
-// process is writing the log, the last readable record is the end, as after a crash. If the log is
-// damaged, Scan visits everything before the damage and returns an error that wraps ErrCorrupt. If
-// visit returns an error, Scan returns it.
+// entries that were replaced by later ones. It changes nothing and takes no lock. If another process is
+// writing the log, Scan ends at the last readable record, as after a crash. If the log is damaged, Scan
+// visits everything before the damage and returns an error that wraps ErrCorrupt. If visit returns an
+// error, Scan returns that error.
 func Scan(fsys disk.FS, dir string, visit func(Record) error) (err error) {
 	segments, _, err := openSegments(fsys, dir, false)
 	defer func() {
@@ -77,8 +77,8 @@ func Scan(fsys disk.FS, dir string, visit func(Record) error) (err error) {
 	return last.verifyTail()
 }
 
-// scanSegment visits the elements of a segment, which must continue the previous one if there is
-// one.
+// scanSegment visits the elements of a segment. If previous is not nil, the segment must continue the
+// previous segment.
 func scanSegment(r, previous *segmentReader, visit func(Record) error) error {
 	for {
 		next, err := r.readRecord()
@@ -94,7 +94,7 @@ func scanSegment(r, previous *segmentReader, visit func(Record) error) error {
 	}
 }
 
-// visitElements visits the elements of a record, which ends at the offset end.
+// visitElements calls visit with the elements of a record that ends at the offset end.
 func visitElements(name string, r *record, end int64, visit func(Record) error) error {
 	element := Record{File: path.Base(name), Offset: r.offset, End: end, Number: r.head.number}
 	switch r.head.kind {
@@ -132,46 +132,46 @@ func visitElements(name string, r *record, end int64, visit func(Record) error) 
 	return stop
 }
 
-// Extent describes the range of a log on disk.
+// Extent describes which entries a log on disk contains.
 type Extent struct {
-	First  uint64 // index of the first entry on disk; 0 if there are no entries
-	Last   uint64 // index of the last entry
-	Commit uint64 // index through which entries are known to be committed
-	Mark   uint64 // index through which the log is compacted
+	First  uint64 // the index of the first entry on disk; 0 if there are no entries
+	Last   uint64 // the index of the last entry on disk
+	Commit uint64 // the index up to which entries are known to be committed
+	Mark   uint64 // the index up to which the log is compacted
 }
 
-// History calls visit with every valid entry, in the order of the indexes: not with entries that
-// were replaced by later ones, but with compacted entries whose files still exist. An entry that
-// is not known to be committed may be replaced later. As [Scan], it changes nothing, takes no lock,
-// and may be called while a peer is running. If the log is damaged, History visits the entries
-// before the damage and returns an error that wraps ErrCorrupt. If visit returns an error, History
-// returns it. After visit has returned, only Data of the records remains valid.
+// History calls visit with every valid entry, in the order of the indexes. It omits entries that were
+// replaced by later ones, and includes compacted entries whose files still exist. An entry that is not
+// known to be committed may be replaced later. Like [Scan], History changes nothing, takes no lock, and
+// may be called while a peer is running. If the log is damaged, History visits the entries before the
+// damage and returns an error that wraps ErrCorrupt. If visit returns an error, History returns that
+// error. After visit has returned, only the field Data of its Record remains valid.
 func History(fsys disk.FS, dir string, visit func(r Record, committed bool) error) (Extent, error) {
 	h := history{visit: visit}
 	err := Scan(fsys, dir, h.addRecord)
 	if h.stopped {
 		return h.extent, err
 	}
-	if rest := h.reportAll(); err == nil { // report the entries before a damage as well
+	if rest := h.reportAll(); err == nil { // report the entries before damage as well
 		err = rest
 	}
 	return h.extent, err
 }
 
-// history selects the valid entries of a log.
+// history selects the valid entries of a log from its elements, and reports them in order.
 type history struct {
 	visit   func(Record, bool) error
-	stopped bool // visit has returned an error
+	stopped bool // whether visit has returned an error
 	extent  Extent
-	newest  Record   // the entry that was reported last
-	pending []Record // entries that follow newest, which may still be replaced
-	batch   uint64   // the number of the current batch
+	newest  Record   // the entry that was last passed to visit
+	pending []Record // the entries after newest, which later entries may still replace
+	batch   uint64   // the number of the current batch record
 }
 
 func (h *history) addRecord(r Record) error {
 	if r.Number != h.batch {
-		// Report committed entries after the whole batch, because its commit index can refer to its own
-		// entries.
+		// Report the committed entries only after the whole batch, because the commit index of a batch
+		// can refer to entries of the same batch.
 		if err := h.reportCommitted(); err != nil {
 			return err
 		}
@@ -193,9 +193,9 @@ func (h *history) addRecord(r Record) error {
 func (h *history) addEntry(r Record) error {
 	if r.Index <= h.newest.Index {
 		if r.Index == h.newest.Index && r.Term != h.newest.Term {
-			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed one of term %d", r.Index, r.Term, h.newest.Term)
+			return corrupt(r.File, r.Offset, "entry %d of term %d replaces a committed entry of term %d", r.Index, r.Term, h.newest.Term)
 		}
-		return nil // the log contains the same entry again
+		return nil // the log contains this entry twice
 	}
 	if h.extent.First == 0 {
 		h.extent.First = r.Index
@@ -207,7 +207,7 @@ func (h *history) addEntry(r Record) error {
 		}
 		h.pending = h.pending[:r.Index-first]
 	} else if h.extent.Last != 0 && r.Index != h.extent.Last+1 {
-		return corrupt(r.File, r.Offset, "entry %d follows %d", r.Index, h.extent.Last)
+		return corrupt(r.File, r.Offset, "entry %d follows entry %d", r.Index, h.extent.Last)
 	}
 	r.Data = slices.Clone(r.Data)
 	h.pending = append(h.pending, r)
@@ -215,7 +215,7 @@ func (h *history) addEntry(r Record) error {
 	return nil
 }
 
-// reportCommitted reports the entries that are committed.
+// reportCommitted passes the pending entries that are committed to visit.
 func (h *history) reportCommitted() error {
 	for len(h.pending) > 0 && h.pending[0].Index <= h.extent.Commit {
 		h.newest, h.pending = h.pending[0], h.pending[1:]
@@ -226,7 +226,7 @@ func (h *history) reportCommitted() error {
 	return nil
 }
 
-// reportAll reports the remaining entries, after the last record.
+// reportAll passes the remaining entries to visit, after the last record.
 func (h *history) reportAll() error {
 	if err := h.reportCommitted(); err != nil {
 		return err

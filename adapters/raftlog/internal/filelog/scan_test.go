@@ -41,7 +41,7 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	require.Equal(t, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 8, 9, 10, 11, 12}, indexes)
 
 	names := files.sortedNames()
-	files[names[2]][300] ^= 1 // damage the first record of the last segment, which looks like a torn tail
+	files[names[2]][300] ^= 1 // damage the first record of the last segment, which then looks like a torn tail
 	d = files.toDisk(t)
 	require.NoError(t, scan())
 	require.Less(t, len(indexes), 14)
@@ -51,9 +51,9 @@ func TestScan_VisitsAllElements(t *testing.T) {
 	require.ErrorIs(t, Scan(testenv.NewDisk(1), ".", nil), fs.ErrNotExist)
 }
 
-// TestScan_WhileTheLogGrows checks that records that another process appends after Scan has read the last
-// segment are not taken for the rest of a damaged segment.
-func TestScan_WhileTheLogGrows(t *testing.T) {
+// TestScan_IgnoresRecordsAppendedDuringScan checks that Scan does not take records for damage that another process
+// appends after Scan has reached the end of the last segment.
+func TestScan_IgnoresRecordsAppendedDuringScan(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	next := uint64(1)
@@ -74,8 +74,9 @@ func TestScan_WhileTheLogGrows(t *testing.T) {
 	require.EqualValues(t, 12, last, "the segment was read after it has grown")
 }
 
-// History is called while the log is in use, after every kind of operation.
-func TestHistory_EqualsModel(t *testing.T) {
+// TestHistory_MatchesModelWhileLogIsUsed checks that History visits the same entries as a model
+// contains, after operations of every kind and while the log is open.
+func TestHistory_MatchesModelWhileLogIsUsed(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
@@ -127,8 +128,9 @@ func requireHistory(t *testing.T, d *testenv.Disk, m model) {
 	}
 }
 
-// History stops at the first error of visit, and returns it.
-func TestHistory_StopsAtError(t *testing.T) {
+// TestHistory_StopsAtErrorOfVisit checks that History does not call visit again after visit has
+// returned an error, and returns that error.
+func TestHistory_StopsAtErrorOfVisit(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: 4096})
 	require.NoError(t, l.Append(Batch{HardState: stateMessage(1, 1, 2), Entries: newEntries(1, 4, 1, 10), Sync: true}))

@@ -11,27 +11,27 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// The next segment is allocated when the active one is filled to three quarters. If the disk is full,
-// entries are written until the reserved part of the active segment is reached. The rest is for
-// compaction marks and for hard states, which contain the votes of this peer. Callers should reject
+// The log allocates the next segment when the active one is filled to three quarters. If the disk is
+// full, the log accepts entries until they reach the reserved part of the active segment. That part is
+// for compaction marks and for hard states, which contain the votes of this peer. Callers should reject
 // entries earlier, when [Log.FreeSpace] is not positive.
 const (
-	reservedShare = 64 // the divisor of the segment size for the part that is left for hard states and marks
+	reservedShare = 64 // 1/64 of a segment is reserved for hard states and compaction marks
 	reservedMin   = 1 << 10
-	requiredShare = 8 // the divisor of the segment size for the part that is left for entries that should not be rejected
+	requiredShare = 8 // 1/8 of a segment is left for entries that should not be rejected
 	retryShare    = 64
 )
 
-// reservedSize returns the number of bytes of a segment that are reserved for hard states and
-// compaction marks.
+// reservedSize returns the number of bytes that a segment with space for limit bytes reserves for hard
+// states and compaction marks.
 func reservedSize(limit int64) int64 { return min(max(limit/reservedShare, reservedMin), limit/8) }
 
-// writeLimit returns the offset up to which a segment may be written, because its space is allocated up
-// to there.
+// writeLimit returns the offset up to which the space of a segment is allocated, and the segment may be
+// written.
 func (s *segment) writeLimit() int64 { return min(s.size, math.MaxUint32) }
 
-// ensureSpace starts the next segment if a payload of that size does not fit into the active one, and
-// allocates the next segment before the active one is full.
+// ensureSpace makes room for a record with a payload of the given size: it starts the next segment if
+// the active one has no room, and allocates the next segment before the active one is full.
 func (l *Log) ensureSpace(size int64, entries []*raftpb.Entry) error {
 	limit, end := l.active.writeLimit(), l.end.end+headSize+size
 	first := l.last + 1
@@ -56,10 +56,10 @@ func (l *Log) ensureSpace(size int64, entries []*raftpb.Entry) error {
 	return l.startSegment(segmentHeader{id: id, state: l.state, mark: l.mark}, size)
 }
 
-// FreeSpace returns the number of bytes of entries that the log can accept without the next segment,
-// not including an eighth of a segment, which is for entries that should not be rejected. It is
-// math.MaxInt64 unless the last attempt to allocate the next segment has failed because the disk
-// is full. If it is not positive, the caller should reject entries.
+// FreeSpace returns the number of bytes of entries that the log can accept without the next segment.
+// The number excludes an eighth of a segment, which is for entries that should not be rejected. It is
+// math.MaxInt64 unless the last attempt to allocate the next segment has failed because the disk is
+// full. If the result is not positive, the caller should reject entries.
 func (l *Log) FreeSpace() int64 {
 	l.writeMu.Lock()
 	defer l.writeMu.Unlock()
@@ -70,7 +70,7 @@ func (l *Log) FreeSpace() int64 {
 	return limit - limit/requiredShare - l.end.end
 }
 
-// Reserve allocates the next segment, unless it is already allocated, so that a subsequent Reset
+// Reserve allocates the next segment, unless the log has allocated it already, so that the next Reset
 // does not need space. The errors are those of Append.
 func (l *Log) Reserve() error {
 	l.writeMu.Lock()
@@ -81,7 +81,7 @@ func (l *Log) Reserve() error {
 	return l.allocateSpare(0)
 }
 
-// allocateSpare allocates the next segment, with space for a payload of that size. If the disk is
+// allocateSpare allocates the next segment, with space for a payload of the given size. If the disk is
 // full, the error wraps ErrNoSpace and nothing has changed.
 func (l *Log) allocateSpare(size int64) error {
 	l.noSpace = l.tryAllocateSpare(size)
@@ -109,27 +109,27 @@ func (l *Log) tryAllocateSpare(size int64) error {
 	if err = l.failUnlessFull("allocating", name, err); l.failure != nil {
 		return err
 	}
-	// The disk is full: free the part of the spare segment that was allocated.
+	// The disk is full: free what was allocated for the spare segment.
 	f := l.spare
 	l.spare = nil
 	if e := errors.Join(f.Close(), l.fs.Remove(name)); e != nil {
-		// The error must not wrap ErrNoSpace, after which the log accepts writes.
-		return l.fail("removing", name, fmt.Errorf("%w; before that: %v", e, err))
+		// This error must not wrap ErrNoSpace, because the log accepts writes after ErrNoSpace.
+		return l.failPermanently("removing", name, fmt.Errorf("%w; before that: %v", e, err))
 	}
 	return err
 }
 
-// failUnlessFull returns an error that wraps ErrNoSpace if the disk is full. All other errors make
-// the log fail.
+// failUnlessFull returns an error that wraps ErrNoSpace if the disk is full. After any other error of
+// the disk, it makes the log fail permanently.
 func (l *Log) failUnlessFull(operation, name string, err error) error {
 	if disk.IsFull(err) {
 		return fmt.Errorf("%w: %s %s: %w", ErrNoSpace, operation, name, err)
 	}
-	return l.fail(operation, name, err)
+	return l.failPermanently(operation, name, err)
 }
 
-// startSegment seals the active segment and makes the spare the active one, with space for a
-// payload of that size. Both are durable when it returns.
+// startSegment seals the active segment and makes the spare file the active segment, with space for a
+// payload of the given size. Both segments are durable when startSegment returns.
 func (l *Log) startSegment(h segmentHeader, size int64) error {
 	if err := l.allocateSpare(size); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (l *Log) startSegment(h segmentHeader, size int64) error {
 		return err
 	}
 	h.chain = l.end.chain
-	next, end, err := l.nameSpare(h)
+	next, end, err := l.renameSpare(h)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,8 @@ func (l *Log) startSegment(h segmentHeader, size int64) error {
 	return nil
 }
 
-// sealActive makes the active segment durable and frees the space that it does not use.
+// sealActive makes the active segment durable and frees the allocated space that the segment does not
+// use.
 func (l *Log) sealActive() error {
 	s := l.active
 	if s == nil {
@@ -157,20 +158,21 @@ func (l *Log) sealActive() error {
 	}
 	if s.size > l.end.end {
 		if err := s.file.Truncate(l.end.end); err != nil {
-			return l.fail("sealing", s.name, err)
+			return l.failPermanently("sealing", s.name, err)
 		}
 		s.size = l.end.end
 	}
 	if err := s.file.Sync(); err != nil {
-		return l.fail("syncing", s.name, err)
+		return l.failPermanently("syncing", s.name, err)
 	}
 	l.durable = l.end.number
 	return nil
 }
 
-// nameSpare makes the spare the segment with that header, and returns it with its position. It renames
-// the file after the header is durable, so that no segment is ever without a header.
-func (l *Log) nameSpare(h segmentHeader) (*segment, position, error) {
+// renameSpare writes the header h to the spare file and renames the file to the name of that segment. It
+// returns the segment with its position. The rename follows after the header is durable, so that there
+// is never a segment without a header.
+func (l *Log) renameSpare(h segmentHeader) (*segment, position, error) {
 	temporary, name := path.Join(l.dir, spareName), path.Join(l.dir, h.id.fileName())
 	number := l.end.number + 1
 	l.startRecord(headerSize)
@@ -180,23 +182,23 @@ func (l *Log) nameSpare(h segmentHeader) (*segment, position, error) {
 	f := l.spare
 	l.spare = nil
 	if _, err := f.WriteAt(l.buffer, 0); err != nil {
-		return nil, end, l.fail("writing to", temporary, errors.Join(err, f.Close()))
+		return nil, end, l.failPermanently("writing to", temporary, errors.Join(err, f.Close()))
 	}
 	if err := f.Sync(); err != nil {
-		return nil, end, l.fail("syncing", temporary, errors.Join(err, f.Close()))
+		return nil, end, l.failPermanently("syncing", temporary, errors.Join(err, f.Close()))
 	}
-	if err := f.Close(); err != nil { // some systems cannot rename open files
-		return nil, end, l.fail("closing", temporary, err)
+	if err := f.Close(); err != nil { // because some systems cannot rename open files
+		return nil, end, l.failPermanently("closing", temporary, err)
 	}
 	if err := l.fs.Rename(temporary, name); err != nil {
-		return nil, end, l.fail("naming", name, err)
+		return nil, end, l.failPermanently("naming", name, err)
 	}
 	if err := l.fs.SyncDir(l.dir); err != nil {
-		return nil, end, l.fail("syncing", l.dir, err)
+		return nil, end, l.failPermanently("syncing", l.dir, err)
 	}
 	file, err := l.fs.Open(name)
 	if err != nil {
-		return nil, end, l.fail("opening", name, err)
+		return nil, end, l.failPermanently("opening", name, err)
 	}
 	return &segment{id: h.id, name: name, file: file, size: l.spareSize, end: end.end}, end, nil
 }

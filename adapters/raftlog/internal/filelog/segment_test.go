@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// fullDisk returns a disk with space for one and a half segments, a log that has accepted entries
-// of one KiB until it has rejected one, and its content.
+// fullDisk returns a disk that had space for one and a half segments, a log on it that has accepted
+// entries of one KiB until it rejected one because the disk was full, and the content of the log.
 func fullDisk(t *testing.T) (*testenv.Disk, *Log, model) {
 	d := testenv.NewDisk(1)
 	d.SetSpace(smallSegment / 2 * 3)
@@ -33,9 +33,10 @@ func appendKiB(m model, term uint64) operation {
 	return operation{batch: Batch{Entries: newEntries(m.lastIndex()+1, 1, term, 1000), Sync: true}}
 }
 
-// If there is no space for the next segment, the active one is filled, except for the part that is
-// reserved for hard states and compaction marks.
-func TestFullDisk_SegmentIsFilled(t *testing.T) {
+// TestAppend_FillsSegmentUpToReserveOnFullDisk checks that a log that cannot allocate the next segment
+// accepts entries until the reserved part of the active segment is reached, and still accepts hard
+// states and compaction marks after that.
+func TestAppend_FillsSegmentUpToReserveOnFullDisk(t *testing.T) {
 	d, l, m := fullDisk(t)
 	require.Greater(t, l.end.end, int64(smallSegment-reservedSize(smallSegment)-2000), "a part of the segment is not used")
 	require.Less(t, l.FreeSpace(), int64(0))
@@ -57,13 +58,13 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 	require.True(t, m.requireEqual(readModel(t, l)))
 	require.NoError(t, l.Close())
 
-	// A new process can open the log while the disk is full.
+	// A new process can open the log while the disk is still full.
 	l = openLog(t, d, Options{SegmentSize: smallSegment})
 	require.True(t, m.requireEqual(readModel(t, l)))
 	more := appendKiB(m, 2+n)
 	require.ErrorIs(t, more.apply(l), ErrNoSpace)
 	require.Zero(t, appendVotes(2+n))
-	// The same process accepts writes when there is space.
+	// The same process accepts writes again when the disk has space.
 	d.SetSpace(-1)
 	require.NoError(t, more.apply(l))
 	m = m.applyOperation(more)
@@ -72,9 +73,9 @@ func TestFullDisk_SegmentIsFilled(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// When FreeSpace returns 0, an eighth of a segment is left for entries that should
-// not be rejected.
-func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
+// TestFreeSpace_ExcludesReserveOnFullDisk checks that an eighth of a segment is left when FreeSpace
+// returns 0, for entries that should not be rejected.
+func TestFreeSpace_ExcludesReserveOnFullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	d.SetSpace(smallSegment / 2 * 3)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
@@ -88,7 +89,7 @@ func TestFullDisk_FreeSpaceExcludesReserve(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
+func TestReset_UsesReservedSegmentOnFullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	require.NoError(t, l.Append(Batch{Entries: newEntries(1, 3, 1, 100), Sync: true}))
@@ -100,9 +101,9 @@ func TestFullDisk_ResetUsesReservedSegment(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// A crash can leave the active segment sealed. Open succeeds if there is no space to allocate it
-// again.
-func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
+// TestOpen_SucceedsWithSealedSegmentOnFullDisk checks that Open succeeds if a crash has left the active
+// segment sealed, and the disk has no space to allocate the rest of the segment again.
+func TestOpen_SucceedsWithSealedSegmentOnFullDisk(t *testing.T) {
 	d := testenv.NewDisk(1)
 	l := openLog(t, d, Options{SegmentSize: smallSegment})
 	o := operation{batch: Batch{Entries: newEntries(1, 10, 1, 1000), Sync: true}}
@@ -121,19 +122,19 @@ func TestFullDisk_ActiveSegmentIsSealed(t *testing.T) {
 	require.NoError(t, l.Close())
 }
 
-// TestFullDisk_AfterCrashAtEveryOperation checks that a crash at any operation on a full disk loses nothing
-// that was acknowledged.
-func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
+// TestOpen_FindsDurableEntriesAfterCrashOnFullDisk checks that Open finds everything that the log had acknowledged
+// after a crash in any operation on a full disk.
+func TestOpen_FindsDurableEntriesAfterCrashOnFullDisk(t *testing.T) {
 	for at := 1; ; at++ {
 		d, l, m := fullDisk(t)
 		acked, last := m, m
 		d.CrashAt(d.Ops() + at)
 		crashed := false
 		for i, o := range []operation{
-			appendKiB(m, 1), // rejected, because the disk is full
+			appendKiB(m, 1), // the log rejects these entries, because the disk is full
 			{batch: Batch{HardState: stateMessage(2, 2, 3), Sync: true}},
 			{compact: 3},
-			appendKiB(m, 2), // accepted, because there is space again
+			appendKiB(m, 2), // the log accepts these entries, because the disk has space again
 			{batch: Batch{Entries: newEntries(m.lastIndex()+2, 3, 2, 1000), Sync: true}},
 		} {
 			if i == 3 {
@@ -163,11 +164,12 @@ func TestFullDisk_AfterCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-// An error of the disk makes the log fail, even while the disk is full.
-func TestFullDisk_ErrorMakesTheLogFail(t *testing.T) {
+// TestAppend_FailsPermanentlyAfterDiskErrorOnFullDisk checks that the log accepts no more writes after
+// an error of the disk other than a full disk, even if the disk was full when the error occurred.
+func TestAppend_FailsPermanentlyAfterDiskErrorOnFullDisk(t *testing.T) {
 	d, l, m := fullDisk(t)
 	o := appendKiB(m, 1)
-	d.FailAt(d.Ops() + 3) // the third operation, after create and allocate, is remove
+	d.FailAt(d.Ops() + 3) // the operations are create, allocate and remove, and remove fails
 	require.ErrorIs(t, o.apply(l), testenv.ErrIO)
 	d.SetSpace(-1)
 	err := o.apply(l)

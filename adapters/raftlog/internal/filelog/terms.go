@@ -2,14 +2,14 @@ package filelog
 
 import "sort"
 
-// termRun is a sequence of entries with the same term, from the index first on.
+// termRun is a sequence of entries with the same term, which begins at the index first.
 type termRun struct{ first, term uint64 }
 
-// termRuns contains the terms of all entries of a log, ordered by index. Terms do not decrease
-// and seldom change, so a log has few runs.
+// termRuns contains the terms of all entries of a log, in the order of the indexes. Terms do not
+// decrease and seldom change, so a log has only a few runs.
 type termRuns []termRun
 
-// truncate removes the entries from index on.
+// truncate returns the runs without the entries with the given index and all later ones.
 func (r termRuns) truncate(index uint64) termRuns {
 	for len(r) > 0 && r[len(r)-1].first >= index {
 		r = r[:len(r)-1]
@@ -17,7 +17,7 @@ func (r termRuns) truncate(index uint64) termRuns {
 	return r
 }
 
-// add adds the entry at index, which follows the last one.
+// add returns the runs with one more entry, whose index follows that of the last entry.
 func (r termRuns) add(index, term uint64) termRuns {
 	if len(r) > 0 && r[len(r)-1].term == term {
 		return r
@@ -25,12 +25,13 @@ func (r termRuns) add(index, term uint64) termRuns {
 	return append(r, termRun{index, term})
 }
 
-// termAt returns the term of the entry at index, which must not be less than the first index.
+// termAt returns the term of the entry at index, which must not be less than the index of the first
+// entry.
 func (r termRuns) termAt(index uint64) uint64 {
 	return r[sort.Search(len(r), func(i int) bool { return r[i].first > index })-1].term
 }
 
-// dropBefore removes the entries before index.
+// dropBefore returns the runs without the entries before index.
 func (r termRuns) dropBefore(index uint64) termRuns {
 	n := 0
 	for n+1 < len(r) && r[n+1].first <= index {

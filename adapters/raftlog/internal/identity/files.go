@@ -15,36 +15,37 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// The names of the files in a peer's directory.
+// These are the names of the files in a peer's directory.
 const (
-	OwnerFile    = "peer.json"  // contains an Owner
-	PeersFile    = "peers.json" // contains the peers of a Registry
-	instanceFile = "instance"   // the name of the file in the log's directory that contains the instance of the Owner
+	OwnerFile    = "peer.json"  // contains the Owner of the directory
+	PeersFile    = "peers.json" // contains the Peers of the owner's Registry
+	instanceFile = "instance"   // the file in the log's directory with the ID of the directory that the log belongs to
 )
 
-// Format is the format of the directory. Formats 1 and 2 are those of versions before the first
-// release: 1 had no identities, and the records of 2 were JSON.
+// Format is the current format of a peer's directory. Formats 1 and 2 are from versions before the
+// first release: format 1 contained no identities, and format 2 contained records in JSON.
 const Format = 3
 
-// Owner describes the peer to which a directory belongs.
+// Owner describes the peer that owns a directory.
 type Owner struct {
 	Format  int    `json:"format"`
 	Cluster string `json:"cluster"`
 	Peer    string `json:"peer"`
-	// Founding is the identity of the cluster. It is empty until the peer has joined.
+	// Founding is the identity of the cluster. It is empty until the peer has joined a cluster.
 	Founding string `json:"founding,omitempty"`
-	// Founders describes the configuration with which the cluster was founded, for messages. It is
-	// empty if the directory was written by an earlier version.
+	// Founders describes the configuration with which the cluster was founded, for error messages. It
+	// is empty if an earlier version has written the directory.
 	Founders string `json:"founders,omitempty"`
-	// Former contains the identities of the cluster before it was recovered.
+	// Former contains the identities that the cluster had before it was recovered.
 	Former []string `json:"former,omitempty"`
-	// Instance is the identity of the directory, and Starts is the number of processes that have used it.
+	// Instance is the random identity of the directory. Starts is the number of processes that have
+	// used the directory.
 	Instance string `json:"instance"`
 	Starts   uint64 `json:"starts"`
-	// Complete is set when the directory has a snapshot and a log. If one of them is missing later, it
-	// was lost.
+	// Complete is true when the directory contains a snapshot and a log. If one of them is missing
+	// after that, it was lost.
 	Complete bool `json:"complete"`
-	// Sum is the CRC32C of the file with a Sum of zero.
+	// Sum is the CRC32C of the encoded Owner with a Sum of zero.
 	Sum uint32 `json:"sum"`
 }
 
@@ -53,24 +54,26 @@ func (o Owner) checksum() uint32 {
 	return checksum(o)
 }
 
-// checksum returns the CRC32C of v as JSON.
+// checksum returns the CRC32C of v encoded as JSON.
 func checksum(v any) uint32 {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // impossible, because v contains only strings and numbers
+		panic(err) // cannot happen, because v contains only strings and numbers
 	}
 	return crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
 }
 
-// Errors of ReadOwner, in addition to io/fs.ErrNotExist.
+// These are the errors of ReadOwner, in addition to io/fs.ErrNotExist.
 var (
-	// ErrFormat is returned if the directory has a format that this version does not support.
-	ErrFormat = errors.New("unknown format of the directory")
-	// ErrDamaged is returned if the file cannot be decoded, or if its checksum is wrong.
+	// ErrFormat is returned if the directory has a format that this version of the program does not
+	// support.
+	ErrFormat = errors.New("the directory has an unknown format")
+	// ErrDamaged is returned if a file of a peer's directory cannot be decoded, or has a wrong
+	// checksum.
 	ErrDamaged = errors.New("the file is damaged")
 )
 
-// ReadOwner reads the owner of a directory.
+// ReadOwner reads which peer owns a directory.
 func ReadOwner(fsys disk.FS) (o Owner, err error) {
 	text, err := disk.ReadSmall(fsys, OwnerFile)
 	if err != nil {
@@ -90,25 +93,27 @@ func ReadOwner(fsys disk.FS) (o Owner, err error) {
 	return o, nil
 }
 
-// Write replaces the owner of a directory. The file is durable when it returns.
+// Write replaces the file that ReadOwner reads. The file is durable when Write returns.
 func (o Owner) Write(fsys disk.FS) error {
 	o.Sum = o.checksum()
 	return writeJSON(fsys, OwnerFile, o)
 }
 
-// Claim returns the claim that the given process, which uses the directory, sends in handshakes.
+// Claim returns the claim that a process which uses the directory sends in handshakes. process is the
+// random identity of that process.
 func (o Owner) Claim(process string) link.Claim {
 	return link.Claim{Founding: o.Founding, Founders: o.Founders, Instance: o.Instance, Start: o.Starts, Process: process}
 }
 
-// peersContent is the content of the file of the peers.
+// peersContent is the content of the file of the known peers.
 type peersContent struct {
 	Peers map[string]Known `json:"peers"`
-	// Sum is the CRC32C of Peers as JSON.
+	// Sum is the CRC32C of Peers encoded as JSON.
 	Sum *uint32 `json:"sum"`
 }
 
-// ReadPeers reads the known peers, by their IDs. The map is empty if the file does not exist.
+// ReadPeers reads the peers that the owner of a directory knows, by peer ID. The map is empty if the
+// file does not exist.
 func ReadPeers(fsys disk.FS) (map[string]Known, error) {
 	text, err := disk.ReadSmall(fsys, PeersFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +132,7 @@ func ReadPeers(fsys disk.FS) (map[string]Known, error) {
 	return c.Peers, nil
 }
 
-// WritePeers replaces the file that ReadPeers reads. The file is durable when it returns.
+// WritePeers replaces the file that ReadPeers reads. The file is durable when WritePeers returns.
 func WritePeers(fsys disk.FS, peers map[string]Known) error {
 	if peers == nil {
 		peers = map[string]Known{}
@@ -143,14 +148,14 @@ func writeJSON(fsys disk.FS, name string, v any) error {
 	return disk.Replace(fsys, name, append(text, '\n'))
 }
 
-// MarkLog writes to the directory of the log to which instance the log belongs.
+// MarkLog writes the identity of the directory that a log belongs to into the directory of the log.
 func MarkLog(fsys disk.FS, dir, instance string) error {
 	return disk.Replace(fsys, path.Join(dir, instanceFile), []byte(instance))
 }
 
-// CheckLog checks that the log of a directory exists and belongs to the directory. If not, it returns a
-// description of the defect. The caller must call it before it opens the log, because that creates an
-// empty log.
+// CheckLog checks that the log in dir exists and belongs to the owner's directory. If not, it returns a
+// description of the defect. The caller must call CheckLog before it opens the log, because opening
+// creates an empty log.
 func (o Owner) CheckLog(fsys disk.FS, dir string) (defect string, err error) {
 	if !o.Complete {
 		return "", nil

@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/identity"
 )
 
-// TestPeers_LargeRegistryCanBeRead checks that the peers of a registry that is larger than usual can be read again.
-func TestPeers_LargeRegistryCanBeRead(t *testing.T) {
+// TestReadPeers_AcceptsLargeRegistry checks that ReadPeers can read a registry of many more peers than
+// usual.
+func TestReadPeers_AcceptsLargeRegistry(t *testing.T) {
 	fsys := disk.OS(t.TempDir())
 	peers := map[string]identity.Known{}
 	for i := range 20_000 {
@@ -29,9 +30,9 @@ func TestPeers_LargeRegistryCanBeRead(t *testing.T) {
 	require.Equal(t, peers, again)
 }
 
-// TestPeers_DamagedRegistryIsDetected checks that a flipped bit or a shorter file does not yield other peers
-// than those that were written.
-func TestPeers_DamagedRegistryIsDetected(t *testing.T) {
+// TestReadPeers_DetectsDamagedFile checks that ReadPeers returns either an error or exactly the written
+// peers if a bit of the file is flipped or the file is truncated.
+func TestReadPeers_DetectsDamagedFile(t *testing.T) {
 	dir := t.TempDir()
 	fsys, name := disk.OS(dir), filepath.Join(dir, identity.PeersFile)
 	peers := map[string]identity.Known{"b": {Instance: "1f", Start: 3, Process: "2e"}, "c": {Instance: "3d"}}
@@ -62,8 +63,8 @@ func TestPeers_DamagedRegistryIsDetected(t *testing.T) {
 	}
 }
 
-// FuzzFiles reads arbitrary bytes as the file of the owner and as that of the known peers. They are
-// rejected, or the result is the same after it was written.
+// FuzzFiles reads arbitrary bytes as the file of the owner and as the file of the known peers. Each
+// reader must reject the bytes, or return the same value again after the value was written.
 func FuzzFiles(f *testing.F) {
 	dir := f.TempDir()
 	fsys := disk.OS(dir)
@@ -87,7 +88,7 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-// contentFS is a file system whose files all have the same content.
+// contentFS is a file system in which all files have the same content.
 type contentFS struct {
 	disk.FS
 	content []byte

@@ -11,7 +11,7 @@ import (
 )
 
 // TestFounding_DependsOnConfiguration checks that the identity of a cluster depends on each part of its
-// configuration, and not on the order of the voters.
+// configuration, but not on the order of the voters.
 func TestFounding_DependsOnConfiguration(t *testing.T) {
 	a, b := api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}
 	is := identity.Founding("x", []api.Peer{a, b}, time.Hour, time.Second)

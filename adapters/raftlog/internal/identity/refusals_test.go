@@ -10,9 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestRefusals_OfMajorityStopPeer checks that an established peer stops because of a majority of the voters,
-// and not because of a minority, and that another peer stops when its identity is refused.
-func TestRefusals_OfMajorityStopPeer(t *testing.T) {
+// TestRefusals_StopEstablishedPeerOnlyByMajority checks that an established peer must stop if a majority of the
+// voters refuses it, but not if a minority does, and that any other peer must stop if a single peer refuses its
+// identity.
+func TestRefusals_StopEstablishedPeerOnlyByMajority(t *testing.T) {
 	type refusal struct {
 		by     string
 		reason link.Reason
@@ -32,7 +33,7 @@ func TestRefusals_OfMajorityStopPeer(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		refusals      []refusal
-		joins, member bool // report whether a new peer, or an established member, must stop
+		joins, member bool // whether a new peer must stop, and whether an established member must stop
 	}{
 		"instance, one voter":       {[]refusal{{"b", link.ReasonInstance, 0}}, true, false},
 		"earlier, one voter":        {[]refusal{{"b", link.ReasonEarlier, 0}}, true, false},

@@ -9,34 +9,35 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// Known describes a known peer.
+// Known is what a peer knows about the identities of another peer.
 type Known struct {
-	// Instance identifies the directory of the peer. It never changes for an ID.
+	// Instance identifies the directory of the other peer. The same peer ID never has another instance
+	// later.
 	Instance string `json:"instance"`
-	// Start and Process describe the newest process that has connected. They are zero if the instance
-	// is only known from a third peer.
+	// Start and Process describe the newest process of the other peer that has connected. They are zero
+	// if only a third peer has reported the instance.
 	Start   uint64 `json:"start,omitempty"`
 	Process string `json:"process,omitempty"`
 }
 
-// Registry contains the peers that a peer knows. It is not safe for concurrent use. The caller stores
-// Peers on disk when it has changed.
+// Registry contains the identities of the peers that this peer knows. It is not safe for concurrent
+// use. When a method reports that the registry has changed, the caller stores Peers on disk.
 type Registry struct {
-	// Founding is the identity of the cluster. It is empty until the peer has joined.
+	// Founding is the identity of the cluster. It is empty until this peer has joined a cluster.
 	Founding string
-	// Former contains the identities of the cluster before it was recovered.
+	// Former contains the identities that the cluster had before it was recovered.
 	Former []string
-	// Founders describes the configuration with which the cluster was founded.
+	// Founders describes the configuration with which the cluster was founded, for error messages.
 	Founders string
-	// IsEstablished reports whether this peer is a voter that has entries in addition to the founding.
-	// Otherwise it may have been founded by mistake, and must not make other peers stop.
+	// IsEstablished reports whether this peer is a voter that has entries after those of the founding.
+	// Any other peer may have been founded by mistake, and must not make other peers stop.
 	IsEstablished func() bool
-	// Peers contains the known peers by their IDs.
+	// Peers contains what this peer knows about other peers, by peer ID.
 	Peers map[string]Known
 }
 
-// Check returns nil if a process with the claim may connect as the peer with the ID. It does not change
-// the registry.
+// Check returns nil if a process with the claim c may connect as the peer with the given ID, and the
+// reason otherwise. It does not change the registry.
 func (r *Registry) Check(id string, c link.Claim) *link.RefusedError {
 	refuse := func(reason link.Reason, format string, args ...any) *link.RefusedError {
 		return &link.RefusedError{Reason: reason, Text: fmt.Sprintf(format, args...)}
@@ -64,13 +65,14 @@ func (r *Registry) Check(id string, c link.Claim) *link.RefusedError {
 	return nil
 }
 
-// Meet checks a peer that connects to participate in the cluster, and stores its claim if it may.
-// It reports whether the registry has changed, and whether the peer was not known before.
+// Meet decides, like Check, whether a process may connect as the peer with the given ID, and stores the
+// claim of the process if it may. It reports whether the registry has changed, and whether the registry
+// did not contain the peer before.
 func (r *Registry) Meet(id string, c link.Claim) (changed, first bool, refused *link.RefusedError) {
 	if refused := r.Check(id, c); refused != nil {
 		return false, false, refused
 	}
-	if c.Founding == "" { // the peer has not joined a cluster yet
+	if c.Founding == "" { // a peer without a founding identity has not joined a cluster yet
 		return false, false, nil
 	}
 	now := Known{Instance: c.Instance, Start: c.Start, Process: c.Process}
@@ -82,7 +84,8 @@ func (r *Registry) Meet(id string, c link.Claim) (changed, first bool, refused *
 	return true, !met, nil
 }
 
-// Instances returns the instances of all known peers by their IDs, which other peers pass to Learn.
+// Instances returns the instances of all known peers by peer ID. This peer sends them to other peers,
+// which pass them to Learn.
 func (r *Registry) Instances() map[string]string {
 	all := make(map[string]string, len(r.Peers))
 	for id, k := range r.Peers {
@@ -92,8 +95,8 @@ func (r *Registry) Instances() map[string]string {
 }
 
 // Learn adds the instances of unknown peers, which another peer of the cluster has sent. It reports
-// whether the registry has changed, and returns the IDs for which another instance is known. Known
-// instances are not changed.
+// whether the registry has changed, and returns the IDs of the peers for which the registry contains
+// another instance. Learn does not replace such an instance.
 func (r *Registry) Learn(instances map[string]string) (changed bool, contradicted []string) {
 	for _, id := range slices.Sorted(maps.Keys(instances)) {
 		known, met := r.Peers[id]

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestRegistry_RefusesContradictingClaims checks that a claim that contradicts the known identities is
-// refused, and a valid claim is accepted.
+// TestRegistry_RefusesContradictingClaims checks that Meet refuses a claim that contradicts the known
+// identities of a peer, and accepts a valid claim.
 func TestRegistry_RefusesContradictingClaims(t *testing.T) {
 	claim := link.Claim{Founding: "f", Instance: "i", Start: 3, Process: "p"}
 	with := func(change func(*link.Claim)) link.Claim {

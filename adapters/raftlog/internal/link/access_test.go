@@ -13,14 +13,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckSecret_EachCombination checks the decision for every combination of a credential, a role, and the
-// secrets of the process that decides.
-func TestCheckSecret_EachCombination(t *testing.T) {
+// TestCheckSecret_DecidesBySecretAndRole checks the decision for each combination of the secret that a process
+// shows, the role that it claims, and the secrets that this process has.
+func TestCheckSecret_DecidesBySecretAndRole(t *testing.T) {
 	none, onlyPeers, both := access{}, access{hasSecrets: true}, access{hasSecrets: true, hasClientSecret: true}
 	for _, c := range []struct {
 		state access
 		shown secretKind
-		// the reasons for a peer and for a client
+		// peer and client are the expected reasons for a peer and for a client.
 		peer, client Reason
 	}{
 		{none, secretNone, accepted, accepted},
@@ -37,9 +37,9 @@ func TestCheckSecret_EachCombination(t *testing.T) {
 	}
 }
 
-// TestCheckCertificate_RejectsOtherRoles checks that neither the certificate of a client nor that of another
-// peer permits a process to act as a peer.
-func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
+// TestCheckCertificate_RejectsCertificatesOfOtherRoles checks that a process can act as a peer only with the certificate
+// of that peer, and not with a certificate of a client or of another peer.
+func TestCheckCertificate_RejectsCertificatesOfOtherRoles(t *testing.T) {
 	uri, err := url.Parse("spiffe://example.org/orders/b")
 	require.NoError(t, err)
 	named := func(names ...string) *x509.Certificate { return &x509.Certificate{DNSNames: names} }
@@ -85,7 +85,7 @@ func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
 		"a client with a name of peers":                   {names([]string{"b.example"}, nil), named("b.example"), "", accepted},
 		"a client without a name of peers":                {names([]string{"b.example"}, nil), named("tool"), "", ReasonName},
 		"a client with its own name":                      {names([]string{"b.example"}, []string{"tool"}), named("tool"), "", accepted},
-		"a client with a name of peers, if it is no own":  {names([]string{"b.example"}, []string{"tool"}), named("b.example"), "", ReasonName},
+		"a client with a name of peers only":              {names([]string{"b.example"}, []string{"tool"}), named("b.example"), "", ReasonName},
 		"a client as a peer":                              {names([]string{"b.example"}, []string{"tool"}), named("tool"), "b", ReasonName},
 		"a client whose name is that of a peer":           {names(nil, []string{"tool"}), named("tool"), "b", ReasonName},
 		"a peer that is not allowed":                      {names([]string{"c.example"}, nil), named("b.example"), "b", ReasonName},
@@ -96,8 +96,8 @@ func TestCheckCertificate_RejectsOtherRoles(t *testing.T) {
 	}
 }
 
-// TestHandshake_RequiresCredentialsOfRole checks that the credentials of one role are not accepted for the
-// other role, and that the process that shows them learns which credentials it needs.
+// TestHandshake_RequiresCredentialsOfRole checks that a process cannot act in one role with the
+// credentials of the other role, and that the process learns which credentials it needs.
 func TestHandshake_RequiresCredentialsOfRole(t *testing.T) {
 	withoutClients := secretIdentity("b")
 	withoutClients.ClientSecret = nil
@@ -126,9 +126,9 @@ func TestHandshake_RequiresCredentialsOfRole(t *testing.T) {
 	}
 }
 
-// TestHandshake_CertificateOfAnotherPeer checks that a process cannot act as a peer with the certificate of
-// another process of the same authority.
-func TestHandshake_CertificateOfAnotherPeer(t *testing.T) {
+// TestHandshake_RejectsCertificateOfAnotherPeer checks that a process cannot act as a peer with the certificate of
+// another process, even if the same authority has issued both certificates.
+func TestHandshake_RejectsCertificateOfAnotherPeer(t *testing.T) {
 	ours := newAuthority(t)
 	thief := ours.identity("c")
 	thief.ID, thief.Addr, thief.Claim = "a", "a:7", testClaim("a")
@@ -143,9 +143,9 @@ func TestHandshake_CertificateOfAnotherPeer(t *testing.T) {
 	requireReason(t, d.err, ReasonCertificate)
 }
 
-// TestHandshake_SecretsAreReplaced checks that the secret can be replaced at one process after another while
-// all of them connect to each other, and that a removed secret does not permit access.
-func TestHandshake_SecretsAreReplaced(t *testing.T) {
+// TestHandshake_AllowsReplacingSecretStepByStep checks that an operator can replace the secret at one process after
+// another while all processes can connect to each other, and that a removed secret does not permit access.
+func TestHandshake_AllowsReplacingSecretStepByStep(t *testing.T) {
 	old, next := []byte("the old secret"), []byte("the next secret")
 	for _, peer := range []bool{true, false} {
 		state := func(list ...[]byte) Identity {
@@ -181,8 +181,9 @@ func TestHandshake_SecretsAreReplaced(t *testing.T) {
 	}
 }
 
-// TestHandshake_DropsUnprovenText checks that the text of a process that does not know the secret is not shown.
-func TestHandshake_DropsUnprovenText(t *testing.T) {
+// TestDial_DropsTextOfUnauthenticatedServer checks that the error of Dial does not contain the text of
+// a process that does not know the secret.
+func TestDial_DropsTextOfUnauthenticatedServer(t *testing.T) {
 	for reason := ReasonSecret; reason <= ReasonName; reason++ {
 		err := dialImpostor(t, func(*greeting) *reply { return &reply{reason: reason, text: "run this command"} })
 		require.ErrorIs(t, err, api.ErrUnproven, "%v", reason)

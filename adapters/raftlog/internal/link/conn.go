@@ -23,50 +23,50 @@ const (
 	maxHandshakeFrame = 4 << 10
 	readBufferSize    = 16 << 10
 	writeBufferSize   = 64 << 10
-	// maxWrite is the number of bytes of one write, to which the write timeout applies. So a slow
-	// connection that makes progress does not fail.
+	// maxWrite is the maximum number of bytes of one write, to which the write timeout applies. So a
+	// slow connection that makes progress does not fail.
 	maxWrite = 256 << 10
-	// firstAllocation is the memory that is allocated for a frame before any of its bytes have
-	// been received, and firstReserved that of a connection with FrameLimits.Reserve.
+	// firstAllocation is the number of bytes that are allocated for a frame before any of its bytes has
+	// arrived. firstReserved replaces it on a connection with FrameLimits.Reserve.
 	firstAllocation = 1 << 20
 	firstReserved   = 4 << 10
-	// framePart is the size of the parts to which FrameLimits.Stall applies.
+	// framePart is the size of the parts of a frame to which FrameLimits.Stall applies.
 	framePart = 64 << 10
-	// skippedHead is the number of bytes that ReadFrame returns of a frame that it skips.
+	// skippedHead is the number of bytes that ReadFrame returns of a frame that it has skipped.
 	skippedHead = 64
 )
 
 // FrameLimits limits the frames that a connection receives.
 type FrameLimits struct {
-	// Max is the maximum size of a frame in bytes, at most MaxFrame.
+	// Max is the maximum size of a frame in bytes. It must be at most MaxFrame.
 	Max int
-	// Stall is the time in which the rest of a frame, or the next 64 KiB of it, must arrive. Zero is
-	// no limit.
+	// Stall is the time in which the rest of a frame, or the next 64 KiB of the frame, must arrive.
+	// Zero means no limit.
 	Stall time.Duration
-	// Reserve, which may be nil, is called for frames that are larger than Free, at least 64 bytes. It
-	// reserves memory for the frame. If it returns an error, ReadFrame skips the frame, and returns
-	// that error and its first 64 bytes; the connection can still be used.
+	// Reserve, which may be nil, is called for each frame that is larger than Free, which is at least
+	// 64 bytes. It reserves memory for the frame. If it returns an error, ReadFrame skips the frame,
+	// and returns that error and the first 64 bytes of the frame; the connection can still be used.
 	Reserve func(size int) error
 	Free    int
 }
 
-// Conn is a connection whose other side is authenticated. It carries frames in both directions. One
-// goroutine may read while others write. Close may be called by any goroutine.
+// Conn is a connection whose other side the handshake has authenticated. It carries frames in both
+// directions. One goroutine may read while others write. Any goroutine may call Close.
 type Conn struct {
 	raw    net.Conn // closed by Close, because tls.Conn.Close can block
-	stream net.Conn // raw, or a *tls.Conn on raw
+	stream net.Conn // raw itself, or a *tls.Conn on raw
 	remote Hello
-	// version is the version of the protocol that both sides use.
+	// version is the version of the protocol that both sides use on this connection.
 	version byte
-	secret  []byte // the secret that both sides have proven to know, or nil
-	byPeer  bool   // the role of the dialing side is that of a peer
+	secret  []byte // the secret that both sides have proved to know, or nil
+	byPeer  bool   // whether the dialing side has the role of a peer
 
 	reader      *bufio.Reader
 	readHead    [4]byte
 	limits      FrameLimits
-	inPart      bool      // a part of a frame is being read
-	partEnd     time.Time // when the rest of this part must have arrived; zero until data is missing
-	hasDeadline bool      // stream may still have the read deadline of a part
+	inPart      bool      // whether a part of a frame is being read
+	partEnd     time.Time // when the rest of the part must have arrived; zero until a read waits for it
+	hasDeadline bool      // whether stream may still have the read deadline of a part
 	readTimeout atomic.Int64
 
 	writeMu      sync.Mutex
@@ -85,12 +85,12 @@ func newConn(raw, stream net.Conn) *Conn {
 // Remote returns the identity of the other side, which the handshake has verified.
 func (c *Conn) Remote() Hello { return c.remote }
 
-// Version returns the version of the protocol: the highest one that both sides support. A kind of
-// message that was added in a later version must not be sent on the connection.
+// Version returns the version of the protocol on this connection: the highest version that both sides
+// support. Callers must not send a kind of message that a later version has added.
 func (c *Conn) Version() byte { return c.version }
 
-// IsAuthenticatedBy reports whether the secret of the connection is one of the given ones. It is true if
-// the connection was not authenticated by a secret.
+// IsAuthenticatedBy reports whether the secret of the connection is one of the given secrets. It returns
+// true if the connection was not authenticated by a secret.
 func (c *Conn) IsAuthenticatedBy(s api.Secrets) bool {
 	return c.secret == nil || secrets{s.Peers, s.Clients}.contains(c.byPeer, c.secret)
 }
@@ -99,8 +99,8 @@ func (c *Conn) IsAuthenticatedBy(s api.Secrets) bool {
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 
 // SetTimeouts sets the time after which ReadFrame fails if no data has arrived, and the time after
-// which writes fail if the connection has not accepted data. Zero, the default, disables a timeout.
-// After a timeout the connection cannot be used any more.
+// which a write fails if the connection has accepted no data. Zero, which is the default, disables a
+// timeout. After a timeout the connection cannot be used any more.
 func (c *Conn) SetTimeouts(read, write time.Duration) {
 	c.readTimeout.Store(int64(read))
 	c.writeTimeout.Store(int64(write))
@@ -112,20 +112,23 @@ func (c *Conn) SetTimeouts(read, write time.Duration) {
 	}
 }
 
-// LimitFrames limits the frames that are received from now on. Only the goroutine that reads may call it.
+// LimitFrames sets the limits of the frames that are received from now on. Only the goroutine that
+// reads may call it.
 func (c *Conn) LimitFrames(l FrameLimits) { c.limits = l }
 
-// Close closes the connection. Pending reads and writes return an error. Close does not block and
-// does not flush the buffer. It may be called repeatedly.
+// Close closes the connection, and makes pending reads and writes return an error. It does not block,
+// and does not flush the buffer. It may be called repeatedly.
 func (c *Conn) Close() error { return c.raw.Close() }
 
-// ErrFrameTooLarge is wrapped by the error of ReadFrame if the frame is larger than the limit: the other
-// side does not keep to the protocol. It does not wrap [api.ErrTooLarge], which is an answer to a request,
-// so that clients do not take a foreign server at one address for an answer of the log.
+// ErrFrameTooLarge is wrapped by the error of ReadFrame if the frame is larger than the limit, which means
+// that the other side does not keep to the protocol. It does not wrap [api.ErrTooLarge], which is a reply
+// to a request: a client must not take the message of a foreign server at an address for a reply of the
+// log.
 var ErrFrameTooLarge = errors.New("the other side has sent a frame that is too large")
 
 // ReadFrame returns the next frame, which the caller may keep. If the frame is larger than the limit,
-// the error wraps ErrFrameTooLarge. After an error the connection cannot be used any more.
+// the error wraps ErrFrameTooLarge. After any error the connection cannot be used any more, unless
+// Reserve has returned the error.
 func (c *Conn) ReadFrame() ([]byte, error) {
 	if _, err := io.ReadFull(c.reader, c.readHead[:1]); err != nil {
 		return nil, err
@@ -171,14 +174,14 @@ func (c *Conn) ReadFrame() ([]byte, error) {
 	}
 }
 
-// resizeFrame returns a copy of frame with another size.
+// resizeFrame returns a copy of frame with the given size.
 func resizeFrame(frame []byte, size int) []byte {
 	larger := make([]byte, size)
 	copy(larger, frame)
 	return larger
 }
 
-// readPart reads a part of a frame.
+// readPart reads a part of a frame into p, within the time limit for a part.
 func (c *Conn) readPart(p []byte) error {
 	return c.readPartInTime(func() error {
 		_, err := io.ReadFull(c.reader, p)
@@ -186,7 +189,7 @@ func (c *Conn) readPart(p []byte) error {
 	})
 }
 
-// skipBytes skips n bytes of a frame.
+// skipBytes reads and discards n bytes of a frame.
 func (c *Conn) skipBytes(n int) error {
 	for n > 0 {
 		part := min(n, framePart)
@@ -202,7 +205,8 @@ func (c *Conn) skipBytes(n int) error {
 	return nil
 }
 
-// readPartInTime calls read, which reads a part of a frame and fails if it does not arrive in time.
+// readPartInTime calls read, which reads a part of a frame, and makes it fail if the part does not
+// arrive in time.
 func (c *Conn) readPartInTime(read func() error) error {
 	c.inPart, c.partEnd = true, time.Time{}
 	err := read()
@@ -216,8 +220,8 @@ func (c *Conn) readPartInTime(read func() error) error {
 	return err
 }
 
-// WriteFrame writes the buffer and a frame. It blocks until the network has accepted them. It does not
-// keep data.
+// WriteFrame writes the buffer and then a frame. It blocks until the network has accepted all of them.
+// It does not keep data.
 func (c *Conn) WriteFrame(data []byte) error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
@@ -227,14 +231,15 @@ func (c *Conn) WriteFrame(data []byte) error {
 	return c.writer.Flush()
 }
 
-// Buffer adds a frame to the buffer, which is written only if it is full. It does not keep data.
+// Buffer adds a frame to the buffer. If the buffer is full, Buffer writes it. Buffer does not keep
+// data.
 func (c *Conn) Buffer(data []byte) error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
 	return c.bufferFrame(data)
 }
 
-// Flush writes the buffer.
+// Flush writes the buffer to the network.
 func (c *Conn) Flush() error {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
@@ -253,8 +258,8 @@ func (c *Conn) bufferFrame(data []byte) error {
 	return err
 }
 
-// timedReader sets a deadline before every read, and removes the deadline of a part of a frame that is
-// not read any more.
+// timedReader sets a deadline before every read from its connection, and removes the deadline of a part
+// of a frame that is not being read any more.
 type timedReader struct{ conn *Conn }
 
 func (r timedReader) Read(p []byte) (int, error) {
@@ -279,7 +284,7 @@ func (r timedReader) Read(p []byte) (int, error) {
 	return c.stream.Read(p)
 }
 
-// timedWriter sets a deadline before every part of a write.
+// timedWriter splits each write to its connection into parts, and sets a deadline before every part.
 type timedWriter struct{ conn *Conn }
 
 func (w timedWriter) Write(p []byte) (written int, err error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-func TestConn_FramesOfAllSizes(t *testing.T) {
+func TestConn_TransfersFramesOfAllSizes(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
 			d, a := connectPair(t, tcpPair, identity("a"), identity("b"))
@@ -49,9 +49,9 @@ func TestConn_FramesOfAllSizes(t *testing.T) {
 	}
 }
 
-// TestConn_LimitFrames checks that memory for a large frame is reserved, that the connection can be used
-// after a frame that was skipped, and that a frame that does not arrive in time ends the connection.
-func TestConn_LimitFrames(t *testing.T) {
+// TestConn_EnforcesFrameLimits checks that a connection reserves memory for each large frame, remains usable
+// after it has skipped a frame, and fails if a frame does not arrive in time.
+func TestConn_EnforcesFrameLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 		busy := errors.New("no memory")
@@ -73,10 +73,11 @@ func TestConn_LimitFrames(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(frame, got))
-			time.Sleep(time.Minute) // an idle connection has no limit
+			time.Sleep(time.Minute) // the time limit of a frame does not apply to an idle connection
 		}
 		require.Equal(t, []int{8<<10 + 1, 500_000, 500_001, 1 << 20}, reserved)
-		// Each part of a frame must arrive completely in time: a single byte does not extend the time.
+		// Each part of a frame must arrive completely within the limit: a single byte does not extend
+		// the time.
 		start, done := time.Now(), make(chan struct{})
 		go func() {
 			defer close(done)
@@ -105,15 +106,15 @@ func TestConn_RejectsTooLargeFrame(t *testing.T) {
 	require.NoError(t, d.WriteFrame([]byte("after the rejected frame")))
 	requireFrame(t, a, "after the rejected frame")
 
-	_, err = d.raw.Write([]byte{4, 0, 0, 1}) // announces a frame of 64 MiB and one byte
+	_, err = d.raw.Write([]byte{4, 0, 0, 1}) // the header announces a frame of 64 MiB and one byte
 	require.NoError(t, err)
 	d.raw.Close()
 	_, err = a.ReadFrame()
 	require.ErrorIs(t, err, ErrFrameTooLarge)
 }
 
-// TestConn_AllocatesMemoryAsDataArrives checks that the length of a frame alone does not make ReadFrame
-// allocate memory for it.
+// TestConn_AllocatesMemoryAsDataArrives checks that ReadFrame does not allocate the memory for a whole
+// frame when only the frame's length has arrived.
 func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 	d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
 	_, err := d.raw.Write([]byte{4, 0, 0, 0, 'x'})
@@ -127,7 +128,7 @@ func TestConn_AllocatesMemoryAsDataArrives(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2*firstAllocation))
 }
 
-func TestConn_BufferIsWrittenByFlush(t *testing.T) {
+func TestConn_WritesBufferOnFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recording := &recordingConn{}
 		d, a := connectPair(t, recording.connPair, insecureIdentity("a"), insecureIdentity("b"))
@@ -176,8 +177,8 @@ func TestConn_CloseUnblocksReadsAndWrites(t *testing.T) {
 	}
 }
 
-// TestConn_TimeoutsEndStalledReads checks that a read or a write without progress ends after its timeout, and
-// that a read does not end while frames arrive within its timeout.
+// TestConn_TimeoutsEndStalledReads checks that a read or a write without progress fails after its timeout,
+// and that a read does not fail while frames arrive within its timeout.
 func TestConn_TimeoutsEndStalledReads(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		t.Run(name, func(t *testing.T) {
@@ -211,8 +212,8 @@ func TestConn_TimeoutsEndStalledReads(t *testing.T) {
 	}
 }
 
-// TestConn_SlowFrameDoesNotTimeOut checks that a large frame that takes longer than the timeouts, but makes
-// progress, is received.
+// TestConn_SlowFrameDoesNotTimeOut checks that a connection receives a large frame that takes longer than
+// the timeouts in all, but makes progress.
 func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a := connectPair(t, memoryPair, insecureIdentity("a"), insecureIdentity("b"))
@@ -230,7 +231,7 @@ func TestConn_SlowFrameDoesNotTimeOut(t *testing.T) {
 	})
 }
 
-// discardingConn discards everything that is written.
+// discardingConn discards everything that is written to it.
 type discardingConn struct{ net.Conn }
 
 func (discardingConn) Write(p []byte) (int, error) { return len(p), nil }
@@ -245,8 +246,8 @@ func TestConn_WriteFrameDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// FuzzReadFrame reads arbitrary bytes. The frames are parts of them, and memory for a frame is allocated
-// only as its bytes arrive.
+// FuzzReadFrame reads frames from arbitrary bytes. The frames must be parts of these bytes, and memory
+// for a frame is allocated only as its bytes arrive.
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 7, 0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0x10, 0, 1, 2})

@@ -17,7 +17,7 @@ import (
 const (
 	// handshakeTimeout is the maximum duration of a handshake.
 	handshakeTimeout = 5 * time.Second
-	// lingerTimeout is the time for which a rejected connection remains open, so that the other
+	// lingerTimeout is the time for which a side keeps a rejected connection open, so that the other
 	// side can read the reason.
 	lingerTimeout = time.Second
 )
@@ -25,10 +25,11 @@ const (
 var errHandshakeTimeout = fmt.Errorf("the handshake did not complete within %v", handshakeTimeout)
 
 // Dial executes the handshake on conn, which the caller has dialed. The other side must be the peer
-// with the ID to.ID, or any peer if that is empty. A certificate of the peer must contain the host of
-// to.Addr. Dial returns an error when ctx is done, and after five seconds at the latest. If one side
-// rejects the other, the error wraps api.ErrRefused and is a RefusedError with the reason. If self is
-// invalid, the error wraps api.ErrInvalid. After an error, conn is closed.
+// with the ID to.ID, or any peer if to.ID is empty. If certificates are verified, the peer's
+// certificate must contain the host of to.Addr. Dial returns an error when ctx is done, and after five
+// seconds at the latest. If one side rejects the other, the error wraps api.ErrRefused and is a
+// RefusedError with the reason. If self is invalid, the error wraps api.ErrInvalid. After an error,
+// conn is closed.
 func Dial(ctx context.Context, conn net.Conn, self Identity, to api.Peer, purpose Purpose) (*Conn, error) {
 	err := self.validateDial()
 	switch {
@@ -49,16 +50,16 @@ func Dial(ctx context.Context, conn net.Conn, self Identity, to api.Peer, purpos
 	}
 	if err != nil {
 		conn.Close()
-		return nil, err // the caller adds the peer and its address
+		return nil, err // the caller adds the peer and its address to the error
 	}
 	return c, nil
 }
 
-// Accept executes the handshake on conn, which the caller has accepted. Its time limit, its errors and
-// the closing of conn are those of Dial. After the other side is authenticated, Accept calls each of
-// the functions accepts. If one returns an error, the connection is rejected with the text of the
-// error, and with its reason if it is a RefusedError. The functions must return within the time limit
-// of the handshake.
+// Accept executes the handshake on conn, which the caller has accepted from a listener. As Dial, it
+// returns after five seconds at the latest, returns the same errors, and closes conn after an error.
+// After Accept has authenticated the other side, it calls each of the functions accepts. If one of them
+// returns an error, Accept rejects the connection with the text of that error, and with its reason if
+// it is a RefusedError. The functions must return within the time limit of the handshake.
 func Accept(ctx context.Context, conn net.Conn, self Identity, accepts ...func(Hello) error) (*Conn, error) {
 	err := self.validateAccept()
 	var c *Conn
@@ -75,7 +76,8 @@ func Accept(ctx context.Context, conn net.Conn, self Identity, accepts ...func(H
 	return c, nil
 }
 
-// withTimeout calls handshake. It closes conn when ctx is done, or after handshakeTimeout.
+// withTimeout calls handshake, and closes conn when ctx is done, or after handshakeTimeout, so that
+// handshake returns.
 func withTimeout(ctx context.Context, conn net.Conn, handshake func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errHandshakeTimeout)
 	defer cancel()
@@ -87,8 +89,9 @@ func withTimeout(ctx context.Context, conn net.Conn, handshake func() error) err
 	return err
 }
 
-// CloseWhenDone closes conn when ctx is done, unless stop is called before. The function stop reports
-// whether conn was closed, and waits until it is closed. It must be called once.
+// CloseWhenDone closes conn when ctx is done, unless the caller calls stop before. The function stop
+// reports whether conn was closed; it waits while conn is being closed. The caller must call stop
+// exactly once.
 func CloseWhenDone(ctx context.Context, conn io.Closer) (stop func() (closed bool)) {
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
@@ -104,7 +107,7 @@ func CloseWhenDone(ctx context.Context, conn io.Closer) (stop func() (closed boo
 	}
 }
 
-// dialHandshake executes the handshake as the dialing side.
+// dialHandshake executes the handshake as the dialing side. It does not limit the time.
 func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*Conn, error) {
 	secret, err := self.dialSecret()
 	if err != nil {
@@ -155,13 +158,13 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	case r.reason == ReasonVersion && err != nil:
 		return nil, &RefusedError{Reason: ReasonVersion, Err: err, Proven: proven}
 	case r.reason != accepted && !proven:
-		return nil, &RefusedError{Reason: r.reason} // anyone can have written the text
+		return nil, &RefusedError{Reason: r.reason} // drop the text, because any process can have written it
 	case r.reason != accepted:
 		return nil, &RefusedError{Reason: r.reason, Text: r.text, Proven: true}
 	case err != nil:
 		return nil, &RefusedError{Reason: ReasonVersion, Err: err, Proven: true}
 	case to.ID != "" && r.id != to.ID:
-		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("it is peer %q", r.id), Proven: true}
+		return nil, &RefusedError{Reason: ReasonID, Text: fmt.Sprintf("the process there is peer %q", r.id), Proven: true}
 	}
 	c.version = version
 	c.secret, c.byPeer = secret, self.Peer
@@ -170,7 +173,7 @@ func dialHandshake(raw net.Conn, self Identity, to api.Peer, purpose Purpose) (*
 	return c, nil
 }
 
-// dialSecret returns the secret with which this process dials, or nil.
+// dialSecret returns the secret with which this process dials, or nil if it dials without a secret.
 func (i Identity) dialSecret() ([]byte, error) {
 	all, err := i.currentSecrets()
 	if own := all.ofRole(i.Peer); err == nil && len(own) > 0 {
@@ -179,8 +182,8 @@ func (i Identity) dialSecret() ([]byte, error) {
 	return nil, err
 }
 
-// checkServer checks the names of the certificate of the accepting side. That it contains the host of
-// the peer was verified before.
+// checkServer checks that the certificate of the accepting side contains one of the allowed names. TLS
+// has verified before that it contains the host of the peer.
 func (i Identity) checkServer(s tls.ConnectionState) error {
 	if len(i.PeerNames) == 0 || hasName(s.PeerCertificates[0], i.PeerNames) {
 		return nil
@@ -189,12 +192,13 @@ func (i Identity) checkServer(s tls.ConnectionState) error {
 		strings.Join(certificateNames(s.PeerCertificates[0]), ", "), strings.Join(i.PeerNames, ", "))}
 }
 
-// isSentWithoutProof reports whether this reason is sent to a process that does not know the secret.
+// isSentWithoutProof reports whether the accepting side may send this reason without a proof, to a
+// process that does not know the secret.
 func (r Reason) isSentWithoutProof() bool {
 	return r == ReasonSecret || r == ReasonNoSecret || r == ReasonVersion || r == ReasonNoClients
 }
 
-// acceptHandshake executes the handshake as the accepting side.
+// acceptHandshake executes the handshake as the accepting side. It does not limit the time.
 func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (*Conn, error) {
 	all, err := self.currentSecrets()
 	if err != nil {
@@ -246,21 +250,21 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 		}
 		return nil, refused
 	}
-	shown, secret := all.shownBy(&g, binding)
+	shown, secret := all.secretInGreeting(&g, binding)
 	control := self.accessFor(all, g.hello.ID)
 	if r.reason = control.checkSecret(shown, g.hello.Peer); r.reason != accepted {
-		if secret != nil { // the other side knows a secret, and may learn that it is the wrong one
+		if secret != nil { // the other side knows one of the secrets, so it may learn that this is the wrong one
 			r.proof = replyProof(secret, g.content, r.encodeContent(), binding)
 		}
 		c.sendRefusal(r)
-		return nil, &RefusedError{Reason: r.reason, Text: fmt.Sprintf("it claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
+		return nil, &RefusedError{Reason: r.reason, Text: fmt.Sprintf("the connecting process claims to be %q of cluster %q", g.hello.ID, g.hello.Cluster)}
 	}
 	r.id, r.addr, r.peer = self.ID, self.Addr, self.Peer
 	refused := checkGreeting(self, &g, func() (Reason, string) { return control.checkCertificate(certificate, g.hello) }, accepts)
 	switch {
 	case refused != nil:
 		r.reason, r.text = refused.Reason, refused.Text
-	case g.hello.Peer: // only a peer receives the claim, because a process that knows it could pretend to be this peer
+	case g.hello.Peer: // only a peer receives the claim: a process that knows the claim could pretend to be this peer
 		r.claim = self.Claim
 	}
 	if secret != nil {
@@ -280,16 +284,17 @@ func acceptHandshake(raw net.Conn, self Identity, accepts []func(Hello) error) (
 	return c, nil
 }
 
-// shownBy returns the secret that the proof of a greeting shows.
-func (s secrets) shownBy(g *greeting, binding []byte) (secretKind, []byte) {
+// secretInGreeting returns the secret by which the proof in a greeting was computed, and the kind of the secret.
+// The kind is secretNone if the greeting contains no proof.
+func (s secrets) secretInGreeting(g *greeting, binding []byte) (secretKind, []byte) {
 	if len(g.proof) == 0 {
 		return secretNone, nil
 	}
 	return s.find(func(secret []byte) bool { return equalProofs(greetingProof(secret, g.content, binding), g.proof) })
 }
 
-// checkGreeting checks the request of a process that has proven to know the secret of its role.
-// checkCertificate decides about its certificate.
+// checkGreeting decides whether to accept a process that has proved to know the secret of its role. It
+// calls checkCertificate, and then the functions accepts.
 func checkGreeting(self Identity, g *greeting, checkCertificate func() (Reason, string), accepts []func(Hello) error) *RefusedError {
 	refuse := func(reason Reason, format string, args ...any) *RefusedError {
 		text := fmt.Sprintf(format, args...)
@@ -299,11 +304,11 @@ func checkGreeting(self Identity, g *greeting, checkCertificate func() (Reason, 
 	case g.hello.Cluster != self.Cluster:
 		return refuse(ReasonCluster, "the listening side belongs to %q, the connecting side to %q", self.Cluster, g.hello.Cluster)
 	case g.wantedID != "" && g.wantedID != self.ID:
-		return refuse(ReasonID, "it is peer %q, not %q", self.ID, g.wantedID)
+		return refuse(ReasonID, "the listening process is peer %q, not %q", self.ID, g.wantedID)
 	case g.hello.ID == "":
 		return refuse(ReasonNotAccepted, "the ID is empty")
 	case g.hello.Peer && g.hello.ID == self.ID:
-		return refuse(ReasonSameID, "it is %q", g.hello.ID)
+		return refuse(ReasonSameID, "both sides have the ID %q", g.hello.ID)
 	case !g.hello.Purpose.isKnown():
 		return refuse(ReasonPurpose, "unknown purpose %v", g.hello.Purpose)
 	case !g.hello.Purpose.ForClients() && !g.hello.Peer:
@@ -325,16 +330,17 @@ func checkGreeting(self Identity, g *greeting, checkCertificate func() (Reason, 
 	return nil
 }
 
-// sendRefusal sends the reason of a rejection to the other side.
+// sendRefusal sends a reply with the reason of a rejection, and waits until the other side closes the
+// connection.
 func (c *Conn) sendRefusal(r *reply) {
 	if c.WriteFrame(r.encode()) == nil {
 		awaitClose(c.raw)
 	}
 }
 
-// awaitClose waits until the other side has closed the connection, at most for lingerTimeout. If this
-// side closed the connection while received data is unread, the data that it has written last could
-// be lost.
+// awaitClose waits until the other side has closed the connection, but not longer than lingerTimeout.
+// If this side closed the connection while it has not read all received data, the data that it has
+// written last could be lost.
 func awaitClose(raw net.Conn) {
 	if half, ok := raw.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
@@ -343,8 +349,8 @@ func awaitClose(raw net.Conn) {
 	io.CopyN(io.Discard, raw, 64<<10)
 }
 
-// classifyServerError is classifyError for the accepting side. There crypto/tls returns most errors
-// about certificates without a type, so they are recognized by their texts.
+// classifyServerError is classifyError for the accepting side. On this side, crypto/tls returns most
+// errors about certificates without a type, so classifyServerError recognizes them by their texts.
 func classifyServerError(err error) error {
 	classified := classifyError(err)
 	var network net.Error
@@ -355,7 +361,8 @@ func classifyServerError(err error) error {
 	return &RefusedError{Reason: ReasonCertificate, Err: err}
 }
 
-// classifyError returns a RefusedError if an error of a handshake has a known reason.
+// classifyError returns a RefusedError with a reason if err, the error of a handshake, has a known
+// cause. If the other side has closed the connection, it adds a possible cause to the error.
 func classifyError(err error) error {
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError

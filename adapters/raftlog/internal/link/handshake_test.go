@@ -35,7 +35,7 @@ func TestHandshake_IdentifiesBothSides(t *testing.T) {
 }
 
 // TestHandshake_ClientHasNoPeerAccess checks that a client can connect as a client, does not receive the
-// claim of a peer, and cannot open a connection for peers.
+// claim of the peer, and cannot open a connection that is reserved for peers.
 func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
 	for name, identity := range authenticationModes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -54,14 +54,15 @@ func TestHandshake_ClientHasNoPeerAccess(t *testing.T) {
 	}
 }
 
-// Both sides return the reason of a rejection, in every mode.
-func TestHandshake_RejectionsAreReported(t *testing.T) {
+// TestHandshake_ReportsReasonToBothSides checks that both sides return the reason of a rejection,
+// whatever the way of authentication.
+func TestHandshake_ReportsReasonToBothSides(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		change  func(dials, accepts *Identity)
 		want    string
 		purpose Purpose
-		secret  bool // the case applies only to modes with a secret
+		secret  bool // whether the case applies only to authentication by a secret
 		reason  Reason
 		text    string
 	}{
@@ -102,8 +103,8 @@ func TestHandshake_RejectionsAreReported(t *testing.T) {
 	}
 }
 
-// The accepting side rejects purposes that Dial does not send.
-func TestAccept_ChecksPurpose(t *testing.T) {
+// TestAccept_RejectsWrongPurpose checks that Accept rejects purposes that Dial does not send.
+func TestAccept_RejectsWrongPurpose(t *testing.T) {
 	for name, c := range map[string]struct {
 		purpose Purpose
 		peer    bool
@@ -156,8 +157,9 @@ func TestAccept_CallbacksCanReject(t *testing.T) {
 	}
 }
 
-// If the modes of two processes differ, both sides return an error within the time limit.
-func TestHandshake_DifferentModes(t *testing.T) {
+// TestHandshake_FailsBetweenDifferentModes checks that both sides return an error within the time limit
+// if their ways of authentication differ.
+func TestHandshake_FailsBetweenDifferentModes(t *testing.T) {
 	all := authenticationModes(t)
 	for dials, x := range all {
 		for accepts, y := range all {
@@ -184,13 +186,13 @@ func TestHandshake_DifferentModes(t *testing.T) {
 	}
 }
 
-// TestHandshake_UsesHighestCommonVersion checks that two sides use the highest version that both support, and
-// that sides without a common version do not connect.
+// TestHandshake_UsesHighestCommonVersion checks that both sides use the highest version of the protocol that
+// both support, and that sides without a common version do not connect.
 func TestHandshake_UsesHighestCommonVersion(t *testing.T) {
 	for name, identity := range authenticationModes(t) {
 		for _, test := range []struct {
 			dials, accepts Versions
-			common         byte // the version that both sides use; 0 if there is none
+			common         byte // the version that both sides must use; 0 if they have none in common
 		}{
 			{Versions{4, 4}, Versions{4, 4}, 4},
 			{Versions{4, 4}, Versions{4, 5}, 4},
@@ -216,9 +218,10 @@ func TestHandshake_UsesHighestCommonVersion(t *testing.T) {
 	}
 }
 
-// TestHandshake_NamesVersionsOfEarlyPeer checks that the error for a process of an early version, whose
-// messages contain no range of versions, says that the versions differ.
-func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
+// TestHandshake_ReportsThatVersionsDiffer checks that both Dial and Accept report that the versions
+// differ if the other side uses an early version of the protocol, whose messages contain no range of
+// versions.
+func TestHandshake_ReportsThatVersionsDiffer(t *testing.T) {
 	near, far := memoryPair(t)
 	done := startAccept(t, far, insecureIdentity("b"))
 	c := newConn(near, near)
@@ -242,13 +245,13 @@ func TestHandshake_NamesVersionsOfEarlyPeer(t *testing.T) {
 	requireReason(t, err, ReasonVersion)
 }
 
-func TestHandshake_SlowSender(t *testing.T) {
+func TestHandshake_TimesOutForSlowSender(t *testing.T) {
 	for name, identity := range map[string]func(string) Identity{"secret": secretIdentity, "insecure": insecureIdentity} {
 		for _, dials := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/dials %v", name, dials), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					near, far := memoryPair(t)
-					// These bytes can begin a TLS record or a frame.
+					// A TLS record or a frame can begin with these bytes.
 					bytes := []byte{0x16, 3, 1, 0, 200, 1, 0, 0, 196, 3, 3}
 					if identity("a").Insecure {
 						bytes = []byte{0, 0, 1, 0, 'L', 'E', 'R', 'L', supported.Lowest, supported.Highest, 1, 1, 9}
@@ -303,12 +306,13 @@ func TestHandshake_EndsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// A process that is not authenticated cannot send large frames.
+// TestHandshake_RejectsLargeFrame checks that a process cannot send large frames before it is
+// authenticated.
 func TestHandshake_RejectsLargeFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, dials := range []bool{true, false} {
 			near, far := memoryPair(t)
-			_, err := far.Write([]byte{0, 0, 0x10, 1}) // announces a frame of 4097 bytes
+			_, err := far.Write([]byte{0, 0, 0x10, 1}) // the header announces a frame of 4097 bytes
 			require.NoError(t, err)
 			start := time.Now()
 			if dials {

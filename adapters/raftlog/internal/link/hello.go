@@ -7,25 +7,27 @@ import (
 	"fmt"
 )
 
-// Hello describes one side of a connection.
+// Hello is what one side of a connection knows about the other side after the handshake.
 type Hello struct {
 	Cluster string
 	ID      string
 	Addr    string
 	Peer    bool
 	Purpose Purpose
-	// Claim distinguishes processes that use the same ID. It is empty if Peer is false.
+	// Claim distinguishes processes that use the same ID. It is empty for clients.
 	Claim Claim
 }
 
-// Versions is a range of versions of the protocol: of the handshake and of all later messages.
+// Versions is a range of versions of the protocol, which comprises the handshake and all later
+// messages.
 type Versions struct{ Lowest, Highest byte }
 
-// supported is the range of versions of the protocol that this package supports. Version 4 is the
-// first one whose handshake contains a range.
+// supported is the range of versions of the protocol that this package supports. Version 4 is the first
+// version whose handshake contains a range.
 var supported = Versions{Lowest: 4, Highest: 4}
 
-// highestCommon returns the highest version that both ranges contain. The error wraps errVersion.
+// highestCommon returns the highest version that both ranges contain. If there is none, the error wraps
+// errVersion.
 func (v Versions) highestCommon(other Versions) (byte, error) {
 	if n := min(v.Highest, other.Highest); n >= max(v.Lowest, other.Lowest) {
 		return n, nil
@@ -40,14 +42,15 @@ func (v Versions) String() string {
 	return fmt.Sprintf("versions %d to %d", v.Lowest, v.Highest)
 }
 
-// magic is the prefix of both messages of the handshake. It distinguishes another version of the
-// protocol from another protocol.
+// magic is the prefix of both messages of the handshake. By this prefix, a process recognizes a message
+// of another version of the protocol, as opposed to another protocol.
 const magic = "LERL"
 
 // proofSize is the size of an HMAC-SHA256 in bytes.
 const proofSize = 32
 
-// The roles of the sender of a message. A later version can add roles, which this version rejects.
+// These are the roles of the sender of a message. A later version can add roles, which this version
+// rejects.
 const (
 	roleClient = 0
 	rolePeer   = 1
@@ -62,13 +65,13 @@ var (
 type greeting struct {
 	versions Versions
 	hello    Hello
-	wantedID string // the ID of the other side; empty if any peer is accepted
-	proof    []byte // the proof of knowing the secret; empty if there is no secret
-	content  []byte // the message without the proof, which the proof covers
+	wantedID string // the ID that the other side must have; empty if any peer is accepted
+	proof    []byte // proves that the sender knows the secret; empty if there is no secret
+	content  []byte // the encoded greeting without the proof, which the proof covers
 }
 
-// reply is the second message of the handshake, which the accepting side sends. If reason is not
-// accepted, the connection is rejected.
+// reply is the second message of the handshake, which the accepting side sends. A reason other than
+// accepted rejects the connection.
 type reply struct {
 	versions Versions
 	reason   Reason
@@ -86,8 +89,8 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 }
 
 // encodeContent encodes a message of the handshake without its proof. code is the purpose or the
-// reason. The layout is the same in all versions: a later version appends texts, which earlier
-// versions ignore.
+// reason. The layout is the same in all versions: a later version appends texts, which earlier versions
+// ignore.
 func encodeContent(v Versions, code byte, peer bool, texts ...string) []byte {
 	role := byte(roleClient)
 	if peer {
@@ -117,12 +120,12 @@ type message struct {
 	versions Versions
 	code     byte
 	peer     bool
-	content  []byte // all bytes before the proof
+	content  []byte // the bytes before the proof
 	proof    []byte
 }
 
-// decodeMessage is the inverse of encodeContent and of the proof after it. It sets the texts, and
-// ignores those that a later version has appended. After an error the texts are undefined.
+// decodeMessage decodes a message that encodeContent has encoded, with the proof after it. It sets the
+// texts, and ignores texts that a later version has appended. After an error the texts are undefined.
 func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	fail := func(format string, args ...any) (message, error) {
 		return m, fmt.Errorf("%w: %s", errNotHandshake, fmt.Sprintf(format, args...))
@@ -131,11 +134,11 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	switch {
 	case !ok:
 		return m, errNotHandshake
-	case len(rest) > 0 && rest[0] < 4: // messages of versions below 4 contain one version instead of a range
+	case len(rest) > 0 && rest[0] < 4: // versions below 4 send one version instead of a range
 		_, err := supported.highestCommon(Versions{rest[0], rest[0]})
 		return m, err
 	case len(rest) < 5:
-		return fail("it is truncated")
+		return fail("the message is truncated")
 	}
 	m.versions, m.code = Versions{rest[0], rest[1]}, rest[2]
 	m.peer = rest[3] == rolePeer
@@ -150,7 +153,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 	}
 	next := func() (text []byte, err error) {
 		if len(rest) < 2 {
-			_, err = fail("it is truncated")
+			_, err = fail("the message is truncated")
 			return nil, err
 		}
 		n := int(binary.BigEndian.Uint16(rest))
@@ -159,7 +162,7 @@ func decodeMessage(b []byte, texts ...*string) (m message, err error) {
 		case n > maxField:
 			_, err = fail("a text of %d bytes", n)
 		case n > len(rest):
-			_, err = fail("it is truncated")
+			_, err = fail("the message is truncated")
 		default:
 			text, rest = rest[:n], rest[n:]
 		}

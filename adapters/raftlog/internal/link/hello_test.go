@@ -37,9 +37,9 @@ func TestDecodeGreeting_RejectsInvalidMessages(t *testing.T) {
 	}
 }
 
-// TestDecodeGreeting_LaterVersion checks that a greeting with texts that a later version has appended is
-// accepted, and that its proof covers them.
-func TestDecodeGreeting_LaterVersion(t *testing.T) {
+// TestDecodeGreeting_AcceptsTextsOfLaterVersion checks that decodeGreeting accepts a greeting to which a later
+// version has appended texts, and that the proof covers these texts.
+func TestDecodeGreeting_AcceptsTextsOfLaterVersion(t *testing.T) {
 	content := encodeContent(Versions{4, 7}, 1, true, "f", "i", "3", "p", "l", "c1", "a", "b", "a:7", "new", "newer")
 	g, err := decodeGreeting(appendText(content, make([]byte, proofSize)))
 	require.NoError(t, err)
@@ -48,8 +48,9 @@ func TestDecodeGreeting_LaterVersion(t *testing.T) {
 	require.Equal(t, content, g.content)
 }
 
-// FuzzHello decodes arbitrary bytes. They are rejected, or the result is the same after it was encoded.
-func FuzzHello(f *testing.F) {
+// FuzzDecodeHandshake decodes arbitrary bytes as each message of the handshake. The decoder must reject the
+// bytes, or decode the same message again after encoding it.
+func FuzzDecodeHandshake(f *testing.F) {
 	g := greeting{versions: supported, hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b", proof: make([]byte, proofSize)}
 	a := reply{versions: supported, reason: ReasonID, id: "b", addr: "b:7", peer: true, claim: testClaim("b"), text: "text", proof: make([]byte, proofSize)}
 	f.Add(g.encode())

@@ -1,7 +1,7 @@
 // Package link implements authenticated connections between the processes of a cluster. A connection
-// identifies the other side and carries frames. The user chooses one of three ways to authenticate
-// the processes: a secret of the cluster, certificates, or explicitly no authentication. The choice
-// applies to all connections of a process.
+// identifies the other side and carries frames. The user chooses one of three ways to authenticate the
+// processes: a secret of the cluster, certificates, or explicitly no authentication. The choice applies
+// to all connections of a process.
 package link
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// MinSecret is the minimum length of the secret of a cluster in bytes, which peers and clients check.
-// Shorter secrets can be guessed.
+// MinSecret is the minimum length of the secret of a cluster in bytes. Peers and clients reject shorter
+// secrets, which can be guessed.
 const MinSecret = 16
 
 // Purpose is the purpose of a connection.
 type Purpose byte
 
-// The purposes of connections.
+// These are the purposes of connections.
 const (
 	PurposeRaft     Purpose = 1 // messages between peers
 	PurposeSnapshot Purpose = 2 // one snapshot that a peer sends to another peer
@@ -27,7 +27,7 @@ const (
 	PurposeStream   Purpose = 4 // one stream of a client
 )
 
-// ForClients reports whether clients may dial connections for the purpose.
+// ForClients reports whether clients may dial connections for this purpose.
 func (p Purpose) ForClients() bool { return p == PurposeClient || p == PurposeStream }
 
 func (p Purpose) isKnown() bool { return p >= PurposeRaft && p <= PurposeStream }
@@ -46,54 +46,55 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("Purpose(%d)", byte(p))
 }
 
-// maxField is the maximum length of each text of a handshake in bytes.
+// maxField is the maximum length in bytes of each text in a handshake.
 const maxField = 512
 
-// Identity describes this process and how it is authenticated. Exactly one of the following must be
-// chosen: Secret, TLS (with or without Secret), or Insecure.
+// Identity describes this process and how it authenticates itself and others. The user must choose
+// exactly one of the following: Secret, TLS (with or without Secret), or Insecure.
 type Identity struct {
-	// Cluster is the name of the cluster. Connections between clusters are rejected.
+	// Cluster is the name of the cluster. A process rejects connections of other clusters.
 	Cluster string
 	// ID is the ID of the peer or of the client. A secret proves the role of a process, but not that
-	// it uses its own ID. A certificate proves the ID of a peer.
+	// the process uses its own ID. A certificate proves the ID of a peer.
 	ID string
 	// Peer is true for peers and false for clients.
 	Peer bool
 	// Addr is the address of a peer, host:port. It is empty for clients.
 	Addr string
-	// Claim identifies the data and the process of a peer. It is empty for clients.
+	// Claim identifies the data directory and the process of a peer. It is empty for clients.
 	Claim Claim
-	// Secret is known only to the peers of the cluster, and ClientSecret to the peers and the
-	// clients. A client needs only ClientSecret. A peer without a ClientSecret refuses
-	// clients. Connections are encrypted by TLS 1.3 with certificates that are not verified. Both
-	// sides prove that they know the secret of the role of the dialing side, and the proofs depend
-	// on the keys of the connection, which prevents man-in-the-middle attacks. A process that
-	// impersonates a peer receives a proof, from which it can guess a weak secret offline. So secrets
-	// should be random and have at least MinSecret bytes. This package does not check that.
+	// Secret is known only to the peers of the cluster, and ClientSecret to the peers and the clients.
+	// A client needs only ClientSecret. A peer without a ClientSecret refuses clients. Connections are
+	// encrypted by TLS 1.3 with certificates that are not verified. Both sides prove that they know the
+	// secret of the role of the dialing side, and the proofs depend on the keys of the connection,
+	// which prevents man-in-the-middle attacks. A process that impersonates a peer receives a proof,
+	// from which it can guess a weak secret offline. So secrets should be random and have at least
+	// MinSecret bytes. This package does not check that.
 	Secret, ClientSecret []byte
-	// Secrets, if not nil, returns the secrets that are used instead of Secret and ClientSecret. It
-	// is called for each handshake, by any goroutine.
+	// Secrets, if not nil, returns the secrets to use instead of Secret and ClientSecret. Any goroutine
+	// may call it, once for each handshake.
 	Secrets func() api.Secrets
-	// TLS contains the certificates of the user. It is not modified. The version is TLS 1.3, and
-	// both sides must have certificates. The dialing side needs Certificates or
-	// GetClientCertificate, the accepting side needs ClientCAs, unless ClientAuth is
+	// TLS contains the certificates of the user. This package does not modify it. The version is TLS
+	// 1.3, and both sides must have certificates. The dialing side needs Certificates or
+	// GetClientCertificate. The accepting side needs ClientCAs, unless ClientAuth is
 	// RequireAnyClientCert and VerifyConnection or VerifyPeerCertificate is set. If ServerName is
-	// empty, the certificate of the accepting side must contain the host of the address that is
-	// passed to Dial, or else that of the remote address. On the dialing side VerifyConnection
-	// receives that host as ServerName.
+	// empty, the certificate of the accepting side must contain the host of the address that is passed
+	// to Dial, or else that of the remote address. On the dialing side, VerifyConnection receives that
+	// host as ServerName.
 	TLS *tls.Config
-	// PeerNames contains the names of the certificates of peers, and ClientNames those of clients. If
-	// PeerNames is empty, every certificate is accepted that contains the ID of the peer, or the
-	// host of an address of AddrsOf. If ClientNames is empty, PeerNames applies to clients as well.
+	// PeerNames contains the names of which the certificate of a peer must contain one, and ClientNames
+	// those for clients. If PeerNames is empty, every certificate is accepted that contains the ID of
+	// the peer, or the host of an address of AddrsOf. If ClientNames is empty, PeerNames applies to
+	// clients as well.
 	PeerNames, ClientNames []string
-	// AddrsOf returns the addresses of a peer according to the log and the configuration. The
-	// accepting side calls it with an ID that the dialing side claims. nil is the same as a function
+	// AddrsOf returns the addresses of a peer according to the log and the configuration. The accepting
+	// side calls it with the ID that the dialing side claims. A nil AddrsOf is the same as a function
 	// that knows no peer.
 	AddrsOf func(id string) []string
-	// Insecure disables authentication and encryption. Roles and IDs are not proven.
+	// Insecure disables authentication and encryption. Then a process can claim any role and any ID.
 	Insecure bool
-	// Versions is the range of versions of the protocol that the process supports. The default is
-	// that of this package. Tests set it.
+	// Versions is the range of versions of the protocol that the process supports. The default is the
+	// range that this package supports. Only tests set Versions.
 	Versions Versions
 }
 
@@ -104,7 +105,7 @@ func (i Identity) versionRange() Versions {
 	return i.Versions
 }
 
-// Validate returns an error that wraps api.ErrInvalid if an Identity is invalid.
+// Validate returns an error that wraps api.ErrInvalid if the Identity is invalid.
 func (i Identity) Validate() error {
 	if err := i.validateDial(); err != nil || !i.Peer {
 		return err
@@ -116,7 +117,7 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", api.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// validateCommon validates the fields that both sides use.
+// validateCommon validates the fields of the Identity that both sides use.
 func (i Identity) validateCommon() error {
 	switch {
 	case i.Cluster == "" || len(i.Cluster) > maxField:
@@ -148,8 +149,8 @@ func (i Identity) hasSecrets() bool {
 	return i.Secrets != nil || len(i.Secret) > 0 || len(i.ClientSecret) > 0
 }
 
-// currentSecrets returns the secrets at this moment. They contain one for the role of this process, if
-// there are any. The error wraps api.ErrInvalid.
+// currentSecrets returns the secrets that are valid now. If there are any, they contain a secret for
+// the role of this process. The error wraps api.ErrInvalid.
 func (i Identity) currentSecrets() (s secrets, err error) {
 	switch {
 	case i.Secrets != nil:
@@ -181,7 +182,8 @@ func (i Identity) currentSecrets() (s secrets, err error) {
 	return s, nil
 }
 
-// accessFor returns what decides about a process that claims the ID.
+// accessFor returns what this process considers when it decides about a process that claims the given
+// ID.
 func (i Identity) accessFor(s secrets, id string) access {
 	a := access{
 		hasSecrets: i.hasSecrets(), hasClientSecret: len(s.clients) > 0,
@@ -197,7 +199,8 @@ func (i Identity) accessFor(s secrets, id string) access {
 	return a
 }
 
-// hasVerification reports whether a configuration contains a function that verifies certificates.
+// hasVerification reports whether a TLS configuration contains a function of the user that verifies
+// certificates.
 func hasVerification(c *tls.Config) bool {
 	return c.VerifyConnection != nil || c.VerifyPeerCertificate != nil
 }
@@ -225,12 +228,12 @@ func (i Identity) validateAccept() error {
 func validateServer(c *tls.Config, secret bool) error {
 	switch {
 	case c.GetConfigForClient != nil:
-		return nil // serverTLS validates the configurations that the function returns
+		return nil // serverTLS validates the configurations that GetConfigForClient returns
 	case len(c.Certificates) == 0 && c.GetCertificate == nil:
 		return invalid("TLS has no certificate: set Certificates or GetCertificate")
 	case c.ClientCAs == nil && !hasVerification(c) && !secret:
-		// Require the authorities, because crypto/tls would use those of the system, which issue
-		// certificates to anyone.
+		// Require the user to set ClientCAs, because otherwise crypto/tls would accept the authorities
+		// of the system, which issue certificates to anyone.
 		return invalid("TLS does not specify the authorities of client certificates: set ClientCAs")
 	}
 	return nil

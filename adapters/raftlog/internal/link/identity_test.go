@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-func TestIdentity_InvalidIsRejected(t *testing.T) {
+func TestValidate_RejectsInvalidIdentity(t *testing.T) {
 	ours := newAuthority(t)
 	for name, c := range map[string]struct {
 		change func(*Identity)

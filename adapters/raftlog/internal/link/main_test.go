@@ -22,7 +22,8 @@ var (
 	clientSecret = []byte("the secret of its clients")
 )
 
-// peerB is the peer to which tests connect. Its address is not that of a connection over loopback.
+// peerB is the peer to which tests connect. Its address differs from the address of a connection over
+// loopback.
 var peerB = api.Peer{ID: "b", Addr: "b:7"}
 
 func secretIdentity(id string) Identity {
@@ -33,7 +34,7 @@ func insecureIdentity(id string) Identity {
 	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), Insecure: true}
 }
 
-// memoryPair returns the dialing and the accepting side of a connection in memory.
+// memoryPair returns the dialing side and the accepting side of a connection in memory.
 func memoryPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	network := memory.NewNetwork()
@@ -62,13 +63,13 @@ func tcpPair(t testing.TB) (net.Conn, net.Conn) {
 	return near, far
 }
 
-// endResult is the result of a handshake on one side.
+// endResult is the result of a handshake on one side of the connection.
 type endResult struct {
 	conn *Conn
 	err  error
 }
 
-// startAccept calls Accept in a goroutine. The returned function waits for the result.
+// startAccept calls Accept in a goroutine. The returned function waits for the result of Accept.
 func startAccept(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hello) error) func() endResult {
 	t.Helper()
 	results := make(chan endResult, 1)
@@ -88,12 +89,13 @@ func startAccept(t testing.TB, conn net.Conn, self Identity, accepts ...func(Hel
 // pairFunc returns the dialing and the accepting side of a connection, like memoryPair and tcpPair.
 type pairFunc func(testing.TB) (near, far net.Conn)
 
-// pairOf returns a pairFunc that returns near and far.
+// pairOf returns a pairFunc that returns the given sides of a connection.
 func pairOf(near, far net.Conn) pairFunc {
 	return func(testing.TB) (net.Conn, net.Conn) { return near, far }
 }
 
-// connect executes a handshake on a new connection and returns the results of both sides.
+// connect executes a handshake on a new connection, and returns the results of the dialing side and of
+// the accepting side.
 func connect(t testing.TB, pair pairFunc, dials, accepts Identity, want string, purpose Purpose) (endResult, endResult) {
 	t.Helper()
 	near, far := pair(t)
@@ -105,7 +107,8 @@ func connect(t testing.TB, pair pairFunc, dials, accepts Identity, want string, 
 	return endResult{c, err}, accepted()
 }
 
-// connectPair executes a handshake that must succeed.
+// connectPair executes a handshake on a new connection, requires that it succeeds, and returns both
+// sides.
 func connectPair(t testing.TB, pair pairFunc, dials, accepts Identity) (*Conn, *Conn) {
 	t.Helper()
 	d, a := connect(t, pair, dials, accepts, accepts.ID, PurposeRaft)
@@ -121,7 +124,7 @@ func requireReason(t testing.TB, err error, reason Reason) {
 	require.Equal(t, reason, refused.Reason, "%v", err)
 }
 
-// requireFrame requires that the next frame has this text.
+// requireFrame requires that the next frame of a connection contains the given text.
 func requireFrame(t testing.TB, c *Conn, text string) {
 	t.Helper()
 	frame, err := c.ReadFrame()
@@ -133,7 +136,8 @@ func testClaim(id string) Claim {
 	return Claim{Founding: "founding", Instance: "data of " + id, Start: 3, Process: "process of " + id}
 }
 
-// authenticationModes returns the ways to authenticate processes.
+// authenticationModes returns the ways to authenticate processes: each is a function that returns the
+// identity of the peer with the given ID.
 func authenticationModes(t testing.TB) map[string]func(id string) Identity {
 	ours := newAuthority(t)
 	return map[string]func(string) Identity{
@@ -148,7 +152,7 @@ func authenticationModes(t testing.TB) map[string]func(id string) Identity {
 	}
 }
 
-// recordingConn records all bytes that are read and written.
+// recordingConn is a connection that records all bytes that are read from it and written to it.
 type recordingConn struct {
 	net.Conn
 	mu      sync.Mutex
@@ -156,7 +160,8 @@ type recordingConn struct {
 	read    bytes.Buffer
 }
 
-// connPair returns the sides of a connection like memoryPair, and records the bytes of the dialing side.
+// connPair returns both sides of a connection like memoryPair, and records the bytes of the dialing
+// side in r.
 func (r *recordingConn) connPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	near, far := memoryPair(t)
@@ -180,20 +185,22 @@ func (r *recordingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// authority is the certificate authority of a user.
+// authority is a certificate authority that a user operates.
 type authority struct{ ca *testenv.Authority }
 
 func newAuthority(t testing.TB) authority { return authority{testenv.NewAuthority(t)} }
 
-// identity returns the identity of a peer with a certificate for its host.
+// identity returns the identity of the peer with the given ID, with a certificate for the host of the
+// peer.
 func (a authority) identity(id string) Identity {
 	return Identity{Cluster: "c1", ID: id, Peer: true, Addr: id + ":7", Claim: testClaim(id), TLS: a.ca.Config(id), AddrsOf: testAddrs}
 }
 
-// testAddrs is an Identity.AddrsOf that knows every peer.
+// testAddrs implements Identity.AddrsOf and returns an address for every ID.
 func testAddrs(id string) []string { return []string{id + ":7"} }
 
-// asClient returns the identity of a client with the credentials for clients of a peer.
+// asClient returns the identity of a client that has the credentials which the peer i accepts from
+// clients.
 func asClient(i Identity) Identity {
 	i.Peer, i.Addr, i.Claim, i.Secret = false, "", Claim{}, nil
 	return i

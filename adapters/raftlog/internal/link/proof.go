@@ -6,31 +6,33 @@ import (
 	"crypto/tls"
 )
 
-// exporterLabel is the label of the keying material that TLS exports for the proofs.
+// exporterLabel is the label under which TLS exports the keying material for the proofs.
 const exporterLabel = "leaderelection raftlog v1"
 
-// These texts are part of the proofs, so that a proof of one side is not valid for the other.
+// These texts are a part of the proofs, so that a proof of one side is not valid as a proof of the
+// other side.
 const (
 	roleDials   = "dials"
 	roleAccepts = "accepts"
 )
 
 // channelBinding returns a value that only the two sides of a TLS connection know. A man in the middle
-// has two connections with different values, so that a proof of one is not valid on the other.
+// has two connections with different values, so a proof of one connection is not valid on the other.
 func channelBinding(conn *tls.Conn) ([]byte, error) {
 	state := conn.ConnectionState()
 	return state.ExportKeyingMaterial(exporterLabel, nil, 32)
 }
 
 // greetingProof returns the proof of the dialing side. It proves that the sender of the greeting knows
-// the secret, and covers the content of the greeting, including what this version does not know.
+// the secret, and covers the whole content of the greeting, including fields that this version does not
+// know.
 func greetingProof(secret, content, binding []byte) []byte {
 	return computeMAC(secret, appendText(appendText(nil, roleDials), content), binding)
 }
 
 // replyProof returns the proof of the accepting side, which covers the contents of the greeting and of
-// the reply. It must be called only after the proof of the greeting was verified: a process that does
-// not know the secret must not receive a proof.
+// the reply. The caller must have verified the proof in the greeting: a process that does not know the
+// secret must not receive a proof.
 func replyProof(secret, greeting, reply, binding []byte) []byte {
 	b := appendText(nil, roleAccepts)
 	return computeMAC(secret, appendText(appendText(b, greeting), reply), binding)
@@ -43,5 +45,5 @@ func computeMAC(secret, message, binding []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// equalProofs compares proofs in constant time.
+// equalProofs reports whether two proofs are equal, in constant time.
 func equalProofs(want, got []byte) bool { return hmac.Equal(want, got) }

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// startRelay copies between two connections in both directions.
+// startRelay copies all bytes between two connections in both directions.
 func startRelay(t *testing.T, a, b net.Conn) {
 	var group sync.WaitGroup
 	for _, c := range [][2]net.Conn{{a, b}, {b, a}} {
@@ -31,17 +31,18 @@ func startRelay(t *testing.T, a, b net.Conn) {
 	})
 }
 
-// TestProof_AllowsRelay checks that the handshake succeeds through a relay that does not decrypt. This shows
-// that TestProof_DetectsManInTheMiddle does not fail because of the relay.
-func TestProof_AllowsRelay(t *testing.T) {
+// TestHandshake_SucceedsThroughRelay checks that a handshake succeeds through a relay that does not decrypt the
+// connection. So TestProof_DetectsManInTheMiddle does not fail merely because there is a relay.
+func TestHandshake_SucceedsThroughRelay(t *testing.T) {
 	near, mitmNear := tcpPair(t)
 	mitmFar, far := tcpPair(t)
 	startRelay(t, mitmNear, mitmFar)
 	connectPair(t, pairOf(near, far), secretIdentity("a"), secretIdentity("b"))
 }
 
-// A man in the middle terminates TLS on both sides and forwards all messages, including the proofs. The
-// proofs must depend on the keys of the connections.
+// TestProof_DetectsManInTheMiddle checks that the proofs depend on the keys of the connection: both
+// sides reject a man in the middle, which terminates TLS on both sides and forwards all messages,
+// including the proofs.
 func TestProof_DetectsManInTheMiddle(t *testing.T) {
 	ours := newAuthority(t)
 	for name, identity := range map[string]func(id string) Identity{
@@ -58,7 +59,7 @@ func TestProof_DetectsManInTheMiddle(t *testing.T) {
 			cert, err := placeholderCertificate()
 			require.NoError(t, err)
 			if name != "secret" {
-				cert = ours.ca.Issue("b") // the man in the middle has a stolen certificate
+				cert = ours.ca.Issue("b") // the man in the middle has stolen this certificate
 			}
 			startRelay(t,
 				tls.Server(mitmNear, &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.RequestClientCert}),
@@ -70,7 +71,8 @@ func TestProof_DetectsManInTheMiddle(t *testing.T) {
 	}
 }
 
-// A process that does not know the secret answers as if it were a peer.
+// TestProof_DetectsImpostor checks that Dial rejects a process that answers like a peer but does not
+// know the secret.
 func TestProof_DetectsImpostor(t *testing.T) {
 	for name, reply := range map[string]func(g *greeting) *reply{
 		"no proof":             func(g *greeting) *reply { return &reply{id: "b", peer: true} },
@@ -87,7 +89,8 @@ func TestProof_DetectsImpostor(t *testing.T) {
 	}
 }
 
-// dialImpostor dials a process that does not know the secret, which sends a reply, and returns the error.
+// dialImpostor dials a process that does not know the secret and sends the given reply, and returns the
+// error of Dial.
 func dialImpostor(t *testing.T, reply func(g *greeting) *reply) error {
 	near, far := memoryPair(t)
 	var impostor sync.WaitGroup
@@ -112,7 +115,8 @@ func dialImpostor(t *testing.T, reply func(g *greeting) *reply) error {
 	return err
 }
 
-// The recorded messages of a process that knows the secret are not accepted again.
+// TestProof_DetectsReplay checks that the recorded messages of a process that knows the secret are
+// rejected when another process sends them again.
 func TestProof_DetectsReplay(t *testing.T) {
 	for name, identity := range authenticationModes(t) {
 		if name == "insecure" {
@@ -147,8 +151,8 @@ func TestProof_DetectsReplay(t *testing.T) {
 	})
 }
 
-// TestProof_ConnectionIsEncrypted checks that the bytes of an encrypted connection do not contain names,
-// frames or the secret.
+// TestProof_ConnectionIsEncrypted checks that the bytes on the network contain neither names nor frames
+// nor the secret in plain text.
 func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	for name, identity := range authenticationModes(t) {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +174,7 @@ func TestProof_ConnectionIsEncrypted(t *testing.T) {
 	}
 }
 
-// TestProof_CoversClaim checks that a part of a claim cannot be changed without invalidating the proof.
+// TestProof_CoversClaim checks that changing any part of a claim invalidates the proof.
 func TestProof_CoversClaim(t *testing.T) {
 	channel := []byte("channel")
 	g := &greeting{versions: supported, hello: Hello{"c1", "a", "a:7", true, PurposeRaft, testClaim("a")}, wantedID: "b"}
@@ -193,7 +197,7 @@ func TestProof_CoversClaim(t *testing.T) {
 	}
 }
 
-// TestProof_CoversGreeting checks that a field of the greeting cannot be changed without invalidating the proof.
+// TestProof_CoversGreeting checks that changing any field of a greeting invalidates the proof.
 func TestProof_CoversGreeting(t *testing.T) {
 	for name, change := range map[string]func(*greeting){
 		"nothing":      func(*greeting) {},
@@ -225,8 +229,8 @@ func TestProof_CoversGreeting(t *testing.T) {
 	}
 }
 
-// dialForged dials with a forged greeting, and returns the reply. The function before changes the greeting
-// before the proof is computed, and after changes it afterwards.
+// dialForged sends a forged greeting, and returns the reply. The function before changes the greeting
+// before its proof is computed, and the function after changes it afterwards.
 func dialForged(t *testing.T, raw net.Conn, before, after func(*greeting)) reply {
 	t.Helper()
 	conn := tls.Client(raw, secretIdentity("a").clientTLS(raw, peerB.Addr))

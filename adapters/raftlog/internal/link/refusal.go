@@ -8,45 +8,45 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// Reason is the reason why a connection was rejected. A process that does not know the secret learns
-// only that, or that the versions differ.
+// Reason is the reason why a process has rejected a connection. A process that does not know the secret
+// learns only that fact, or that the versions differ.
 type Reason byte
 
-// The reasons of a refusal. Their numbers are a part of the protocol and must not change.
+// These are the reasons of a refusal. Their numbers are a part of the protocol and must not change.
 const (
 	accepted          Reason = 0
-	ReasonSecret      Reason = 1  // the secrets differ, or there is a man in the middle
+	ReasonSecret      Reason = 1  // the secrets of the two sides differ, or there is a man in the middle
 	ReasonNoSecret    Reason = 2  // the accepting side has no secret
-	ReasonCluster     Reason = 3  // the clusters differ
-	ReasonID          Reason = 4  // another peer has the address
+	ReasonCluster     Reason = 3  // the two sides belong to different clusters
+	ReasonID          Reason = 4  // a peer with another ID uses the address
 	ReasonSameID      Reason = 5  // both sides have the same ID
-	ReasonPurpose     Reason = 6  // the purpose is not available, or not available to clients
-	ReasonRemoved     Reason = 7  // the peer was removed from the cluster
-	ReasonNotAccepted Reason = 8  // another reason of the accepting side
-	ReasonVersion     Reason = 9  // the versions of the protocol differ
+	ReasonPurpose     Reason = 6  // the accepting side does not serve the purpose, or not for clients
+	ReasonRemoved     Reason = 7  // the cluster has removed the peer
+	ReasonNotAccepted Reason = 8  // another reason, which the accepting side describes in the text
+	ReasonVersion     Reason = 9  // the two sides have no version of the protocol in common
 	ReasonPlain       Reason = 10 // only the accepting side uses TLS
 	ReasonFounding    Reason = 11 // two clusters with the same name were created separately
 	ReasonRecovered   Reason = 12 // the cluster was recovered from the data of another peer
-	ReasonInstance    Reason = 13 // the peer does not have the data of its ID
-	ReasonEarlier     Reason = 14 // the data of the peer is a copy, or was restored to an earlier state
+	ReasonInstance    Reason = 13 // the directory of the peer is not the one that its ID belongs to
+	ReasonEarlier     Reason = 14 // the directory of the peer is a copy, or an earlier state was restored
 	ReasonRunning     Reason = 15 // another process with the same ID is connected
 	// Two clusters with the same name were created separately, and the sender has no committed entry.
 	ReasonUncommitted  Reason = 16
 	ReasonPeerSecret   Reason = 17 // a client has shown the secret of peers
 	ReasonClientSecret Reason = 18 // a peer has shown the secret of clients
-	ReasonNoClients    Reason = 19 // the accepting side has no secret of clients
-	ReasonName         Reason = 20 // the certificate is not that of the peer, or not an allowed one
-	// The following reasons are determined by the receiver, and are not sent.
-	ReasonUnproven    Reason = 128 // the accepting side has not proven that it knows the secret
-	ReasonCertificate Reason = 129 // one side has rejected the certificate of the other
-	ReasonProtocol    Reason = 130 // the other side uses another protocol
+	ReasonNoClients    Reason = 19 // the accepting side has no secret for clients
+	ReasonName         Reason = 20 // the certificate is not issued for the peer, or not for an allowed name
+	// The receiver determines the following reasons itself. They are not sent.
+	ReasonUnproven    Reason = 128 // the accepting side has not proved that it knows the secret
+	ReasonCertificate Reason = 129 // one side has rejected the certificate of the other side
+	ReasonProtocol    Reason = 130 // the other side uses another protocol than this package
 )
 
-// reasonTexts contains descriptions of the reasons with their remedies.
+// reasonTexts contains a description of each reason with a remedy.
 var reasonTexts = map[Reason]string{
 	ReasonSecret:      "the secret differs, or the connection is intercepted",
 	ReasonNoSecret:    "the other side has no secret: configure it on both sides or on none",
-	ReasonCluster:     "it belongs to another cluster: check the name of the cluster and the address",
+	ReasonCluster:     "the other side belongs to another cluster: check the name of the cluster and the address",
 	ReasonID:          "another peer has this address: check the IDs and addresses of the peers",
 	ReasonSameID:      "the other side has the same ID: every peer needs a unique ID",
 	ReasonPurpose:     "the other side does not support this kind of connection",
@@ -78,17 +78,17 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason %d, which this version does not know", byte(r))
 }
 
-// RefusedError is returned if one side has rejected the other. It wraps api.ErrRefused.
+// RefusedError is returned if one side of a connection has rejected the other. It wraps api.ErrRefused.
 type RefusedError struct {
 	Reason Reason
-	// Text contains details, for example those that the other side has sent. It may be empty. Texts of
-	// a process that has not proven to be a peer are dropped.
+	// Text contains details of the refusal, for example those that the other side has sent. It may be
+	// empty. The texts of a process that has not proved to be a peer are dropped.
 	Text string
-	// Proven is set if the other side has sent the reason, and has proven to be a process of the
-	// cluster. Without authentication every reason counts as proven. Refusals that are not proven can
-	// come from any process that uses the address of a peer.
+	// Proven reports whether the other side has sent the reason, and has proved to be a process of the
+	// cluster. Without authentication, every reason is considered as proven. A refusal that is not
+	// proven can come from any process that uses the address of a peer.
 	Proven bool
-	// Err is the error on this side that has caused the rejection, or nil.
+	// Err is the error on this side that has caused the refusal, or nil.
 	Err error
 }
 
@@ -103,7 +103,7 @@ func (e *RefusedError) Error() string {
 	return s
 }
 
-// makePrintable replaces the characters of a received text that could control a terminal.
+// makePrintable replaces those characters of a received text that could control a terminal.
 func makePrintable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -113,7 +113,8 @@ func makePrintable(s string) string {
 	}, s)
 }
 
-// Unwrap returns api.ErrRefused, api.ErrUnproven unless the refusal is proven, and Err unless it is nil.
+// Unwrap returns api.ErrRefused. It also returns api.ErrUnproven unless Proven is true, and Err unless
+// Err is nil.
 func (e *RefusedError) Unwrap() []error {
 	wrapped := []error{api.ErrRefused}
 	if !e.Proven {

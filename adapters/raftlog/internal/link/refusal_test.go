@@ -25,7 +25,8 @@ func TestRefusedError_ContainsReasonTextAndCause(t *testing.T) {
 		strings.Join([]string{PurposeRaft.String(), PurposeSnapshot.String(), PurposeClient.String(), PurposeStream.String(), Purpose(9).String()}, " "))
 }
 
-// TestRefusedError_IsPrintable checks that the text of a peer cannot control a terminal.
+// TestRefusedError_IsPrintable checks that the text that a peer has sent cannot control the terminal on
+// which the error is shown.
 func TestRefusedError_IsPrintable(t *testing.T) {
 	err := &RefusedError{Reason: ReasonRemoved, Text: "\x1b]52;c;x\a\nanother line", Proven: true}
 	require.NotContains(t, err.Error(), "\x1b")

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// placeholderCertificate returns the certificate of the accepting side if it is authenticated by a
-// secret. TLS requires one, but it is not verified. It is the same for all connections of the process.
+// placeholderCertificate returns the certificate of the accepting side if a secret authenticates it.
+// TLS requires a certificate, but the dialing side does not verify it. All connections of the process
+// use the same certificate.
 var placeholderCertificate = sync.OnceValues(func() (tls.Certificate, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -29,7 +30,7 @@ var placeholderCertificate = sync.OnceValues(func() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, err
 })
 
-// clientTLS returns the configuration of the dialing side for a connection to addr.
+// clientTLS returns the TLS configuration of the dialing side for a connection to addr.
 func (i Identity) clientTLS(conn net.Conn, addr string) *tls.Config {
 	if i.TLS == nil {
 		return hardenTLS(&tls.Config{InsecureSkipVerify: true})
@@ -41,7 +42,7 @@ func (i Identity) clientTLS(conn net.Conn, addr string) *tls.Config {
 	return hardenTLS(transport.ForServer(i.TLS, host))
 }
 
-// serverTLS returns the configuration of the accepting side.
+// serverTLS returns the TLS configuration of the accepting side.
 func (i Identity) serverTLS() (*tls.Config, error) {
 	if i.TLS == nil {
 		cert, err := placeholderCertificate()
@@ -54,7 +55,7 @@ func (i Identity) serverTLS() (*tls.Config, error) {
 			if err != nil {
 				return nil, err
 			}
-			if chosen == nil { // nil means that the function has chosen the outer configuration
+			if chosen == nil { // the function returns nil to choose the outer configuration
 				chosen = i.TLS
 			}
 			chosen = requireClientCertificate(chosen.Clone())
@@ -65,7 +66,8 @@ func (i Identity) serverTLS() (*tls.Config, error) {
 	return c, nil
 }
 
-// requireClientCertificate makes the accepting side verify the certificates of clients.
+// requireClientCertificate makes the accepting side require certificates of clients, and verify them by
+// crypto/tls or by a function of the user.
 func requireClientCertificate(c *tls.Config) *tls.Config {
 	if c.ClientAuth != tls.RequireAnyClientCert || !hasVerification(c) {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
@@ -79,7 +81,8 @@ func hardenTLS(c *tls.Config) *tls.Config {
 	c.MinVersion = tls.VersionTLS13
 	c.SessionTicketsDisabled = true
 	c.ClientSessionCache = nil
-	// Smaller records at the beginning would not help, because frames are large or flushed.
+	// Smaller TLS records at the beginning of a connection would not help, because frames are large, or
+	// are flushed.
 	c.DynamicRecordSizingDisabled = true
 	return c
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestTLS_RejectsWrongCertificates checks that a wrong or missing certificate or secret is rejected, that each side
-// receives the reason, and that no verification of the user is skipped.
+// TestTLS_RejectsWrongCertificates checks that each side rejects a wrong or missing certificate or secret and
+// receives the reason, and that a verification function of the user is always called.
 func TestTLS_RejectsWrongCertificates(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 
@@ -23,11 +23,11 @@ func TestTLS_RejectsWrongCertificates(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change         func(dials, accepts *Identity)
-		dials, accepts Reason // the reason that each side returns; accepted means an ErrRefused with any reason
+		dials, accepts Reason // the reason that each side must return; accepted stands for an ErrRefused with any reason
 	}{
 		"another authority's client": {func(d, _ *Identity) {
 			*d = theirs.identity("a")
-			d.TLS.RootCAs = ours.ca.Pool // the client trusts the server
+			d.TLS.RootCAs = ours.ca.Pool // the client trusts the authority of the server
 		}, ReasonCertificate, ReasonCertificate},
 		"another authority's server":         {func(_, a *Identity) { *a = theirs.identity("b") }, ReasonCertificate, accepted},
 		"another host":                       {func(d, _ *Identity) { d.TLS.ServerName = "z" }, ReasonCertificate, accepted},
@@ -77,7 +77,7 @@ func TestTLS_RejectsWrongCertificates(t *testing.T) {
 	})
 }
 
-func TestTLSConfig_IsHardened(t *testing.T) {
+func TestTLSConfig_RequiresTLS13WithoutResumption(t *testing.T) {
 	ours := newAuthority(t)
 	self := ours.identity("b")
 	self.TLS.MinVersion = tls.VersionTLS10
@@ -94,7 +94,7 @@ func TestTLSConfig_IsHardened(t *testing.T) {
 	require.EqualValues(t, tls.VersionTLS10, self.TLS.MinVersion, "the configuration of the user was changed")
 	require.Equal(t, tls.NoClientCert, self.TLS.ClientAuth, "the configuration of the user was changed")
 
-	// A weaker ClientAuth is replaced.
+	// serverTLS replaces a weaker ClientAuth of the user.
 	self.TLS.ClientAuth = tls.RequireAnyClientCert
 	server, err = self.serverTLS()
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestTLSConfig_IsHardened(t *testing.T) {
 	require.Equal(t, first.Certificates, second.Certificates, "two certificates were created")
 }
 
-func TestTLS_OldVersionIsRejected(t *testing.T) {
+func TestAccept_RejectsTLS12(t *testing.T) {
 	near, far := memoryPair(t)
 	accepted := startAccept(t, far, secretIdentity("b"))
 	err := tls.Client(near, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12}).Handshake()
@@ -116,9 +116,9 @@ func TestTLS_OldVersionIsRejected(t *testing.T) {
 	require.ErrorIs(t, accepted().err, api.ErrRefused)
 }
 
-// A configuration that GetConfigForClient returns must specify the authorities of client certificates.
-// Otherwise any certificate would be accepted.
-func TestTLSConfig_ChosenConfigMustHaveAuthorities(t *testing.T) {
+// TestServerTLS_RejectsChosenConfigWithoutAuthorities checks that a configuration that
+// GetConfigForClient returns must contain ClientCAs. Otherwise any certificate would be accepted.
+func TestServerTLS_RejectsChosenConfigWithoutAuthorities(t *testing.T) {
 	self := newAuthority(t).identity("b")
 	self.TLS.ClientCAs = nil
 	lax := self.TLS.Clone()

@@ -1,8 +1,8 @@
 package replica
 
-// A snapshot contains the state in this format:
+// WriteTo writes the state to a snapshot in this format:
 //
-//	magic, length of the record u32, the record, and the deduplication table of package dedup
+//	magic, length of the record u32, the record, and the table of request IDs (ids_codec.go)
 //
 // The record is encoded like messages, by package wire.
 
@@ -21,13 +21,13 @@ import (
 
 const (
 	magic = "raftstate\x01"
-	// maxRecord is the maximum length of a record, which limits the memory that a damaged snapshot
-	// can claim. WriteTo writes no longer record, because the log is truncated when a snapshot
-	// exists.
+	// maxRecord is the maximum length of the record in a snapshot. It limits the memory that reading a
+	// damaged snapshot can use. WriteTo writes no longer record, because the log is truncated when a
+	// snapshot exists.
 	maxRecord = 256 << 20
 )
 
-// appendRecord appends the state without the request IDs, and with the given skips.
+// appendRecord appends the encoded state, with the given skips and without the request IDs.
 func (s *State) appendRecord(b []byte, skips []uint64) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, s.Index), s.Term)
 	b = wire.AppendTime(wire.AppendTime(b, s.Clock), s.Horizon)
@@ -62,7 +62,7 @@ func decodeRecord(record []byte) (*State, error) {
 	return s, nil
 }
 
-// decodeList removes a list of elements from d.
+// decodeList decodes a list: the number of the elements, and each of them by the function element.
 func decodeList[T any](d *wire.Decoder, what string, element func() T) (list []T) {
 	for range d.Count("number of elements: "+what, uint64(len(d.B)), 1) {
 		list = append(list, element())
@@ -91,7 +91,7 @@ func decodeMembers(d *wire.Decoder) Members {
 	return m
 }
 
-// decodeString removes a string from d. The string may be as long as the rest of the record.
+// decodeString decodes a string, which may be as long as the rest of the record.
 func decodeString(d *wire.Decoder) string { return d.String("text", uint64(len(d.B))) }
 
 func (es *Elections) append(b []byte) []byte {
@@ -110,8 +110,8 @@ func (es *Elections) append(b []byte) []byte {
 	return b
 }
 
-// decodeElections removes the elections of a state with the given index from d. The error wraps
-// ErrMalformed if they are inconsistent; errors of d remain in d.
+// decodeElections decodes the elections of a state that has the given index. The error wraps
+// ErrMalformed if the elections are inconsistent. Errors of d remain in d.
 func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 	es := newElections()
 	if es.forgotten = d.Uint64("index"); es.forgotten > index {
@@ -131,13 +131,13 @@ func decodeElections(d *wire.Decoder, index uint64) (Elections, error) {
 			es.transitions = append(es.transitions, transition{at, e.Date, name})
 		}
 		es.byName[name] = e
-		es.countCandidates(name, e, 1)
+		es.addToCounts(name, e, 1)
 	}
 	slices.SortFunc(es.transitions, compareTransitions)
 	return es, nil
 }
 
-// Sum returns a checksum of the state, without Skips. It is equal for equal states.
+// Sum returns a checksum of the state, without Skips. Equal states have equal checksums.
 func (s *State) Sum() uint64 {
 	h := fnv.New64a()
 	h.Write(s.appendRecord(nil, nil))
@@ -145,14 +145,14 @@ func (s *State) Sum() uint64 {
 	return h.Sum64()
 }
 
-// View is the state at one index. It may be used by another goroutine while the State changes.
+// View is the state at one index of the log. Another goroutine may use it while the State changes.
 type View struct {
 	Index, Term uint64
-	state       State // the state without the IDs, and with the elections by name only
+	state       State // the state without the IDs; of its elections, only byName is set
 	ids         *IDsView
 }
 
-// View returns the current state. It encodes nothing, so that it takes little time.
+// View returns a view of the current state. It encodes nothing, so it takes little time.
 func (s *State) View() *View {
 	v := &View{s.Index, s.Term, *s, s.IDs.Snapshot()}
 	v.state.IDs = nil
@@ -160,10 +160,11 @@ func (s *State) View() *View {
 	return v
 }
 
-// WriteTo writes the view for [Read]. The error wraps [api.ErrTooLarge] if Read would reject it.
+// WriteTo writes the view in the format that [Read] reads. The error wraps [api.ErrTooLarge] if Read
+// would reject the result.
 func (v *View) WriteTo(w io.Writer) (int64, error) { return v.writeLimited(w, maxRecord) }
 
-// writeLimited writes the view, with a record of at most the given length.
+// writeLimited writes the view like WriteTo, but returns an error if its record is longer than limit.
 func (v *View) writeLimited(w io.Writer, limit int) (int64, error) {
 	head := len(magic) + 4
 	b := v.state.appendRecord(append([]byte(magic), 0, 0, 0, 0), v.state.Skips)
@@ -198,11 +199,11 @@ func readState(r io.Reader) (*State, error) {
 		return nil, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return nil, fmt.Errorf("%w: unknown format (it begins with %q): another version of this program has written it", ErrMalformed, head[:len(magic)])
+		return nil, fmt.Errorf("%w: unknown format of a state that begins with %q: another version of this program has written it", ErrMalformed, head[:len(magic)])
 	}
 	size := binary.BigEndian.Uint32(head[len(magic):])
 	if size > maxRecord {
-		return nil, fmt.Errorf("%w: a record of %d bytes, the limit is %d", ErrMalformed, size, maxRecord)
+		return nil, fmt.Errorf("%w: the record has %d bytes, the limit is %d", ErrMalformed, size, maxRecord)
 	}
 	record, err := io.ReadAll(io.LimitReader(r, int64(size)))
 	if err == nil && len(record) != int(size) {

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// fullState returns a state in which no field is zero.
+// fullState returns a state in which every field has a value other than zero.
 func fullState(t *testing.T) *State {
 	s := newState(Peer{ID: "a", Addr: "a:1", Raft: math.MaxUint64}, Peer{ID: strings.Repeat("b", 3000), Raft: 2})
 	s.Index, s.Term, s.TransferTerm, s.skipsSum, s.History = 100, 7, 5, 1<<63, 1<<62
@@ -35,8 +35,9 @@ func fullState(t *testing.T) *State {
 	return s
 }
 
-// TestSnapshot_RoundTrip checks that a snapshot contains the complete state.
-func TestSnapshot_RoundTrip(t *testing.T) {
+// TestRead_RestoresWrittenState checks that Read returns the same state as the one that WriteTo has
+// written.
+func TestRead_RestoresWrittenState(t *testing.T) {
 	s := fullState(t)
 	again := writeAndRead(t, s)
 	require.Equal(t, s.IDs.Sum(), again.IDs.Sum())
@@ -47,8 +48,8 @@ func TestSnapshot_RoundTrip(t *testing.T) {
 	writeAndRead(t, newState())
 }
 
-// TestSnapshot_ViewDoesNotChange checks that a view does not share data that Apply changes.
-func TestSnapshot_ViewDoesNotChange(t *testing.T) {
+// TestView_DoesNotChangeWithState checks that a view does not share data that Apply modifies.
+func TestView_DoesNotChangeWithState(t *testing.T) {
 	s := fullState(t)
 	s.Members.Outgoing = nil
 	var before, after bytes.Buffer
@@ -69,8 +70,9 @@ func TestSnapshot_ViewDoesNotChange(t *testing.T) {
 	require.Equal(t, before.Bytes(), after.Bytes())
 }
 
-// TestSnapshot_Inconsistent checks that a snapshot with inconsistent elections is rejected.
-func TestSnapshot_Inconsistent(t *testing.T) {
+// TestRead_RejectsInconsistentElections checks that Read returns an error if the elections in a
+// snapshot contradict themselves or the index of the snapshot.
+func TestRead_RejectsInconsistentElections(t *testing.T) {
 	for what, change := range map[string]func(es *Elections, e *Election){
 		"forgotten in the future": func(es *Elections, _ *Election) { es.forgotten = 101 },
 		"ended in the future":     func(_ *Elections, e *Election) { e.EndedAt = 101 },
@@ -91,9 +93,9 @@ func TestSnapshot_Inconsistent(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Damaged checks that Read rejects a part of a state, does not panic for damaged bytes, and
-// names the cause for a state of another version.
-func TestSnapshot_Damaged(t *testing.T) {
+// TestRead_RejectsTruncatedAndForeignState checks that Read rejects each truncation of a state, does not panic if
+// any bit is flipped, and names the cause if another version of the program has written the state.
+func TestRead_RejectsTruncatedAndForeignState(t *testing.T) {
 	s := fullState(t)
 	var b bytes.Buffer
 	_, err := s.View().WriteTo(&b)
@@ -107,7 +109,7 @@ func TestSnapshot_Damaged(t *testing.T) {
 		for bit := range 8 {
 			damaged := bytes.Clone(whole)
 			damaged[i] ^= 1 << bit
-			_, _ = Read(bytes.NewReader(damaged)) // Read may accept the damage, because the snapshot file has the checksums
+			_, _ = Read(bytes.NewReader(damaged)) // only the snapshot file has checksums of everything
 		}
 	}
 	for _, other := range []string{"\x00\x00\x01\x00{\"index\":1,\"term\":1}", "raftstate\x02" + string(whole[len(magic):])} {
@@ -122,8 +124,9 @@ func TestSnapshot_Damaged(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorruptIDs)
 }
 
-// TestSnapshot_TooLarge checks that a record that is larger than the limit of Read is not written.
-func TestSnapshot_TooLarge(t *testing.T) {
+// TestWriteTo_RejectsTooLargeRecord checks that a view is not written if its record is longer than Read
+// accepts.
+func TestWriteTo_RejectsTooLargeRecord(t *testing.T) {
 	view := fullState(t).View()
 	size := len(view.state.appendRecord(nil, view.state.Skips))
 	var b bytes.Buffer
@@ -136,9 +139,9 @@ func TestSnapshot_TooLarge(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// FuzzRecord decodes arbitrary bytes as the record of a snapshot. They are rejected, or the encoding of
-// the result is decoded to the same state.
-func FuzzRecord(f *testing.F) {
+// FuzzDecodeRecord decodes arbitrary bytes as the record of a snapshot. The decoder must reject the bytes, or
+// decode the same state again after encoding it.
+func FuzzDecodeRecord(f *testing.F) {
 	f.Add([]byte{})
 	s := State{Index: 9, Term: 1, Window: time.Hour, Election: time.Second, Elections: newElections()}
 	f.Add(s.appendRecord(nil, []uint64{3}))

@@ -14,52 +14,52 @@ import (
 type Candidate struct {
 	ID   string
 	Name string
-	Peer uint64 // the number of the peer that the candidate belongs to
-	// Joined is the index of the entry by which the candidate has joined the queue.
+	Peer uint64 // the number of the peer to which the candidate belongs
+	// Joined is the index of the entry that appended the candidate to the queue.
 	Joined uint64
-	// Token is the index of the entry by which the candidate has become the head of the queue, or
-	// 0 before. It is the fencing token: later heads have greater tokens.
+	// Token is the index of the entry that made the candidate the head of the queue, or 0 before that.
+	// It is the fencing token of the candidate's leadership: later heads have greater tokens.
 	Token uint64
-	// Former is how the head before this one has left. It is not part of snapshots, because nothing but the
-	// candidate's status depends on it.
+	// Former is how the previous head has left the queue. Snapshots do not contain it, because nothing but
+	// the candidate's status depends on it.
 	Former Departure
 }
 
-// Departure is how a head of a queue has left it.
+// Departure is the way in which the head of a queue has left it.
 type Departure byte
 
 const (
-	// Unknown is the departure of a head that has not led, or whose process has ended before it left. It is
-	// also that of a head that has left before the snapshot from which the state was restored.
+	// Unknown is the departure of a head that has not led, or whose process ended before it left. It is
+	// also the departure of a head that left before the snapshot from which the state was restored.
 	Unknown Departure = iota
-	// Resigned is the departure of a leader that has ended its leadership and then left.
+	// Resigned is the departure of a head that has ended its leadership and then left.
 	Resigned
-	// Expired is the departure of a head whose peer did not request a lease in time.
+	// Expired is the departure of a head whose peer has not requested a lease in time.
 	Expired
 )
 
-// Election is the state of an election. The head of its queue of candidates may lead while its peer
-// has a lease. An Election that was returned does not change.
+// Election is the state of an election. The head of the queue may lead while its peer has a lease. The
+// methods of Elections return an Election that does not change any more.
 type Election struct {
 	Ended       bool
-	EndedAt     uint64      // the index of the entry that ended the election; 0 unless Ended
+	EndedAt     uint64      // the index of the entry that ended the election; 0 if Ended is false
 	RestartedAt uint64      // the index of the entry that restarted the election; 0 if it was never ended
 	Date        time.Time   // the log's time at EndedAt or RestartedAt
 	Candidates  []Candidate // the queue of candidates, in the order of their arrival
 }
 
-// Elections are all elections, and the peers that have candidates in them. The cost of the methods
-// for one peer does not depend on the number of other elections.
+// Elections contains all elections, and the peers that have candidates in them. The cost of a method
+// for one peer does not depend on the number of elections without candidates of that peer.
 type Elections struct {
 	byName map[string]Election
 	peers  map[uint64]*peerCandidates // the peers that have candidates, by their Raft ID
-	// transitions are the entries that ended or restarted elections, in ascending order. An entry has
-	// no effect if the election was ended or restarted again later.
+	// transitions are the entries that ended or restarted elections, in the order of their indexes.
+	// Such an entry is obsolete if a later entry has ended or restarted the same election.
 	transitions []transition
-	forgotten   uint64 // the index up to which transitions were forgotten
+	forgotten   uint64 // the index up to which Forget has removed transitions
 }
 
-// transition is an entry that ended or restarted an election.
+// transition identifies an entry that ended or restarted an election.
 type transition struct {
 	index    uint64
 	date     time.Time
@@ -68,10 +68,10 @@ type transition struct {
 
 func compareTransitions(a, b transition) int { return cmp.Compare(a.index, b.index) }
 
-// peerCandidates counts the candidates of a peer.
+// peerCandidates contains the numbers of a peer's candidates.
 type peerCandidates struct {
-	candidates map[string]int // the number of candidates by election
-	heads      int            // the number of elections of which one is the head
+	candidates map[string]int // the number of the peer's candidates, by election
+	heads      int            // the number of elections whose head is a candidate of the peer
 }
 
 func newElections() Elections {
@@ -84,10 +84,10 @@ func (es *Elections) Get(name string) Election { return es.byName[name] }
 // Names returns the names of all elections in ascending order.
 func (es *Elections) Names() []string { return slices.Sorted(maps.Keys(es.byName)) }
 
-// Peers returns the peers that have candidates, in ascending order.
+// Peers returns the numbers of the peers that have candidates, in ascending order.
 func (es *Elections) Peers() []uint64 { return slices.Sorted(maps.Keys(es.peers)) }
 
-// OfPeer returns the elections in which a peer has candidates, in ascending order.
+// OfPeer returns the names of the elections in which a peer has candidates, in ascending order.
 func (es *Elections) OfPeer(peer uint64) []string {
 	if p := es.peers[peer]; p != nil {
 		return slices.Sorted(maps.Keys(p.candidates))
@@ -95,13 +95,13 @@ func (es *Elections) OfPeer(peer uint64) []string {
 	return nil
 }
 
-// HasHead reports whether a candidate of the peer is the head of a queue.
+// HasHead reports whether a candidate of the peer is the head of the queue of any election.
 func (es *Elections) HasHead(peer uint64) bool {
 	p := es.peers[peer]
 	return p != nil && p.heads > 0
 }
 
-// Head returns the candidate that may lead.
+// Head returns the candidate that may lead, and false if the queue is empty.
 func (e Election) Head() (Candidate, bool) {
 	if len(e.Candidates) == 0 {
 		return Candidate{}, false
@@ -109,13 +109,14 @@ func (e Election) Head() (Candidate, bool) {
 	return e.Candidates[0], true
 }
 
-// Position returns the position of a candidate in the queue: 0 for the head, -1 if it is not queued.
+// Position returns the position of a candidate in the queue: 0 for the head, and -1 if the queue does
+// not contain the candidate.
 func (e Election) Position(id string) int {
 	return slices.IndexFunc(e.Candidates, func(c Candidate) bool { return c.ID == id })
 }
 
-// applyOp applies an operation on one election at the given time of the log. The error is the reason
-// why the operation changes nothing.
+// applyOp applies an operation that concerns one election, at the given time of the log. The error is
+// the reason why the operation changes nothing.
 func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 	e := es.Get(op.Election)
 	switch op.Do {
@@ -127,14 +128,14 @@ func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 			return nil
 		}
 		c := Candidate{ID: op.Candidate, Name: op.Name, Peer: op.Peer, Joined: index}
-		es.store(op.Election, Election{RestartedAt: e.RestartedAt, Date: e.Date, Candidates: append(slices.Clip(e.Candidates), c)}, index)
+		es.storeElection(op.Election, Election{RestartedAt: e.RestartedAt, Date: e.Date, Candidates: append(slices.Clip(e.Candidates), c)}, index)
 	case Leave:
 		if e.Position(op.Candidate) >= 0 {
 			departure := Unknown
 			if op.Through != 0 && op.Through == e.Candidates[0].Token {
 				departure = Resigned
 			}
-			es.store(op.Election, e.withoutCandidates(departure, func(c Candidate) bool { return c.ID == op.Candidate }), index)
+			es.storeElection(op.Election, e.withoutCandidates(departure, func(c Candidate) bool { return c.ID == op.Candidate }), index)
 		}
 	case End:
 		switch late := op.Through < e.RestartedAt; {
@@ -142,12 +143,12 @@ func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 			return errOld
 		case !e.Ended && !late:
 			es.transitions = append(es.transitions, transition{index, clock, op.Election})
-			es.store(op.Election, Election{Ended: true, EndedAt: index, Date: clock}, index)
+			es.storeElection(op.Election, Election{Ended: true, EndedAt: index, Date: clock}, index)
 		}
 	case Restart:
 		if e.Ended && op.Through >= e.EndedAt {
 			es.transitions = append(es.transitions, transition{index, clock, op.Election})
-			es.store(op.Election, Election{RestartedAt: index, Date: clock}, index)
+			es.storeElection(op.Election, Election{RestartedAt: index, Date: clock}, index)
 		}
 	}
 	return nil
@@ -155,21 +156,21 @@ func (es *Elections) applyOp(op Op, index uint64, clock time.Time) error {
 
 var (
 	errEnded = fmt.Errorf("%w: the election was ended", api.ErrInvalid)
-	errOld   = fmt.Errorf("%w: later ends of elections are no longer stored", api.ErrStale)
+	errOld   = fmt.Errorf("%w: the log has already forgotten later ends of elections", api.ErrStale)
 )
 
 const (
-	// maxTransitions is the maximum number of ended and restarted elections that are stored.
+	// maxTransitions is the maximum number of entries that ended or restarted elections to store.
 	maxTransitions = 1 << 17
-	// maxForget is the maximum number of elections that a Forget operation removes, to limit its
+	// maxForget is the maximum number of elections that one Forget operation removes, to limit its
 	// duration.
 	maxForget = 1000
 )
 
 // Forgettable returns the field Through of the next Forget operation, or 0 if there is nothing to
-// forget. The operation includes entries before the given time of the log and the oldest entries beyond
-// maxTransitions, up to the first ended election for which over returns false, because a candidate may
-// still have its lease.
+// forget. The operation includes the entries that ended or restarted elections before the given time of
+// the log, and the oldest of such entries beyond maxTransitions. It stops at the first ended election
+// for which over returns false, because a candidate of that election may still have its lease.
 func (es *Elections) Forgettable(before time.Time, over func(election string) bool) (through uint64) {
 	for i, t := range es.transitions[:min(len(es.transitions), maxForget)] {
 		if !t.date.Before(before) && len(es.transitions)-i <= maxTransitions || es.byName[t.election].EndedAt == t.index && !over(t.election) {
@@ -180,8 +181,8 @@ func (es *Elections) Forgettable(before time.Time, over func(election string) bo
 	return through
 }
 
-// Oldest returns the log's time at the oldest entry that a Forget operation would include, and whether
-// there are more than maxTransitions entries.
+// Oldest returns the time of the oldest entry that a Forget operation would include, and whether there
+// is such an entry. tooMany reports whether there are more than maxTransitions such entries.
 func (es *Elections) Oldest() (date time.Time, found, tooMany bool) {
 	if len(es.transitions) == 0 {
 		return time.Time{}, false, false
@@ -189,7 +190,7 @@ func (es *Elections) Oldest() (date time.Time, found, tooMany bool) {
 	return es.transitions[0].date, true, len(es.transitions) > maxTransitions
 }
 
-// forgetThrough applies a Forget operation and returns the ended elections that it removes.
+// forgetThrough applies a Forget operation, and returns the ended elections that the operation removes.
 func (es *Elections) forgetThrough(op Op, index uint64) (removed []string, err error) {
 	if op.Through >= index {
 		return nil, fmt.Errorf("%w: entry %d cannot forget elections through %d", api.ErrInvalid, index, op.Through)
@@ -209,14 +210,15 @@ func (es *Elections) forgetThrough(op Op, index uint64) (removed []string, err e
 	return removed, nil
 }
 
-// expirePeer applies an Expire operation and returns the elections that it changes.
+// expirePeer applies an Expire operation, and returns the names of the elections that the operation
+// changes.
 func (es *Elections) expirePeer(op Op, index uint64) []string {
 	var changed []string
 	for _, name := range es.OfPeer(op.Peer) {
 		e := es.Get(name)
 		left := e.withoutCandidates(Expired, func(c Candidate) bool { return c.Peer == op.Peer && c.Joined <= op.Through })
 		if len(left.Candidates) < len(e.Candidates) {
-			es.store(name, left, index)
+			es.storeElection(name, left, index)
 			changed = append(changed, name)
 		}
 	}
@@ -224,7 +226,7 @@ func (es *Elections) expirePeer(op Op, index uint64) []string {
 }
 
 // withoutCandidates returns the election without the candidates for which removed returns true.
-// departure is how they have left.
+// departure is the way in which they have left.
 func (e Election) withoutCandidates(departure Departure, removed func(Candidate) bool) Election {
 	left := slices.DeleteFunc(slices.Clone(e.Candidates), removed)
 	if len(left) > 0 && left[0].ID != e.Candidates[0].ID {
@@ -234,16 +236,16 @@ func (e Election) withoutCandidates(departure Departure, removed func(Candidate)
 	return e
 }
 
-// store replaces an election by the result of the entry with the given index. It gives the head of the
-// queue its token. It removes an election without candidates, unless it must still remember that the
-// election was ended.
-func (es *Elections) store(name string, e Election, index uint64) {
+// storeElection replaces an election by the result of the entry with the given index. It gives a new head of
+// the queue its token. It removes an election without candidates, unless it must still remember when
+// the election was ended or restarted.
+func (es *Elections) storeElection(name string, e Election, index uint64) {
 	if len(e.Candidates) > 0 && e.Candidates[0].Token == 0 {
 		e.Candidates = slices.Clone(e.Candidates)
 		e.Candidates[0].Token = index
 	}
-	es.countCandidates(name, es.byName[name], -1)
-	es.countCandidates(name, e, 1)
+	es.addToCounts(name, es.byName[name], -1)
+	es.addToCounts(name, e, 1)
 	if len(e.Candidates) == 0 && !e.Ended && e.RestartedAt <= es.forgotten {
 		delete(es.byName, name)
 		return
@@ -251,8 +253,8 @@ func (es *Elections) store(name string, e Election, index uint64) {
 	es.byName[name] = e
 }
 
-// countCandidates adds n, which is 1 or -1, to the counts of the election's candidates.
-func (es *Elections) countCandidates(name string, e Election, n int) {
+// addToCounts adds n, which is 1 or -1, to the counts in peers for each candidate of an election.
+func (es *Elections) addToCounts(name string, e Election, n int) {
 	for i, c := range e.Candidates {
 		p := es.peers[c.Peer]
 		if p == nil {

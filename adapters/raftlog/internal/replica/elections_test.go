@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// requireIndexed compares the results of the methods for one peer with all elections.
+// requireIndexed requires that Peers, OfPeer and HasHead return what the queues of all elections
+// contain.
 func requireIndexed(t *testing.T, es *Elections) {
 	t.Helper()
 	peers, heads := map[uint64]map[string]bool{}, map[uint64]bool{}
@@ -34,15 +35,15 @@ func requireIndexed(t *testing.T, es *Elections) {
 	}
 }
 
-// TestElections_IndexMatchesQueues checks that the index by peer agrees with the queues after any operations,
-// and after a snapshot.
-func TestElections_IndexMatchesQueues(t *testing.T) {
+// TestElections_IndexByPeerMatchesQueues checks that the index of elections by peer agrees with the queues after
+// random operations, and after decoding the elections.
+func TestElections_IndexByPeerMatchesQueues(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	es := newElections()
 	for index := uint64(2); index < 3000; index++ {
 		op := Op{Election: fmt.Sprint("e", r.IntN(4)), Peer: uint64(r.IntN(4)), Through: index}
-		// The operations include candidates of the same peer in one election, and candidates with the
-		// same ID at several peers.
+		// Some operations concern several candidates of one peer in the same election, and some concern
+		// candidates with the same ID at several peers.
 		op.Candidate = fmt.Sprint(op.Peer, "/", r.IntN(3))
 		op.Do = []Operation{Join, Join, Join, Leave, Leave, Expire, End, Restart}[r.IntN(8)]
 		if op.Do == Expire {
@@ -61,9 +62,9 @@ func TestElections_IndexMatchesQueues(t *testing.T) {
 	require.Equal(t, es.peers, again.peers)
 }
 
-// TestElections_ExpirePeer checks that an Expire removes the earlier candidates of its peer from every
-// election, and no candidates of other peers or candidates that have joined later.
-func TestElections_ExpirePeer(t *testing.T) {
+// TestExpire_RemovesOnlyEarlierCandidatesOfPeer checks that an Expire operation removes the earlier candidates of
+// its peer from every election, and neither candidates of other peers nor candidates that have joined later.
+func TestExpire_RemovesOnlyEarlierCandidatesOfPeer(t *testing.T) {
 	es := newElections()
 	index := uint64(1)
 	join := func(election, candidate string, peer uint64) {
@@ -87,10 +88,10 @@ func endElection(es *Elections, election string, through, index uint64) error {
 	return es.applyOp(Op{Do: End, Election: election, Through: through}, index, now)
 }
 
-// TestElections_ForgetEndedElections checks that a Forget removes elections that were ended through its
-// index, and empty elections that were restarted, but not elections with candidates, or elections that were
-// ended later.
-func TestElections_ForgetEndedElections(t *testing.T) {
+// TestForget_RemovesOnlyElectionsEndedBefore checks that a Forget operation removes the elections that were
+// ended up to its index, and elections that were restarted and have no candidates. It keeps elections with
+// candidates and elections that were ended later.
+func TestForget_RemovesOnlyElectionsEndedBefore(t *testing.T) {
 	es := newElections()
 	join := func(election string, index uint64) error {
 		return es.applyOp(Op{Do: Join, Election: election, Candidate: fmt.Sprint(index), Peer: 1}, index, now)
@@ -121,13 +122,13 @@ func TestElections_ForgetEndedElections(t *testing.T) {
 	require.ErrorIs(t, join("ended later", 14), errEnded)
 
 	require.NoError(t, es.applyOp(Op{Do: Leave, Election: "with a candidate", Candidate: "7"}, 15, now))
-	require.NotContains(t, es.Names(), "with a candidate", "it was ended before, and that is forgotten")
+	require.NotContains(t, es.Names(), "with a candidate", "the log has forgotten that the election was ended before")
 	_, err = es.forgetThrough(Op{Through: 5}, 16)
 	require.NoError(t, err)
 	require.Equal(t, through, es.forgotten)
 
-	// The token of a forgotten election that is restarted is greater, and a delayed request does not
-	// end the election.
+	// If an election is restarted after it was forgotten, its token is greater than before, and a
+	// delayed request does not end the election.
 	require.NoError(t, join("ended", 17))
 	require.Equal(t, uint64(17), es.Get("ended").Candidates[0].Token)
 	require.ErrorIs(t, endElection(&es, "ended", 1, 18), api.ErrStale)
@@ -137,9 +138,9 @@ func TestElections_ForgetEndedElections(t *testing.T) {
 	require.True(t, es.Get("ended").Ended)
 }
 
-// TestElections_OldestIsForgottenFirst checks that elections are forgotten in the order in which they were
-// ended, only when they are old or too many, and not while a candidate can still lead them.
-func TestElections_OldestIsForgottenFirst(t *testing.T) {
+// TestForgettable_BeginsWithOldestElections checks that elections are forgotten in the order in which they were
+// ended, only when their ends are old or there are too many, and not while a candidate may still lead them.
+func TestForgettable_BeginsWithOldestElections(t *testing.T) {
 	es := newElections()
 	clock := now
 	over := func(string) bool { return true }
@@ -155,7 +156,7 @@ func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	require.True(t, found && !tooMany)
 	require.Equal(t, now, date)
 
-	// The entry that ended an election has no effect after the election was restarted.
+	// The entry that ended an election is obsolete after the election was restarted.
 	require.NoError(t, es.applyOp(Op{Do: Restart, Election: "5", Through: 1 << 40}, 1<<40, clock))
 	require.Equal(t, uint64(11), es.Forgettable(now.Add(10*time.Second), func(name string) bool { return name != "5" }))
 
@@ -168,9 +169,9 @@ func TestElections_OldestIsForgottenFirst(t *testing.T) {
 	require.Zero(t, es.Forgettable(now, func(string) bool { return false }))
 }
 
-// TestElections_HeadKnowsHowFormerLeft checks that the head of a queue learns how the head before it has
-// left, and is not told that a candidate has resigned that has not led.
-func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
+// TestElections_RecordHowFormerHeadLeft checks that the head of a queue learns how the previous head has
+// left, and that a head which has not led is not recorded as resigned.
+func TestElections_RecordHowFormerHeadLeft(t *testing.T) {
 	es, index := newElections(), uint64(1)
 	apply := func(op Op) uint64 {
 		index++
@@ -193,11 +194,11 @@ func TestElections_HeadKnowsHowFormerLeft(t *testing.T) {
 	apply(Op{Do: Leave, Candidate: "0", Through: token()})
 	require.Equal(t, Resigned, former())
 	apply(Op{Do: Join, Candidate: "6", Peer: 6})
-	require.Equal(t, Resigned, former(), "it is still the head")
+	require.Equal(t, Resigned, former(), "the same candidate is still the head")
 	apply(Op{Do: Leave, Candidate: "2"})
-	require.Equal(t, Unknown, former(), "it has not led")
+	require.Equal(t, Unknown, former(), "the former head has not led")
 	apply(Op{Do: Leave, Candidate: "3", Through: token() - 1})
-	require.Equal(t, Unknown, former(), "it has led with another token")
+	require.Equal(t, Unknown, former(), "the former head has led with another token")
 	apply(Op{Do: Expire, Peer: 4, Through: index})
 	require.Equal(t, Expired, former())
 

@@ -1,5 +1,5 @@
-// The data of an entry of the log is a header, which contains the kind of the entry, the ID of the request and
-// its time, and the data of the request. The Raft engine does not interpret it.
+// The data of a log entry consists of a header, which contains the kind of the entry and the ID and the time
+// of the request, and of the data of the request. The Raft engine does not interpret it.
 
 package replica
 
@@ -17,49 +17,51 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// HeaderSize is the size of a header without a guard: the kind, the ID of the request, the time in
+// HeaderSize is the size in bytes of a header without a guard: the kind, the request ID, the time in
 // nanoseconds since 1970, and the checksum of the data.
 const HeaderSize = 1 + 16 + 8 + 4
 
 // MaxData is the maximum size of the data of an entry in bytes.
 const MaxData = wire.MaxData
 
-// ErrMalformed is returned if bytes are not a valid entry.
+// ErrMalformed is returned if bytes cannot be decoded as an entry or as a snapshot of the state.
 var ErrMalformed = errors.New("raftlog: malformed entry")
 
-// Sum returns the checksum of the data of an update. It detects different updates with the same ID.
+// Sum returns the checksum of the data of an update, by which the log detects different updates with
+// the same ID.
 func Sum(data []byte) uint32 { return crc32.Checksum(data, castagnoli) }
 
-// Header describes the request that an entry belongs to.
+// Header describes the request that has led to an entry of the log.
 type Header struct {
 	Kind api.Kind
 	ID   api.RequestID
 	Time time.Time
-	Sum  uint32 // the checksum of the data
-	// Guard restricts a State entry to a leadership: the entry is skipped if the leadership is
-	// over when it is applied. The zero Guard does not restrict it.
+	Sum  uint32 // the checksum of the request's data
+	// Guard restricts a State entry to a leadership: the entry is skipped if that leadership has ended
+	// when the entry is applied. The zero Guard does not restrict the entry.
 	Guard Guard
 }
 
-// Guard identifies a leadership of an election: the head of the queue has this token.
+// Guard identifies a leadership of an election by the token of the candidate that is the head of the
+// queue.
 type Guard struct {
 	Election string `json:"election"`
 	Token    uint64 `json:"token"`
 }
 
-// guardFlag is set in the kind of an entry that has a guard. The guard is between the header and the
-// data: the token, the length of the election's name in two bytes, and the name.
+// guardFlag is set in the kind of an entry that has a guard. The encoded guard is between the header
+// and the data: the token, the length of the election's name in two bytes, and the name.
 const guardFlag = 0x80
 
 // MaxElection is the maximum length of the name of an election in bytes.
 const MaxElection = wire.MaxElection
 
-// EncodeEntry returns the data of an entry of the engine. It copies data.
+// EncodeEntry returns the data of an engine's entry, which contains a header and a copy of data.
 func EncodeEntry(h Header, data []byte) []byte {
 	return AppendEntry(make([]byte, 0, HeaderSize+len(data)), h, data)
 }
 
-// AppendEntry appends the data of an entry of the engine to b. EncodeEntry returns the same data.
+// AppendEntry appends to b the data of an engine's entry, which is the same as EncodeEntry returns.
 func AppendEntry(b []byte, h Header, data []byte) []byte {
 	kind := byte(h.Kind)
 	if h.Guard != (Guard{}) {
@@ -76,7 +78,8 @@ func AppendEntry(b []byte, h Header, data []byte) []byte {
 	return append(b, data...)
 }
 
-// decodeHeader is the inverse of EncodeEntry. The data is a part of b.
+// decodeHeader splits the data of an engine's entry into the header and the data of the request, which
+// shares the memory of b.
 func decodeHeader(b []byte) (Header, []byte, error) {
 	if len(b) < HeaderSize {
 		return Header{}, nil, malformedError(b)
@@ -111,17 +114,17 @@ func malformedError(b []byte) error {
 	return fmt.Errorf("%w: %d bytes that begin with %x", ErrMalformed, len(b), b[:min(len(b), 4)])
 }
 
-// Decoded is a decoded entry.
+// Decoded is a decoded entry of the log.
 type Decoded struct {
 	Header
 	Index, Term uint64
 	Data        []byte
-	// Change is the configuration change of the engine, if the entry is a Config entry.
+	// Change is the configuration change for the engine, if the entry is a Config entry.
 	Change *raftpb.ConfChangeV2
 }
 
-// DecodeEntry decodes an entry of the engine. An entry without data is a Checkpoint, the first entry of
-// a leader.
+// DecodeEntry decodes an entry of the engine. An entry without data is a Checkpoint, which is the first
+// entry of each leader.
 func DecodeEntry(e *raftpb.Entry) (Decoded, error) {
 	d := Decoded{Index: e.GetIndex(), Term: e.GetTerm()}
 	raw := e.GetData()
@@ -134,24 +137,24 @@ func DecodeEntry(e *raftpb.Entry) (Decoded, error) {
 	case raftpb.EntryConfChangeV2:
 		d.Change = &raftpb.ConfChangeV2{}
 		if err := proto.Unmarshal(raw, d.Change); err != nil {
-			return d, fmt.Errorf("%w: index %d: %w", ErrMalformed, d.Index, err)
+			return d, fmt.Errorf("%w: entry %d: %w", ErrMalformed, d.Index, err)
 		}
 		raw = d.Change.GetContext()
 	default:
-		return d, fmt.Errorf("%w: index %d has type %v", ErrMalformed, d.Index, e.GetType())
+		return d, fmt.Errorf("%w: entry %d has the unknown type %v", ErrMalformed, d.Index, e.GetType())
 	}
 	h, data, err := decodeHeader(raw)
 	if err == nil && (h.Kind == api.KindConfig) != (d.Change != nil) {
-		err = fmt.Errorf("%w: kind %v of type %v", ErrMalformed, h.Kind, e.GetType())
+		err = fmt.Errorf("%w: an entry of kind %v cannot have type %v", ErrMalformed, h.Kind, e.GetType())
 	}
 	if err != nil {
-		return d, fmt.Errorf("index %d: %w", d.Index, err)
+		return d, fmt.Errorf("entry %d: %w", d.Index, err)
 	}
 	d.Header, d.Data = h, data
 	return d, nil
 }
 
-// Entry returns the entry in the form that users receive.
+// Entry returns the entry in the form in which the state machines of users receive it.
 func (d Decoded) Entry() api.Entry {
 	e := api.Entry{Index: d.Index, Term: d.Term, Kind: d.Kind, ID: d.ID, Time: d.Time}
 	if d.Kind == api.KindState || d.Kind == api.KindConfig {

@@ -46,7 +46,7 @@ func TestDecodeEntry_RestoresConfig(t *testing.T) {
 	read, err := DecodeConfig(d.Data)
 	require.NoError(t, err)
 	require.Equal(t, c, read)
-	// The kind Config and the type ConfChangeV2 require each other.
+	// An entry of the kind Config must have the type ConfChangeV2, and the reverse.
 	_, err = DecodeEntry(&raftpb.Entry{Data: EncodeEntry(Header{Kind: api.KindConfig}, nil)})
 	require.ErrorIs(t, err, ErrMalformed)
 	raw, err = proto.Marshal(&raftpb.ConfChangeV2{Context: EncodeEntry(Header{Kind: api.KindState}, nil)})
@@ -55,7 +55,8 @@ func TestDecodeEntry_RestoresConfig(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
-// FuzzDecodeEntry decodes arbitrary bytes. They are rejected, or the encoding of the result is the same.
+// FuzzDecodeEntry decodes arbitrary bytes as an entry. The decoder must reject the bytes, or the
+// encoding of the result must equal the bytes.
 func FuzzDecodeEntry(f *testing.F) {
 	f.Add(EncodeEntry(Header{Kind: api.KindState, Guard: Guard{"election", 3}}, []byte("data")))
 	f.Add(EncodeEntry(Header{Kind: api.KindControl}, Op{Do: Join, Election: "e"}.Encode()))
@@ -75,9 +76,9 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-// FuzzConfig decodes arbitrary bytes as a change of the peers and as an operation. They are rejected, or
-// the result is the same after it was encoded.
-func FuzzConfig(f *testing.F) {
+// FuzzDecodeConfigAndOp decodes arbitrary bytes as a change of the members and as an operation. The decoder must
+// reject the bytes, or decode the same value again after encoding it.
+func FuzzDecodeConfigAndOp(f *testing.F) {
 	f.Add(Config{Phase: Admit, Peers: []Peer{{"a", "a:1", 7}}}.Encode())
 	f.Add(Op{Do: Join, Election: "e", Candidate: "c", Peer: 3}.Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -12,12 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// maxRecent is the number of recent entries at which the first maxEntries of them are sorted into
-// buckets together. The other entries remain recent, so that an ID that is inserted a little later than
-// newer IDs does not change a bucket.
+// maxRecent is the number of recent entries at which the table moves the first maxEntries of them into
+// buckets. The other entries remain recent, so that inserting an ID a little later than newer IDs does
+// not change a bucket.
 const maxRecent = maxEntries + 256
 
-// idEntry is an ID with the index and the CRC32C of its update.
+// idEntry is a request ID with the index and the CRC32C of its update.
 type idEntry struct {
 	id    api.RequestID
 	index uint64
@@ -26,7 +26,7 @@ type idEntry struct {
 
 func compareID(e idEntry, id api.RequestID) int { return bytes.Compare(e.id[:], id[:]) }
 
-// isLess returns bytes.Compare(a[:], b[:]) < 0, but is faster.
+// isLess returns the same as bytes.Compare(a[:], b[:]) < 0, but is faster.
 func isLess(a, b *api.RequestID) bool {
 	x, y := binary.BigEndian.Uint64(a[:8]), binary.BigEndian.Uint64(b[:8])
 	if x == y {
@@ -36,30 +36,30 @@ func isLess(a, b *api.RequestID) bool {
 }
 
 // IDs is the table of the request IDs that a log has applied, each with the index of its entry and the
-// CRC32C of its data. It is used to recognize retried updates. It must not be used concurrently. Its
-// views may be used concurrently.
+// CRC32C of its data. The log uses it to recognize retried updates. An IDs must not be used
+// concurrently, but its views may be.
 //
-// Each peer stores all IDs of the deduplication window, which is hours long, in memory: 19 to
-// 24 bytes per ID. A Go map takes more than 45. Each snapshot contains the table, and is written
-// while updates are applied. Therefore the IDs are in immutable, sorted buckets, except for a
-// few recent ones. An [IDsView] shares the buckets with the table.
+// Each peer stores all IDs of the deduplication window, which is hours long, in memory: 19 to 24 bytes
+// per ID. A Go map takes more than 45. Each snapshot contains the table, and is written while updates
+// are applied. Therefore the IDs are in immutable, sorted buckets, except for a few recent IDs. An
+// [IDsView] shares the buckets with the table.
 //
-// The results of all methods depend only on the calls of Insert and Expire, not on the
-// arrangement of the buckets.
+// The results of all methods depend only on the calls of Insert and Expire, not on the arrangement of
+// the buckets.
 type IDs struct {
-	buckets []*bucket // buckets that are not empty, in the order of their IDs
-	recent  []idEntry // entries that are not in a bucket yet, in order
+	buckets []*bucket // the buckets in the order of their IDs; none is empty
+	recent  []idEntry // the entries that are not in a bucket yet, in the order of their IDs
 	len     int
 
-	oldest      uint64 // the smallest index of all entries; undefined unless oldestKnown
-	oldestKnown bool   // oldest was computed after entries were last removed
+	oldest      uint64 // the smallest index of all entries; undefined if oldestKnown is false
+	oldestKnown bool   // whether oldest was computed after entries were last removed
 }
 
-// newIDs returns an empty table.
+// newIDs returns an empty table of request IDs.
 func newIDs() *IDs { return &IDs{} }
 
-// bucketOf returns the number of the bucket to which id belongs: the last bucket that does not
-// start after id, or the first bucket.
+// bucketOf returns the position of the bucket to which id belongs: the last bucket that does not start
+// after id, or the first bucket if all of them start later.
 func (t *IDs) bucketOf(id api.RequestID) int {
 	startsBefore := func(b *bucket) bool { return bytes.Compare(b.First[:], id[:]) <= 0 }
 	if last := len(t.buckets) - 1; last < 0 || startsBefore(t.buckets[last]) {
@@ -68,14 +68,14 @@ func (t *IDs) bucketOf(id api.RequestID) int {
 	return max(sort.Search(len(t.buckets), func(i int) bool { return !startsBefore(t.buckets[i]) })-1, 0)
 }
 
-// searchRecent returns the position of id in the recent entries, or the one at which it would be
-// inserted, and whether they contain it.
+// searchRecent returns the position of id in the recent entries, and whether they contain id. If they
+// do not, the position is where id would be inserted.
 func (t *IDs) searchRecent(id *api.RequestID) (at int, found bool) {
 	at = sort.Search(len(t.recent), func(i int) bool { return !isLess(&t.recent[i].id, id) })
 	return at, at < len(t.recent) && t.recent[at].id == *id
 }
 
-// searchBuckets returns the entry with the given ID in a bucket, and whether there is one.
+// searchBuckets returns the entry with the given ID, and whether a bucket contains such an entry.
 func (t *IDs) searchBuckets(id *api.RequestID) (e idEntry, found bool) {
 	if len(t.buckets) == 0 {
 		return idEntry{}, false
@@ -88,8 +88,8 @@ func (t *IDs) searchBuckets(id *api.RequestID) (e idEntry, found bool) {
 	return e, found
 }
 
-// Lookup returns the index and the sum with which id was inserted, and false if the table
-// does not contain id.
+// Lookup returns the index and the sum that were inserted with id, and false if the table does not
+// contain id.
 func (t *IDs) Lookup(id api.RequestID) (index uint64, sum uint32, ok bool) {
 	if at, found := t.searchRecent(&id); found {
 		return t.recent[at].index, t.recent[at].sum, true
@@ -98,9 +98,9 @@ func (t *IDs) Lookup(id api.RequestID) (index uint64, sum uint32, ok bool) {
 	return e.index, e.sum, found
 }
 
-// Insert adds id. If the table contains id already, it keeps the previous index and sum. The
-// time of the ID and the index may have any value. The table uses least memory if indexes increase
-// with the times.
+// Insert adds id to the table. If the table already contains id, it keeps the previous index and sum.
+// The time of the ID and the index may have any value. The table uses least memory if the indexes
+// increase with the times.
 func (t *IDs) Insert(id api.RequestID, index uint64, sum uint32) {
 	at, known := t.searchRecent(&id)
 	if !known {
@@ -122,7 +122,7 @@ func (t *IDs) Insert(id api.RequestID, index uint64, sum uint32) {
 	}
 }
 
-// sealEntries moves the first count recent entries into buckets.
+// sealEntries moves the first count of the recent entries into buckets.
 func (t *IDs) sealEntries(count int) {
 	for rest := t.recent[:count]; len(rest) > 0; {
 		i, n := t.bucketOf(rest[0].id), len(rest)
@@ -131,19 +131,19 @@ func (t *IDs) sealEntries(count int) {
 			n, _ = slices.BinarySearchFunc(rest, t.buckets[i+1].First, compareID)
 		}
 		old := t.buckets[i:min(i+1, len(t.buckets))] // old is empty if the table has no buckets
-		t.buckets = slices.Replace(t.buckets, i, i+len(old), merge(old, rest[:n], last)...)
+		t.buckets = slices.Replace(t.buckets, i, i+len(old), mergeIntoBuckets(old, rest[:n], last)...)
 		rest = rest[n:]
 	}
 	t.recent = slices.Delete(t.recent, 0, count)
 }
 
-// merge returns buckets that contain the entries of old, which has at most one bucket, and those of
-// more. last reports whether later entries are likely to be inserted behind these.
-func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
+// mergeIntoBuckets returns buckets that contain the entries of old, which has at most one bucket, and the entries
+// more. last reports whether later IDs are likely to be inserted after all of these.
+func mergeIntoBuckets(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 	var all []idEntry
 	for _, b := range old {
 		if b.len() == maxEntries && compareID(b.lastEntry(), more[0].id) < 0 {
-			packed = append(packed, b) // extend the bucket, because most entries are new
+			packed = append(packed, b) // keep the full bucket, because the new entries follow it
 			break
 		}
 		if with, ok := b.withEntries(more); ok {
@@ -169,7 +169,7 @@ func merge(old []*bucket, more []idEntry, last bool) (packed []*bucket) {
 	return packed
 }
 
-// Expire removes the IDs with an earlier time.
+// Expire removes all IDs whose time is before the given time.
 func (t *IDs) Expire(before time.Time) {
 	expired, was := 0, t.len
 	for _, b := range t.buckets {
@@ -195,10 +195,10 @@ func (t *IDs) Expire(before time.Time) {
 	}
 }
 
-// Len returns the number of IDs.
+// Len returns the number of IDs in the table.
 func (t *IDs) Len() int { return t.len }
 
-// OldestIndex returns the smallest index of all IDs, and false if the table is empty.
+// OldestIndex returns the smallest index of all IDs in the table, and false if the table is empty.
 func (t *IDs) OldestIndex() (uint64, bool) {
 	if !t.oldestKnown {
 		t.oldest, t.oldestKnown = math.MaxUint64, true
@@ -212,27 +212,27 @@ func (t *IDs) OldestIndex() (uint64, bool) {
 	return t.oldest, t.len > 0
 }
 
-// Sum returns a checksum of all IDs, indexes and sums. It reads the whole table.
+// Sum returns a checksum of all IDs, indexes and sums in the table. It reads the whole table.
 func (t *IDs) Sum() uint64 { return t.Snapshot().Sum() }
 
-// Snapshot returns the current content of the table. It copies one pointer per bucket, and
-// no IDs. While the IDsView is in use, buckets that the table replaces stay in memory.
+// Snapshot returns a view of the current content of the table. It copies one pointer per bucket, and no
+// IDs. While the view is in use, buckets that the table replaces stay in memory.
 func (t *IDs) Snapshot() *IDsView {
 	t.sealEntries(len(t.recent))
 	return &IDsView{slices.Clone(t.buckets), t.len}
 }
 
-// IDsView is the content of a table at one time. It may be used concurrently, even while the table
-// changes.
+// IDsView is the content of a table of IDs at one moment. Several goroutines may use it, even while the
+// table changes.
 type IDsView struct {
 	buckets []*bucket
 	len     int
 }
 
-// Len returns the number of IDs.
+// Len returns the number of IDs in the view.
 func (v *IDsView) Len() int { return v.len }
 
-// Sum returns the same as the method Sum of the table at the time of the view.
+// Sum returns the checksum that IDs.Sum returned when the view was created.
 func (v *IDsView) Sum() uint64 {
 	h := sha256.New()
 	v.WriteTo(h)

@@ -29,8 +29,8 @@ func BenchmarkInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkApply measures State.Apply with updates that 50 clients make in each millisecond. An update
-// arrives up to 5 ms after its ID was created.
+// BenchmarkApply measures State.Apply with updates that 50 clients make in each millisecond. Each
+// update arrives up to 5 ms after its ID was created.
 func BenchmarkApply(b *testing.B) {
 	rng, data := rand.New(rand.NewPCG(5, 5)), make([]byte, 256)
 	entries := make([]*raftpb.Entry, 50_000)
@@ -56,7 +56,7 @@ func BenchmarkLookup(b *testing.B) {
 	for i, s := range distributions {
 		b.Run(s.name, func(b *testing.B) {
 			table, rng := newTable(million, i), rand.New(rand.NewPCG(1, uint64(i)))
-			known := make([]api.RequestID, 100_000) // the IDs that newTable has inserted
+			known := make([]api.RequestID, 100_000) // the IDs in the table
 			for k := range known {
 				known[k] = s.id(rng, k, million)
 				rng.Uint32()
@@ -70,8 +70,8 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// BenchmarkExpireMinute measures Expire of the 2,381 IDs of a minute, in a table that has a million
-// IDs of 7 hours.
+// BenchmarkExpireMinute measures removing the 2,381 IDs of a minute from a table of a million IDs of 7
+// hours.
 func BenchmarkExpireMinute(b *testing.B) {
 	table, minute := newIDs(), 0
 	for b.Loop() {

@@ -10,50 +10,52 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// maxEntries is the maximum number of entries in a bucket. Larger buckets take a little less
-// memory, but inserting takes more time.
+// maxEntries is the maximum number of entries in a bucket. Larger buckets would take a little less
+// memory, but inserting into them would take more time.
 const maxEntries = 512
 
 const (
-	timeBytes = 6 // the first bytes of an ID, which are its time in milliseconds
+	timeBytes = 6 // an ID begins with its time in milliseconds
 	sumBytes  = 4
 )
 
-// bucket contains entries in the order of their IDs, at least one. It is immutable.
+// bucket contains at least one entry, sorted by ID. It is immutable.
 //
-// All entries have the same size. They contain differences instead of times and indexes, with as few
-// bytes as possible. An entry is the time of its ID less the time of First (big-endian,
-// TimeWidth bytes), the other 10 bytes of the ID, the index less Base (big-endian, IndexWidth
-// bytes), and the sum (big-endian).
+// All entries of a bucket have the same size. Instead of times and indexes, they contain differences,
+// with as few bytes as possible. An entry consists of the time of its ID less the time of First
+// (big-endian, TimeWidth bytes), the other 10 bytes of the ID, the index less Base (big-endian,
+// IndexWidth bytes), and the sum (big-endian).
 type bucket struct {
 	bucketHeader
-	oldest uint64 // the smallest index of all entries
+	oldest uint64 // the smallest index of all entries in the bucket
 	data   []byte
 }
 
-// bucketHeader contains the parameters of a bucket. Its fields are exported for encoding/binary.
+// bucketHeader contains the parameters by which the entries of a bucket are encoded. Its fields are
+// exported for encoding/binary.
 type bucketHeader struct {
-	First                 api.RequestID // subtracted from times; not after the ID of the first entry
-	Base                  uint64        // subtracted from indexes; at most the smallest index
+	First                 api.RequestID // its time is subtracted from times; not after the ID of the first entry
+	Base                  uint64        // is subtracted from indexes; at most the smallest index
 	TimeWidth, IndexWidth uint8
 }
 
-// keySize returns the size of an ID in an entry, and entrySize returns the size of an entry.
+// keySize returns the size of an ID in an encoded entry, and entrySize returns the size of the whole
+// encoded entry.
 func (h *bucketHeader) keySize() int   { return int(h.TimeWidth) + len(h.First) - timeBytes }
 func (h *bucketHeader) entrySize() int { return h.keySize() + int(h.IndexWidth) + sumBytes }
 
 func millisOf(id api.RequestID) uint64 { return binary.BigEndian.Uint64(id[:8]) >> 16 }
 
-// addMillis returns id with its time changed by ms, modulo 2^48.
+// addMillis returns id with ms added to its time, modulo 2^48.
 func addMillis(id api.RequestID, ms uint64) api.RequestID {
 	binary.BigEndian.PutUint64(id[:8], binary.BigEndian.Uint64(id[:8])+ms<<16)
 	return id
 }
 
-// byteWidth returns the number of bytes that n needs.
+// byteWidth returns the number of bytes that are needed to encode n.
 func byteWidth(n uint64) uint8 { return uint8((bits.Len64(n) + 7) / 8) }
 
-// newBucket returns a bucket of sorted entries, which depends on the entries only.
+// newBucket returns a bucket with the given sorted entries. Equal entries result in equal buckets.
 func newBucket(entries []idEntry) *bucket {
 	first, last := entries[0], entries[len(entries)-1]
 	oldest, newest := first.index, first.index
@@ -71,7 +73,7 @@ func newBucket(entries []idEntry) *bucket {
 	return b
 }
 
-// add appends e to the data of a bucket that is being created.
+// add appends an encoded entry to the data of a bucket that is still being created.
 func (b *bucket) add(e idEntry) {
 	relative := addMillis(e.id, -millisOf(b.First))
 	b.data = append(b.data, relative[timeBytes-b.TimeWidth:]...)
@@ -81,14 +83,15 @@ func (b *bucket) add(e idEntry) {
 	b.data = binary.BigEndian.AppendUint32(b.data, e.sum)
 }
 
-// canContain reports whether a bucket with the header h can contain e.
+// canContain reports whether a bucket with the header h can encode the entry e.
 func (h *bucketHeader) canContain(e idEntry) bool {
 	return bytes.Compare(h.First[:], e.id[:]) <= 0 && byteWidth(millisOf(e.id)-millisOf(h.First)) <= h.TimeWidth &&
 		h.Base <= e.index && byteWidth(e.index-h.Base) <= h.IndexWidth
 }
 
-// withEntries returns a bucket with the same header that also contains the entries more, which are sorted, or
-// false if the header does not permit that. It copies the entries without decoding them.
+// withEntries returns a new bucket with the same header that also contains the sorted entries more. It
+// returns false if the header cannot encode them, or the bucket would be too large. It copies the entries of
+// b without decoding them.
 func (b *bucket) withEntries(more []idEntry) (*bucket, bool) {
 	if b.len()+len(more) > maxEntries {
 		return nil, false
@@ -133,8 +136,8 @@ func (b *bucket) entry(i int) idEntry {
 
 func (b *bucket) lastEntry() idEntry { return b.entry(b.len() - 1) }
 
-// search returns the position of id and whether the bucket contains id. If it does not, the position is
-// that at which id would be inserted.
+// search returns the position of id in the bucket, and whether the bucket contains id. If it does not,
+// the position is where id would be inserted.
 func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	if bytes.Compare(id[:], b.First[:]) < 0 {
 		return 0, false
@@ -144,10 +147,10 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 		return b.len(), false
 	}
 	key, stride := relative[timeBytes-b.TimeWidth:], b.entrySize()
-	if bytes.Compare(b.data[len(b.data)-stride:][:len(key)], key) < 0 { // test the last entry first, because most IDs are new
+	if bytes.Compare(b.data[len(b.data)-stride:][:len(key)], key) < 0 { // most IDs are newer than all entries
 		return b.len(), false
 	}
-	low, high := 0, b.len() // entries before low are less than id, and entries from high are not
+	low, high := 0, b.len() // the entries before low are less than id, and the entries from high on are not
 	for low < high {
 		middle := (low + high) / 2
 		if bytes.Compare(b.data[middle*stride:][:len(key)], key) < 0 {
@@ -159,15 +162,15 @@ func (b *bucket) search(id api.RequestID) (at int, found bool) {
 	return low, low < b.len() && bytes.Equal(b.key(low), key)
 }
 
-// countExpired returns the number of IDs with an earlier time.
+// countExpired returns the number of IDs in the bucket whose time is before the given time.
 func (b *bucket) countExpired(before time.Time) int {
-	if !b.id(0).Time().Before(before) { // in most calls no ID has expired
+	if !b.id(0).Time().Before(before) { // usually no ID has expired
 		return 0
 	}
 	return sort.Search(b.len(), func(i int) bool { return !b.id(i).Time().Before(before) })
 }
 
-// suffixFrom returns a bucket of the entries from position i. It shares the memory of b.
+// suffixFrom returns a bucket with the entries from position i on. It shares the memory of b.
 func (b *bucket) suffixFrom(i int) *bucket {
 	c := &bucket{b.bucketHeader, b.index(i), b.data[i*b.entrySize():]}
 	for k := range c.len() {

@@ -17,21 +17,21 @@ import (
 	"io"
 )
 
-// ErrCorruptIDs is returned if bytes are not an undamaged table of request IDs.
+// ErrCorruptIDs is returned if bytes are not a complete and undamaged table of request IDs.
 var ErrCorruptIDs = errors.New("raftlog: table of request IDs is damaged")
 
 const idsMagic = "raftids\x02"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// append appends the encoded bucket to p.
+// append appends the encoding of the bucket to p.
 func (b *bucket) append(p []byte) []byte {
-	p, _ = binary.Append(p, binary.BigEndian, b.bucketHeader) // cannot fail: its size is fixed
+	p, _ = binary.Append(p, binary.BigEndian, b.bucketHeader) // cannot fail, because the size of the header is fixed
 	return append(p, b.data...)
 }
 
-// WriteTo writes the view for readIDs and returns the number of bytes written. It buffers less
-// than 64 KiB.
+// WriteTo writes the view in the format that readIDs reads, and returns the number of bytes written. It
+// buffers less than 64 KiB.
 func (v *IDsView) WriteTo(w io.Writer) (int64, error) {
 	written, crc := int64(0), uint32(0)
 	buf := binary.BigEndian.AppendUint64([]byte(idsMagic), uint64(v.len))
@@ -60,20 +60,20 @@ func (v *IDsView) WriteTo(w io.Writer) (int64, error) {
 			entries = entries[:0]
 		}
 	}
-	if err := flush(); err != nil { // an empty table has only the header
+	if err := flush(); err != nil { // the header of an empty table is not written before
 		return written, err
 	}
 	buf = binary.BigEndian.AppendUint32(buf, crc)
 	return written, flush()
 }
 
-// readIDs returns the table that an IDsView has written. It reads the table and no more bytes.
-// Errors wrap ErrCorruptIDs if the bytes are damaged, or the error of r. The memory that readIDs
-// allocates is proportional to the bytes of r.
+// readIDs returns the table that an IDsView has written to r. It does not read beyond the table. Errors
+// wrap ErrCorruptIDs if the bytes are damaged, or the error of r. The memory that readIDs allocates is
+// proportional to the number of bytes in r.
 func readIDs(r io.Reader) (*IDs, error) {
 	t, err := decodeIDs(r)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: unexpected end", ErrCorruptIDs)
+		err = fmt.Errorf("%w: the table ends early", ErrCorruptIDs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("raftlog: read the table of request IDs: %w", err)
@@ -92,7 +92,7 @@ func decodeIDs(r io.Reader) (*IDs, error) {
 		return nil, err
 	}
 	if string(head.Magic[:]) != idsMagic {
-		return nil, fmt.Errorf("%w: starts with %q instead of %q", ErrCorruptIDs, head.Magic, idsMagic)
+		return nil, fmt.Errorf("%w: the table starts with %q instead of %q", ErrCorruptIDs, head.Magic, idsMagic)
 	}
 	t := newIDs()
 	for left := head.Count; left > 0; left = head.Count - uint64(t.len) {
@@ -117,14 +117,14 @@ func decodeIDs(r io.Reader) (*IDs, error) {
 	return t, nil
 }
 
-// readBucket reads a bucket of n entries.
+// readBucket reads a bucket of n entries from r.
 func readBucket(r io.Reader, n int) (*bucket, error) {
 	b := new(bucket)
 	if err := binary.Read(r, binary.BigEndian, &b.bucketHeader); err != nil {
 		return nil, err
 	}
 	if b.TimeWidth > timeBytes || b.IndexWidth > 8 {
-		return nil, fmt.Errorf("%w: entries with times of %d bytes and indexes of %d bytes", ErrCorruptIDs, b.TimeWidth, b.IndexWidth)
+		return nil, fmt.Errorf("%w: a bucket has times of %d bytes and indexes of %d bytes", ErrCorruptIDs, b.TimeWidth, b.IndexWidth)
 	}
 	b.data = make([]byte, n*b.entrySize())
 	if _, err := io.ReadFull(r, b.data); err != nil {
@@ -137,7 +137,7 @@ func readBucket(r io.Reader, n int) (*bucket, error) {
 			return nil, fmt.Errorf("%w: IDs are not in order", ErrCorruptIDs)
 		}
 	}
-	// Accept only what newBucket returns for these entries, which excludes overflows.
+	// Accept only the bucket that newBucket returns for these entries, which excludes overflows.
 	packed := newBucket(entries)
 	if packed.bucketHeader != b.bucketHeader || !bytes.Equal(packed.data, b.data) {
 		return nil, fmt.Errorf("%w: a bucket is not in its shortest form", ErrCorruptIDs)

@@ -12,26 +12,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// encodeFile returns a file of buckets with a correct CRC, so that Read checks the content of the
-// buckets.
+// encodeFile returns the encoding of a table with the given buckets and a correct CRC, so that readIDs
+// checks the content of the buckets.
 func encodeFile(count uint64, buckets ...[]byte) []byte {
 	file := binary.BigEndian.AppendUint64([]byte(idsMagic), count)
 	file = append(file, bytes.Join(buckets, nil)...)
 	return binary.BigEndian.AppendUint32(file, crc32.Checksum(file, castagnoli))
 }
 
-// encodeBucket returns a bucket of a file. The entries need not be sorted.
+// encodeBucket returns the encoding of a bucket. The entries need not be sorted.
 func encodeBucket(entries ...idEntry) []byte {
 	return newBucket(entries).append(nil)
 }
 
-// TestReadIDs_InvalidContent checks that readIDs rejects a file with a correct checksum that WriteTo does not write.
-func TestReadIDs_InvalidContent(t *testing.T) {
+// TestReadIDs_RejectsInvalidContent checks that readIDs rejects a table that has a correct checksum and
+// a content which WriteTo does not write.
+func TestReadIDs_RejectsInvalidContent(t *testing.T) {
 	a, b := idEntry{id: [16]byte{0, 1, 6: 5}, index: 3}, idEntry{id: [16]byte{0, 2, 6: 5}, index: 2}
 	valid := encodeBucket(a, b)
 	_, err := readIDs(bytes.NewReader(encodeFile(2, valid)))
 	require.NoError(t, err)
-	c := idEntry{id: [16]byte{0, 1, 6: 4}} // ID c has the time of a, and is before a
+	c := idEntry{id: [16]byte{0, 1, 6: 4}} // ID c has the same time as a, and is less than a
 	full := make([]idEntry, maxEntries+1)
 	for i := range full {
 		binary.BigEndian.PutUint32(full[i].id[6:], uint32(i))
@@ -65,8 +66,8 @@ func TestReadIDs_InvalidContent(t *testing.T) {
 	}
 }
 
-// FuzzReadIDs checks that readIDs makes only tables that satisfy the invariants, and that are equal after
-// they were written and read.
+// FuzzReadIDs checks that a table which readIDs returns satisfies the invariants, and is equal after it
+// was written and read again.
 func FuzzReadIDs(f *testing.F) {
 	f.Add(encodeView(f, newSmallTable().Snapshot()), uint64(0))
 	f.Add(encodeView(f, newIDs().Snapshot()), uint64(0))
@@ -87,9 +88,9 @@ func FuzzReadIDs(f *testing.F) {
 	})
 }
 
-// TestReadIDs_DamagedBytes checks that readIDs rejects a truncated file and a file with a changed bit, and
-// does not report an error of the reader as damage.
-func TestReadIDs_DamagedBytes(t *testing.T) {
+// TestReadIDs_RejectsDamagedBytes checks that readIDs rejects a truncated table and a table with a flipped bit,
+// and does not report an error of the reader as damage.
+func TestReadIDs_RejectsDamagedBytes(t *testing.T) {
 	whole := encodeView(t, newSmallTable().Snapshot())
 	for at := range whole {
 		_, err := readIDs(bytes.NewReader(whole[:at]))
@@ -107,8 +108,9 @@ func TestReadIDs_DamagedBytes(t *testing.T) {
 	require.NotErrorIs(t, err, ErrCorruptIDs)
 }
 
-// TestReadIDs_ExchangedBuckets checks that readIDs rejects a file with exchanged, missing or repeated buckets.
-func TestReadIDs_ExchangedBuckets(t *testing.T) {
+// TestReadIDs_RejectsExchangedBuckets checks that readIDs rejects a table whose buckets were exchanged,
+// removed or repeated.
+func TestReadIDs_RejectsExchangedBuckets(t *testing.T) {
 	whole := encodeView(t, newTable(12_000, 0).Snapshot())
 	const head = len(idsMagic) + 8
 	length := func(at int) int {
@@ -127,8 +129,9 @@ func TestReadIDs_ExchangedBuckets(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestReadIDs_FollowingBytes checks that readIDs does not read bytes after the table.
-func TestReadIDs_FollowingBytes(t *testing.T) {
+// TestReadIDs_LeavesFollowingBytesUnread checks that readIDs does not read beyond the table, so that
+// other data can follow.
+func TestReadIDs_LeavesFollowingBytesUnread(t *testing.T) {
 	r := io.MultiReader(bytes.NewReader(encodeView(t, newSmallTable().Snapshot())), bytes.NewReader([]byte("next")))
 	_, err := readIDs(r)
 	require.NoError(t, err)
@@ -137,14 +140,14 @@ func TestReadIDs_FollowingBytes(t *testing.T) {
 	require.Equal(t, "next", string(rest))
 }
 
-// failingStream returns an error from all reads and writes.
+// failingStream is a reader and writer that returns an error from every read and write.
 type failingStream struct{ err error }
 
 func (f failingStream) Read([]byte) (int, error)  { return 0, f.err }
 func (f failingStream) Write([]byte) (int, error) { return 0, f.err }
 
-// TestIDsView_WriteToErrors checks that WriteTo returns the error of the writer.
-func TestIDsView_WriteToErrors(t *testing.T) {
+// TestIDsView_WriteToReturnsErrorOfWriter checks that WriteTo returns the error of its writer.
+func TestIDsView_WriteToReturnsErrorOfWriter(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := newTable(10_000, 0).Snapshot().WriteTo(failingStream{broken})
 	require.ErrorIs(t, err, broken)

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// model is a simple implementation of a table.
+// model is a table of IDs that is implemented by a map.
 type model map[api.RequestID]idEntry
 
 func (m model) insert(e idEntry) {
@@ -37,7 +37,7 @@ func (m model) oldest() (uint64, bool) {
 	return oldest, len(m) > 0
 }
 
-// requireEqual requires that the contents of the table and of the model are equal, and that the table satisfies its
+// requireEqual requires that the table and the model have equal contents, and that the table satisfies its
 // invariants.
 func (m model) requireEqual(t *testing.T, table *IDs) {
 	t.Helper()
@@ -56,7 +56,7 @@ func (m model) requireEqual(t *testing.T, table *IDs) {
 	requireInvariants(t, table)
 }
 
-// requireInvariants requires the invariants that the types document.
+// requireInvariants requires that a table satisfies the invariants in the comments of its types.
 func requireInvariants(t *testing.T, table *IDs) {
 	t.Helper()
 	var last api.RequestID
@@ -93,9 +93,9 @@ func requireInvariants(t *testing.T, table *IDs) {
 	check(count == table.Len(), "number of IDs")
 }
 
-// TestIDs_EqualsModel checks that a table equals a map after random calls, some of which insert a known ID,
-// and that its bytes do not depend on the order of the calls.
-func TestIDs_EqualsModel(t *testing.T) {
+// TestIDs_MatchMapAfterRandomCalls checks that a table equals a map after random calls, some of which insert an ID
+// again, and that the encoding of the table does not depend on the order of the calls.
+func TestIDs_MatchMapAfterRandomCalls(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(2, seed))
@@ -158,9 +158,9 @@ func TestIDs_EqualsModel(t *testing.T) {
 					t.Fatalf("%v is in the table: %v, want %v", id, ok, want)
 				}
 			}
-			// Another table, which other calls have filled, has the same content.
+			// A table to which the same IDs were added in another order has the same content.
 			other := newIDs()
-			for _, e := range m { // the order of a map is random
+			for _, e := range m { // a map returns its elements in random order
 				other.Insert(e.id, e.index, e.sum)
 			}
 			require.Equal(t, table.Sum(), other.Sum())
@@ -170,15 +170,15 @@ func TestIDs_EqualsModel(t *testing.T) {
 	}
 }
 
-// middleID returns an ID of the bucket in the middle.
+// middleID returns an ID of the view's bucket in the middle.
 func middleID(v *IDsView) api.RequestID {
 	b := v.buckets[len(v.buckets)/2]
 	return b.id(b.len() / 2)
 }
 
-// TestIDs_ExpireManyBuckets checks that Expire keeps IDs within the limit, removes older IDs, and does not
-// change an IDsView.
-func TestIDs_ExpireManyBuckets(t *testing.T) {
+// TestIDs_ExpireRemovesOnlyOlderIDs checks that Expire removes the IDs before a time from many buckets, keeps all
+// other IDs, and does not change an IDsView.
+func TestIDs_ExpireRemovesOnlyOlderIDs(t *testing.T) {
 	for i, s := range distributions {
 		if race && i%4 > 0 {
 			continue // skip the large tables, because the race detector is slow
@@ -208,9 +208,9 @@ func TestIDs_ExpireManyBuckets(t *testing.T) {
 	}
 }
 
-// TestIDs_ExpireOlderThanLimit checks that Expire keeps an ID with the time of the limit, and removes an ID that is a
-// millisecond older.
-func TestIDs_ExpireOlderThanLimit(t *testing.T) {
+// TestIDs_ExpireKeepsIDsAtLimit checks that Expire keeps an ID whose time is the given time, and removes an ID that
+// is a millisecond older.
+func TestIDs_ExpireKeepsIDsAtLimit(t *testing.T) {
 	first, last := api.RequestIDAt(time.UnixMilli(0)), api.RequestIDAt(time.UnixMilli(1<<48-1))
 	for _, c := range []struct {
 		before time.Time
@@ -249,9 +249,9 @@ func TestIDs_ExpireOlderThanLimit(t *testing.T) {
 	}
 }
 
-// TestIDs_SumDifferentTables checks that tables with different contents have different sums, and that the
+// TestIDs_SumDiffersForDifferentTables checks that tables with different contents have different sums, and that the
 // order of insertion does not change the sum.
-func TestIDs_SumDifferentTables(t *testing.T) {
+func TestIDs_SumDiffersForDifferentTables(t *testing.T) {
 	sum := func(entries ...idEntry) uint64 {
 		table := newIDs()
 		for _, e := range entries {
@@ -271,9 +271,9 @@ func TestIDs_SumDifferentTables(t *testing.T) {
 	require.Equal(t, sum(a, b), sum(b, a))
 }
 
-// TestIDsView_Immutable checks that changes of the table do not change an IDsView. With the race detector it
-// also checks that the table does not write to memory that an IDsView shares.
-func TestIDsView_Immutable(t *testing.T) {
+// TestIDsView_DoesNotChangeWithTable checks that changes of a table do not change its IDsView. With the race
+// detector, it also checks that the table does not write to memory that it shares with an IDsView.
+func TestIDsView_DoesNotChangeWithTable(t *testing.T) {
 	for i, s := range distributions {
 		table := newTable(20_000, i)
 		rng := rand.New(rand.NewPCG(3, uint64(i)))
@@ -302,7 +302,8 @@ func TestIDsView_Immutable(t *testing.T) {
 	}
 }
 
-// measureHeap returns the allocated bytes and the bytes in use, after garbage collection.
+// measureHeap returns the number of allocated bytes so far, and the bytes of the heap in use, after a
+// garbage collection.
 func measureHeap() (alloc, inuse uint64) {
 	var m runtime.MemStats
 	runtime.GC()
@@ -325,7 +326,7 @@ func TestIDs_UseLittleMemory(t *testing.T) {
 		perID := float64(alloc2-alloc) / float64(n)
 		t.Logf("%-20s %.1f bytes per ID (%.1f with unused memory of the heap)", s.name, perID, float64(int64(inuse2-inuse))/float64(n))
 		limit := 25.0
-		if s.index != nil { // indexes of 5 bytes
+		if s.index != nil { // this distribution has indexes of 5 bytes
 			limit = 26
 		}
 		require.Less(t, perID, limit, s.name)

@@ -18,9 +18,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // race reports whether the race detector is enabled.
 var race bool
 
-var noon = time.UnixMilli(1_790_000_040_000) // noon is a multiple of a minute
+var noon = time.UnixMilli(1_790_000_040_000) // a multiple of a minute
 
-// idAt returns a random ID with the time in milliseconds.
+// idAt returns a random request ID with the given time in milliseconds.
 func idAt(rng *rand.Rand, ms int64) api.RequestID {
 	var id api.RequestID
 	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16|rng.Uint64N(1<<16))
@@ -30,7 +30,7 @@ func idAt(rng *rand.Rand, ms int64) api.RequestID {
 
 const hour = int64(3_600_000) // an hour in milliseconds
 
-// distributions are distributions of the times of n IDs.
+// distributions are ways to choose the times of n IDs at random.
 var distributions = []struct {
 	name  string
 	id    func(rng *rand.Rand, i, n int) api.RequestID
@@ -54,7 +54,7 @@ var distributions = []struct {
 	{"edges", func(rng *rand.Rand, i, n int) api.RequestID { // times around multiples of 2^16 ms
 		return idAt(rng, noon.UnixMilli()&^(1<<16-1)+rng.Int64N(400)<<16-int64(i%2))
 	}, nil},
-	// A log does not have these distributions, because IDs expire.
+	// A log does not have the following distributions, because IDs expire.
 	{"allTimes", func(rng *rand.Rand, i, n int) api.RequestID {
 		return idAt(rng, rng.Int64N(1<<48))
 	}, nil},
@@ -63,7 +63,7 @@ var distributions = []struct {
 	}, func(i int) uint64 { return 1<<40 + uint64(i)*4001 }},
 }
 
-// newTable returns a table of n IDs with one of the distributions.
+// newTable returns a table of n IDs whose times have the given distribution.
 func newTable(n, distribution int) *IDs {
 	rng := rand.New(rand.NewPCG(1, uint64(distribution)))
 	t, s := newIDs(), distributions[distribution]
@@ -77,7 +77,7 @@ func newTable(n, distribution int) *IDs {
 	return t
 }
 
-// encodeView returns the bytes that the IDsView writes.
+// encodeView returns the bytes that the IDsView writes in WriteTo.
 func encodeView(t testing.TB, v *IDsView) []byte {
 	var b bytes.Buffer
 	n, err := v.WriteTo(&b)

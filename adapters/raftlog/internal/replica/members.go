@@ -14,56 +14,56 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// Members are the peers of the cluster. Slices of a Members are not modified, but replaced.
+// Members are the peers of the cluster. The slices of a Members are replaced, but never modified.
 type Members struct {
-	Index    uint64 // the index of the entry that made this membership effective
+	Index    uint64 // the index of the entry that has last changed the membership
 	Voters   []Peer
-	Outgoing []Peer // the previous voters, while a change is in progress
+	Outgoing []Peer // the previous voters, while a change of the voters is in progress
 	Learners []Peer
-	Removed  []string // the IDs of removed peers
+	Removed  []string // the IDs of the peers that were removed from the cluster
 	// Change is the ID of the newest change of the voters. Changed is the index of the entry that
-	// completed it, and Settled is the index of the entry by which a majority of the new voters knows
-	// that. Both are 0 before.
+	// completed this change, or 0 before. Settled is the index of the entry which shows that a majority
+	// of the new voters has stored the entry at Changed, or 0 before.
 	Change           api.RequestID
 	Changed, Settled uint64
 }
 
-// RaftID returns the number by which the engine identifies a peer of a cluster. If two peers have
-// the same number, the second one cannot join.
+// RaftID returns the number by which the engine identifies a peer of a cluster. If two peers have the
+// same number, the second one cannot join the cluster.
 func RaftID(cluster, peer string) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d:%s%s", len(cluster), cluster, peer))
 	id := binary.BigEndian.Uint64(sum[:])
-	if id == 0 || id >= math.MaxUint64-1 { // reserved by the engine
+	if id == 0 || id >= math.MaxUint64-1 { // the engine reserves these numbers
 		id = 1
 	}
 	return id
 }
 
-// Numbered returns a peer with its number.
+// Numbered returns a peer with the number by which the engine identifies it.
 func Numbered(cluster string, p api.Peer) Peer {
 	return Peer{ID: p.ID, Addr: p.Addr, Raft: RaftID(cluster, p.ID)}
 }
 
 func newMembers(voters []Peer) Members { return Members{Index: 1, Voters: voters} }
 
-// All returns every member once, sorted by ID.
+// All returns each member once, sorted by ID.
 func (m Members) All() []Peer {
 	all := slices.Concat(m.Voters, m.Outgoing, m.Learners)
 	slices.SortStableFunc(all, func(a, b Peer) int { return strings.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(all, func(a, b Peer) bool { return a.ID == b.ID })
 }
 
-// Find returns the member with the given number.
+// Find returns the member that the engine identifies by the given number, and false if there is none.
 func (m Members) Find(raft uint64) (Peer, bool) {
 	return m.findMember(func(p Peer) bool { return p.Raft == raft })
 }
 
-// FindID returns the member with the given ID.
+// FindID returns the member with the given ID, and false if there is none.
 func (m Members) FindID(id string) (Peer, bool) {
 	return m.findMember(func(p Peer) bool { return p.ID == id })
 }
 
-// FindAddr returns the member with the given address.
+// FindAddr returns the member with the given address, and false if there is none.
 func (m Members) FindAddr(addr string) (Peer, bool) {
 	return m.findMember(func(p Peer) bool { return p.Addr == addr })
 }
@@ -77,7 +77,8 @@ func (m Members) findMember(matches func(Peer) bool) (Peer, bool) {
 	return Peer{}, false
 }
 
-// IsVoter reports whether the peer votes. During a change, the voters of both configurations vote.
+// IsVoter reports whether the peer with the given number votes. During a change, the voters of both
+// configurations vote.
 func (m Members) IsVoter(raft uint64) bool {
 	is := func(p Peer) bool { return p.Raft == raft }
 	return slices.ContainsFunc(m.Voters, is) || slices.ContainsFunc(m.Outgoing, is)
@@ -86,14 +87,14 @@ func (m Members) IsVoter(raft uint64) bool {
 // Joint reports whether a change of the voters is in progress.
 func (m Members) Joint() bool { return len(m.Outgoing) > 0 }
 
-// Unsettled reports whether a change of the voters is complete and most of the new voters may not know
+// Unsettled reports whether a change of the voters is complete, but most of the new voters may not know
 // that. Until they know it, the new voters need the votes of the previous voters.
 func (m Members) Unsettled() bool { return m.Changed != 0 && m.Settled == 0 }
 
-// IsRemoved reports whether the ID belongs to a removed peer.
+// IsRemoved reports whether the ID belongs to a peer that was removed from the cluster.
 func (m Members) IsRemoved(id string) bool { return slices.Contains(m.Removed, id) }
 
-// Membership returns the members for users.
+// Membership returns the members in the form that users receive.
 func (m Members) Membership() api.Membership {
 	peers := func(members []Peer) (peers []api.Peer) {
 		for _, p := range members {
@@ -107,7 +108,7 @@ func (m Members) Membership() api.Membership {
 	}
 }
 
-// ConfState returns the members for the engine.
+// ConfState returns the members in the form that the engine requires.
 func (m Members) ConfState() *raftpb.ConfState {
 	numbers := func(members []Peer) (numbers []uint64) {
 		for _, p := range members {
@@ -121,7 +122,8 @@ func (m Members) ConfState() *raftpb.ConfState {
 	}
 }
 
-// CheckVoters returns an error that describes why the peers cannot be the next voters, or nil.
+// CheckVoters returns nil if the given peers can be the next voters, and otherwise an error that
+// describes why not.
 func (m Members) CheckVoters(voters []Peer) error {
 	if len(voters) == 0 {
 		return fmt.Errorf("%w: no voters", api.ErrInvalid)
@@ -131,7 +133,7 @@ func (m Members) CheckVoters(voters []Peer) error {
 		switch {
 		case p.ID == "" || p.Addr == "":
 			return fmt.Errorf("%w: peer %d has no ID or no address", api.ErrInvalid, i)
-		case !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr): // IDs and addresses are shown as text
+		case !utf8.ValidString(p.ID) || !utf8.ValidString(p.Addr): // because commands show IDs and addresses as text
 			return fmt.Errorf("%w: the ID or the address of peer %d is not UTF-8: %q at %q", api.ErrInvalid, i, p.ID, p.Addr)
 		case m.IsRemoved(p.ID):
 			return fmt.Errorf("%w: peer %s was removed, and its ID cannot be used again", api.ErrInvalid, p.ID)
@@ -153,13 +155,13 @@ func (m Members) CheckVoters(voters []Peer) error {
 	}
 	isVoter := func(p Peer) bool { return slices.ContainsFunc(m.Voters, p.Is) }
 	if len(voters) == len(m.Voters) && !slices.ContainsFunc(voters, func(p Peer) bool { return !isVoter(p) }) {
-		return fmt.Errorf("%w: the voters do not change", api.ErrInvalid)
+		return fmt.Errorf("%w: the requested voters are the current voters", api.ErrInvalid)
 	}
 	return nil
 }
 
-// applyConfig applies a Config entry. It rejects an entry that does not fit the current members: a
-// new leader may have proposed again what an entry of its predecessor has done.
+// applyConfig applies a Config entry. It rejects an entry that does not fit the current members: a new
+// leader may have proposed again what an entry of its predecessor has already done.
 func (s *State) applyConfig(o *Outcome) error {
 	c, err := DecodeConfig(o.Data)
 	if err != nil {
@@ -173,7 +175,7 @@ func (s *State) applyConfig(o *Outcome) error {
 	switch c.Phase {
 	case Admit:
 		if len(c.Peers) != 1 || m.Joint() || m.IsRemoved(c.Peers[0].ID) {
-			return reject("a learner cannot be admitted")
+			return reject("the peer was removed, or a change of the voters is in progress")
 		}
 		if _, found := m.Find(c.Peers[0].Raft); found {
 			return reject("the peer is a member already")
@@ -215,7 +217,7 @@ func (s *State) applyConfig(o *Outcome) error {
 		m.Outgoing, m.Changed = nil, o.Index
 	case Recover:
 		if len(c.Peers) != 1 {
-			return reject("a cluster is recovered by one peer")
+			return reject("a recovered cluster must have exactly one peer")
 		}
 		o.Steps = m.recoverAs(c.Peers[0])
 		m.Index = o.Index
@@ -226,13 +228,14 @@ func (s *State) applyConfig(o *Outcome) error {
 	return nil
 }
 
-// moveMember changes the address of a member. Two members never have the same address.
+// moveMember changes the address of the member with the given number. It returns an error if another
+// member has that address.
 func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
 	if _, member := m.Find(raft); !member {
-		return fmt.Errorf("%w: the peer that moves is not a member", api.ErrInvalid)
+		return fmt.Errorf("%w: the peer with the new address is not a member", api.ErrInvalid)
 	}
 	if other, taken := m.FindAddr(addr); taken && other.Raft != raft {
-		return fmt.Errorf("%w: peer %s has the address %s", api.ErrInvalid, other.ID, addr)
+		return fmt.Errorf("%w: address %s already belongs to peer %s", api.ErrInvalid, addr, other.ID)
 	}
 	for _, peers := range []*[]Peer{&m.Voters, &m.Outgoing, &m.Learners} {
 		*peers = slices.Clone(*peers)
@@ -246,8 +249,8 @@ func (m *Members) moveMember(raft uint64, addr string, index uint64) error {
 	return nil
 }
 
-// withCurrentAddrs returns the peers with the addresses that they have as members. The address of a
-// peer may have changed since the entry that lists it was written.
+// withCurrentAddrs returns the given peers, each with its address as a member. The address of a peer
+// may have changed since the entry that lists the peer was written.
 func (m *Members) withCurrentAddrs(peers []Peer) []Peer {
 	peers = slices.Clone(peers)
 	for i, p := range peers {
@@ -258,11 +261,11 @@ func (m *Members) withCurrentAddrs(peers []Peer) []Peer {
 	return peers
 }
 
-// recoverAs makes a peer the only voter, even if a change is in progress, and removes all other
-// members. It returns the configuration changes to apply to the engine.
+// recoverAs makes the peer self the only voter, even if a change is in progress, and removes all other
+// members. It returns the configuration changes that the engine must apply.
 func (m *Members) recoverAs(self Peer) (steps []*raftpb.ConfChangeV2) {
 	if m.Joint() {
-		steps = append(steps, &raftpb.ConfChangeV2{}) // this change leaves the joint configuration
+		steps = append(steps, &raftpb.ConfChangeV2{}) // an empty change leaves the joint configuration
 	}
 	change := &raftpb.ConfChangeV2{Transition: raftpb.ConfChangeTransition_ConfChangeTransitionJointExplicit.Enum()}
 	addStep := func(t raftpb.ConfChangeType, raft uint64) {

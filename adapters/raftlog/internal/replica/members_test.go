@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestMembers_RejectSecondChange checks that a second change is rejected while another is in progress, and that
-// the same change, written twice, returns the outcome of the first entry.
+// TestMembers_RejectSecondChange checks that a second change of the voters is rejected while another change is
+// in progress, and that the same change, written twice, returns the outcome of the first entry.
 func TestMembers_RejectSecondChange(t *testing.T) {
 	a, b, c := Peer{ID: "a", Raft: 1}, Peer{ID: "b", Raft: 2}, Peer{ID: "c", Raft: 3}
 	s := newState(a, b, c)
@@ -31,7 +31,7 @@ func TestMembers_RejectSecondChange(t *testing.T) {
 }
 
 // TestMembers_EarlierChangeDoesNotRevertMove checks that a change of the voters that was requested before a
-// peer has moved does not restore the old address or remove the peer.
+// peer has moved neither restores the peer's old address nor removes the peer.
 func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
 	a, b, c := Peer{ID: "a", Addr: "a:1", Raft: 1}, Peer{ID: "b", Addr: "b:1", Raft: 2}, Peer{ID: "c", Addr: "c:1", Raft: 3}
 	s := newState(a, b)
@@ -43,7 +43,7 @@ func TestMembers_EarlierChangeDoesNotRevertMove(t *testing.T) {
 		t.Helper()
 		return applyControlOp(t, s, Op{Do: Move, Peer: p.Raft, Addr: addr})
 	}
-	require.ErrorIs(t, move(c, "c:2").Err, api.ErrInvalid, "it is not a member")
+	require.ErrorIs(t, move(c, "c:2").Err, api.ErrInvalid, "the peer is not a member")
 	change(Admit, c)
 	require.ErrorIs(t, move(b, "a:1").Err, api.ErrInvalid, "another member has the address")
 	before := s.Members.Voters

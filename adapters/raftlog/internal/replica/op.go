@@ -10,11 +10,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Op is the operation of a Control entry.
+// Op is an operation on elections or on the log, which a Control entry contains.
 type Op struct {
 	Do        Operation     `json:"do"`
 	Election  string        `json:"election,omitempty"`
-	Candidate string        `json:"candidate,omitempty"` // the ID of a candidate, which is never used again
+	Candidate string        `json:"candidate,omitempty"` // the ID of a candidate, which no other candidate ever has
 	Name      string        `json:"name,omitempty"`
 	Peer      uint64        `json:"peer,omitempty"`
 	Through   uint64        `json:"through,omitempty"`
@@ -22,39 +22,39 @@ type Op struct {
 	Addr      string        `json:"addr,omitempty"`
 }
 
-// Operation is the kind of an Op. The values are stored in the log: new ones are appended.
+// Operation is the kind of an Op. The log stores the values, so new ones are appended.
 type Operation byte
 
-// The operations on elections and on the log.
+// These are the operations on elections and on the log.
 const (
 	// Join appends Candidate, which belongs to Peer, to the queue of Election.
 	Join Operation = iota + 1
-	// Leave removes Candidate from the queue of Election. Through is the token with which the candidate
-	// has led, or 0 if it has not led.
+	// Leave removes Candidate from the queue of Election. Through is the token of the leadership that
+	// the candidate has ended, or 0 if the candidate has not led.
 	Leave
-	// End ends Election: its candidates are removed, and no candidate can join. Through is the
-	// last index that the requester had seen. If Election was restarted by a later entry, End
-	// is ignored, because the election that the requester has seen had already ended.
+	// End ends Election: all candidates are removed, and no candidate can join. Through is the last
+	// index that the requester had seen. If a later entry has restarted Election, End is ignored,
+	// because the election that the requester has seen had already ended.
 	End
-	// Restart makes an ended Election accept candidates again. Through is the last index that
-	// the requester had seen. If Election was ended by a later entry, Restart is ignored.
+	// Restart makes an ended Election accept candidates again. Through is the last index that the
+	// requester had seen. If a later entry has ended Election, Restart is ignored.
 	Restart
-	// Forget removes elections that were ended by an entry with an index of at most Through. After
-	// Forget, a request to End an election is rejected if its Through is less than that of Forget,
-	// because it could concern an election that was removed and restarted.
+	// Forget removes the elections that were ended by an entry with an index of at most Through. After
+	// Forget, a request to End an election is rejected if its Through is less than the Through of
+	// Forget, because the request could concern an election that was removed and restarted.
 	Forget
-	// Expire removes the candidates of Peer that have joined through index Through from all queues.
+	// Expire removes those candidates of Peer from all queues that have joined up to index Through.
 	Expire
-	// Transfer announces that the leader of this term will transfer the leadership of the log
-	// before its lease has expired.
+	// Transfer announces that the leader of this term will transfer the leadership of the log before
+	// its lease has expired.
 	Transfer
 	// Settled confirms that a majority of the new voters has stored the entry at index Through, which
-	// has completed a change of the voters. A peer that has received the Settled entry has also
-	// received the entry at Through.
+	// has completed a change of the voters. A peer that has the Settled entry also has the entry at
+	// Through.
 	Settled
 	// Move changes the address of Peer to Addr.
 	Move
-	// Window sets the time for which request IDs are remembered.
+	// Window sets the deduplication window: the time for which peers remember request IDs.
 	Window
 )
 
@@ -68,7 +68,7 @@ func (o Operation) String() string { return nameOf(operations[:], byte(o)) }
 // MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
 func (o Operation) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// nameOf returns the name of a value, where names begins with that of value 1.
+// nameOf returns the element of names at the position value, or the number value if there is no such name.
 func nameOf(names []string, value byte) string {
 	if value == 0 || int(value) >= len(names) {
 		return fmt.Sprint(value)
@@ -76,7 +76,7 @@ func nameOf(names []string, value byte) string {
 	return names[value]
 }
 
-// Encode returns the data of a Control entry.
+// Encode returns the data of a Control entry with this operation.
 func (o Op) Encode() []byte {
 	b := []byte{byte(o.Do)}
 	for _, s := range []string{o.Election, o.Candidate, o.Name, o.Addr} {
@@ -86,7 +86,7 @@ func (o Op) Encode() []byte {
 	return binary.AppendVarint(b, int64(o.Window))
 }
 
-// DecodeOp is the inverse of Op.Encode.
+// DecodeOp decodes the data that Op.Encode has returned.
 func DecodeOp(data []byte) (Op, error) {
 	d := wire.Decoder{B: data}
 	o := Op{Do: Operation(d.Byte("operation"))}
@@ -98,34 +98,35 @@ func DecodeOp(data []byte) (Op, error) {
 	}
 	o.Peer, o.Through, o.Window = d.Uint64("peer"), d.Uint64("index"), time.Duration(d.Int("window"))
 	if err := d.End(); err != nil {
-		return o, fmt.Errorf("%w: %v: %w", ErrMalformed, o.Do, err)
+		return o, fmt.Errorf("%w: operation %v: %w", ErrMalformed, o.Do, err)
 	}
 	return o, nil
 }
 
-// Config is the data of a Config entry, a step of a change of the membership.
+// Config is the data of a Config entry, which is one step of a change of the membership.
 type Config struct {
-	// Phase is the step of the change of the membership.
+	// Phase says which step of the change this is.
 	Phase Phase `json:"phase"`
-	// Peers are the new learner, or all new voters.
+	// Peers are the learner to admit or dismiss, or all new voters.
 	Peers []Peer `json:"peers,omitempty"`
 }
 
-// Phase is a step of a change of the membership. The values are stored in the log: new ones are appended.
+// Phase is a step of a change of the membership. The log stores the values, so new ones are appended.
 type Phase byte
 
-// The phases of a change of the membership.
+// These are the phases of a change of the membership.
 const (
 	// Admit makes a peer that is not a member a learner, which receives the log.
 	Admit Phase = iota + 1
-	// Dismiss removes a learner.
+	// Dismiss removes a learner from the members.
 	Dismiss
-	// Joint begins joint consensus: majorities of the old and of the new voters are required.
+	// Joint begins joint consensus: from now on, majorities of both the old and the new voters are
+	// required.
 	Joint
 	// Final ends joint consensus: only the new voters remain.
 	Final
-	// Recover makes the peer the only member of the cluster, after an operator has recovered it. No
-	// leader writes it.
+	// Recover makes a peer the only member of the cluster, after an operator has recovered the cluster
+	// from the data of that peer. No leader writes a Config entry with this phase.
 	Recover
 )
 
@@ -136,17 +137,17 @@ func (p Phase) String() string { return nameOf(phases[:], byte(p)) }
 // MarshalText implements [encoding.TextMarshaler], for [Decoded.Text].
 func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// Peer is a member, with its ID in the engine.
+// Peer is a member of the cluster, with the number by which the engine identifies it.
 type Peer struct {
 	ID   string `json:"id"`
 	Addr string `json:"addr"`
 	Raft uint64 `json:"raft"`
 }
 
-// Is reports whether p and q are the same peer. Their addresses may differ.
+// Is reports whether p and q are the same peer, possibly with different addresses.
 func (p Peer) Is(q Peer) bool { return p.Raft == q.Raft }
 
-// AppendPeers appends a list of peers.
+// AppendPeers appends the encoding of a list of peers.
 func AppendPeers(b []byte, peers []Peer) []byte {
 	b = binary.AppendUvarint(b, uint64(len(peers)))
 	for _, p := range peers {
@@ -155,7 +156,7 @@ func AppendPeers(b []byte, peers []Peer) []byte {
 	return b
 }
 
-// DecodePeers removes a list of peers from d.
+// DecodePeers decodes a list of peers and removes it from d.
 func DecodePeers(d *wire.Decoder) (peers []Peer) {
 	limit := uint64(len(d.B))
 	for range d.Count("number of peers", limit, 3) {
@@ -164,10 +165,10 @@ func DecodePeers(d *wire.Decoder) (peers []Peer) {
 	return peers
 }
 
-// Encode returns the data of a Config entry.
+// Encode returns the data of a Config entry with this step.
 func (c Config) Encode() []byte { return AppendPeers([]byte{byte(c.Phase)}, c.Peers) }
 
-// DecodeConfig is the inverse of Config.Encode.
+// DecodeConfig decodes the data that Config.Encode has returned.
 func DecodeConfig(data []byte) (Config, error) {
 	d := wire.Decoder{B: data}
 	c := Config{Phase: Phase(d.Byte("phase"))}
@@ -181,8 +182,8 @@ func DecodeConfig(data []byte) (Config, error) {
 	return c, nil
 }
 
-// Text returns the data of d for display: the record of a Control or a Config entry as JSON, and
-// the data of other entries. It returns the data if it cannot be decoded.
+// Text returns the data of d for display: the record of a Control or a Config entry as JSON, and the
+// data of any other entry unchanged. If the record cannot be decoded, Text returns the data unchanged.
 func (d Decoded) Text() []byte {
 	var record any
 	var err error

@@ -11,10 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestRecords_RoundTrip checks that a record is decoded as it was encoded, and that a part of a record, or a
-// record with a suffix, is rejected.
-func TestRecords_RoundTrip(t *testing.T) {
-	long := strings.Repeat("x", 3000) // a string that is longer than those that messages permit
+// TestRecords_AreDecodedAsEncoded checks that decoding an encoded record returns the same record, and that a part
+// of a record, or a record with a suffix, is rejected.
+func TestRecords_AreDecodedAsEncoded(t *testing.T) {
+	long := strings.Repeat("x", 3000) // longer than the strings that messages may contain
 	for _, op := range []Op{
 		{Do: Join, Election: "e", Candidate: "a/1", Name: "n", Peer: math.MaxUint64},
 		{Do: Expire, Peer: 7, Through: 1 << 60},
@@ -44,9 +44,9 @@ func requireStrict(t *testing.T, data []byte, decode func([]byte) error) {
 	require.ErrorIs(t, decode(append(data, 0)), ErrMalformed)
 }
 
-// TestRecords_OfAnotherVersion checks that the error of an unknown record names the cause. Records in JSON,
-// which the first versions wrote, are examples.
-func TestRecords_OfAnotherVersion(t *testing.T) {
+// TestRecords_ErrorNamesOtherVersion checks that the error for an unknown record says that another version of the
+// program has written it. The examples include records in JSON, which the first versions wrote.
+func TestRecords_ErrorNamesOtherVersion(t *testing.T) {
 	for _, data := range []string{`{"do":"join"}`, "\x00", "\x0b"} {
 		_, err := DecodeOp([]byte(data))
 		require.ErrorIs(t, err, ErrMalformed)
@@ -59,7 +59,7 @@ func TestRecords_OfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestText_ShowsRecordsAsJSON checks that commands show records as JSON.
+// TestText_ShowsRecordsAsJSON checks that Text returns records as JSON, so that commands can show them.
 func TestText_ShowsRecordsAsJSON(t *testing.T) {
 	control := Decoded{Header: Header{Kind: api.KindControl}, Data: Op{Do: End, Election: "e", Through: 3}.Encode()}
 	require.JSONEq(t, `{"do": "end", "election": "e", "through": 3}`, string(control.Text()))

@@ -1,8 +1,8 @@
 // Package replica implements the state that every peer derives from the log alone: the request IDs
-// within the deduplication window, the candidates of elections, and the members of the cluster. It
-// is the same on all peers at the same index. It reads no clock: its time is that of the newest
-// entry, which the leader has written into the entry. The package also encodes the data of entries
-// and decodes it.
+// within the deduplication window, the candidates of elections, and the members of the cluster. This
+// state is equal on all peers at the same index. The package reads no clock: its time is the time of
+// the newest entry, which the leader has written into the entry. The package also encodes and decodes
+// the data of entries.
 package replica
 
 import (
@@ -16,35 +16,37 @@ import (
 )
 
 const (
-	// MaxAhead is how far the time of an ID may be ahead of the log's clock.
+	// MaxAhead is how far the time of a request ID may be ahead of the log's clock.
 	MaxAhead = 15 * time.Minute
-	// retentionSlack is the time for which an ID is stored after the window has passed.
+	// retentionSlack is the time for which a request ID is stored after the window of the ID has
+	// passed.
 	retentionSlack = time.Minute
 )
 
-// State is the state at one index of the log. It must not be used concurrently.
+// State is the state that a peer derives from the log up to one index. It must not be used
+// concurrently.
 type State struct {
-	Index, Term uint64        // the index and the term of the last entry that was applied
-	Clock       time.Time     // the newest time of an entry
+	Index, Term uint64        // the index and the term of the last applied entry
+	Clock       time.Time     // the clock of the log: the newest time of an entry
 	Window      time.Duration // the deduplication window
-	Horizon     time.Time     // IDs with earlier times were removed
+	Horizon     time.Time     // request IDs with earlier times were removed
 	Election    time.Duration // the election timeout of the cluster
-	// TransferTerm is the newest term whose leader has started to hand over.
+	// TransferTerm is the newest term whose leader has announced a transfer of its leadership.
 	TransferTerm uint64
 	Members      Members
 	Elections    Elections
 	IDs          *IDs
-	// Skips are the indexes of State entries that were not applied, in ascending order: their IDs were
-	// known or outside of the window, or their leaderships had ended. There are few, because a leader
-	// writes no entry that it knows to be skipped. Peers whose logs start at different entries have
-	// different Skips.
+	// Skips are the indexes of the State entries that were not applied, in ascending order: their IDs
+	// were known or outside of the window, or their leaderships had ended. There are few, because a
+	// leader writes no entry that it knows to be skipped. Peers whose logs start at different entries
+	// have different Skips.
 	Skips    []uint64
-	skipsSum uint64 // a checksum of all skips, including dropped ones
-	// History is a checksum of all entries that were applied, and of their outcomes. It is the
-	// same on all peers at the same index, unless they have different entries.
+	skipsSum uint64 // a checksum of all skips, including those that were dropped from Skips
+	// History is a checksum of all entries that were applied, and of their outcomes. It is equal on all
+	// peers at the same index, unless they have applied different entries.
 	History uint64
 
-	Disabled Disabled // empty, except in controls of the simulation
+	Disabled Disabled // the safety checks that a test of the simulation disables; empty otherwise
 }
 
 // New returns the state of a new cluster with the given voters.
@@ -55,34 +57,35 @@ func New(voters []Peer, window, election time.Duration) *State {
 	}
 }
 
-// Outcome is the result of an applied entry.
+// Outcome is the result of applying an entry to a State.
 type Outcome struct {
 	Decoded
-	// Err is the reason why the entry changes nothing: api.ErrStale, ErrFuture,
+	// Err is the reason why the entry changes nothing, or nil: api.ErrStale, ErrFuture,
 	// ErrRequestIDReused, ErrFenced, ErrChanging or ErrInvalid.
 	Err error
-	// First is the index of the entry that was applied with the same ID: Index, or less.
+	// First is the index of the first entry with the same ID, which was applied: Index, or less.
 	First uint64
-	// Election is the election that a Control entry concerns, except for Expire and Forget.
+	// Election is the name of the election that a Control entry concerns. It is empty for Expire and
+	// Forget.
 	Election string
-	// Expired are the elections that an Expire has changed or a Forget has removed.
+	// Expired are the names of the elections that an Expire has changed or a Forget has removed.
 	Expired []string
-	// Ended are the candidates of an election that was ended.
+	// Ended are the candidates of an election when the entry has ended it.
 	Ended []Candidate
-	// Change is the change that a Config entry makes in the engine, or nil.
+	// Change is the configuration change that the engine must apply, or nil.
 	Change *raftpb.ConfChangeV2
-	// Steps are the changes to make in the engine, in order, instead of Change.
+	// Steps are the configuration changes that the engine must apply in order, instead of Change.
 	Steps []*raftpb.ConfChangeV2
-	// Moved reports whether the address of a member has changed.
+	// Moved reports whether the entry has changed the address of a member.
 	Moved bool
 }
 
 // Skipped reports whether the entry changes nothing, so that the state machine must not apply it.
 func (o Outcome) Skipped() bool { return o.Err != nil || o.First != o.Index }
 
-// CheckID returns the index of the entry that was applied with an ID, and whether there is one. The
-// error is [api.ErrRequestIDReused] if the entry has other data. If there is none, the error is the
-// reason why an update with this ID would not be applied at the given time, or nil.
+// CheckID returns the index of the entry that was applied with an ID, and whether there is such an
+// entry. The error is [api.ErrRequestIDReused] if that entry has other data. If there is no such entry,
+// the error is the reason why an update with this ID would not be applied at the given time, or nil.
 func (s *State) CheckID(id api.RequestID, sum uint32, now time.Time) (index uint64, known bool, err error) {
 	if index, was, ok := s.IDs.Lookup(id); ok {
 		if was != sum {
@@ -102,8 +105,8 @@ func (s *State) CheckID(id api.RequestID, sum uint32, now time.Time) (index uint
 	return 0, false, nil
 }
 
-// Apply applies the next entry. If it returns an error, the entry cannot be decoded or is not the
-// next one, and the state must not be used any more.
+// Apply applies the next entry of the log. If it returns an error, the entry cannot be decoded or is
+// not the next one, and the state must not be used any more.
 func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
 	o, err := s.applyEntry(e)
 	if err == nil {
@@ -112,7 +115,7 @@ func (s *State) Apply(e *raftpb.Entry) (Outcome, error) {
 	return o, err
 }
 
-// extendHistory adds an entry and its outcome to History.
+// extendHistory adds an entry and its outcome to the checksum History.
 func (s *State) extendHistory(e *raftpb.Entry, o Outcome) {
 	result := o.First << 1
 	if o.Err != nil {
@@ -127,7 +130,7 @@ func (s *State) extendHistory(e *raftpb.Entry, o Outcome) {
 
 func (s *State) applyEntry(e *raftpb.Entry) (Outcome, error) {
 	if e.GetIndex() != s.Index+1 {
-		return Outcome{}, fmt.Errorf("%w: entry %d was passed instead of entry %d", ErrMalformed, e.GetIndex(), s.Index+1)
+		return Outcome{}, fmt.Errorf("%w: entry %d does not follow the log: the next entry is %d", ErrMalformed, e.GetIndex(), s.Index+1)
 	}
 	d, err := DecodeEntry(e)
 	if err != nil {
@@ -154,14 +157,14 @@ func (s *State) applyEntry(e *raftpb.Entry) (Outcome, error) {
 		err = s.applyControl(&o)
 	}
 	if before := s.Clock.Add(-s.Window - retentionSlack); before.After(s.Horizon) {
-		s.Horizon = before // the horizon does not decrease if the window is lengthened
+		s.Horizon = before // a longer window does not lower the horizon
 		s.IDs.Expire(before)
 	}
 	return o, err
 }
 
-// deduplicate decides whether an update, or a requested change of the members, is the first entry
-// with its ID.
+// deduplicate decides whether an update, or a requested change of the members, is the first entry with
+// its ID, and records the result in o. It stores the ID if the entry must be applied.
 func (s *State) deduplicate(o *Outcome) {
 	index, known, err := s.CheckID(o.ID, o.Sum, o.Time)
 	switch {
@@ -177,8 +180,8 @@ func (s *State) deduplicate(o *Outcome) {
 	}
 }
 
-// DropSkips removes the skips up to the given index. The log of this peer does not contain their
-// entries any more. Slices that were read from Skips before do not change.
+// DropSkips removes the skips up to and including the given index, because the log of this peer does
+// not contain their entries any more. Slices that were read from Skips before do not change.
 func (s *State) DropSkips(through uint64) {
 	if i, found := slices.BinarySearch(s.Skips, through); found || i > 0 {
 		if found {
@@ -188,8 +191,8 @@ func (s *State) DropSkips(through uint64) {
 	}
 }
 
-// GuardHolds reports whether the head of the guard's election has the guard's token. It returns
-// true for the zero guard.
+// GuardHolds reports whether the leadership that the guard identifies continues: the head of its
+// election has the guard's token. It returns true for the zero guard.
 func (s *State) GuardHolds(g Guard) bool {
 	head, found := s.Elections.Get(g.Election).Head()
 	return g == (Guard{}) || found && head.Token == g.Token
@@ -215,7 +218,7 @@ func (s *State) applyControl(o *Outcome) error {
 		o.Err = s.Members.moveMember(op.Peer, op.Addr, o.Index)
 		o.Moved = o.Err == nil
 	case Window:
-		s.Window = max(s.Window, op.Window) // IDs that were removed before stay removed
+		s.Window = max(s.Window, op.Window) // a longer window does not restore removed IDs
 	case Join, Leave, End, Restart:
 		before := s.Elections.Get(op.Election)
 		o.Election = op.Election
@@ -227,8 +230,8 @@ func (s *State) applyControl(o *Outcome) error {
 	return nil
 }
 
-// PruneIndex returns the index before the first entry whose ID is stored. A log that starts after
-// it contains the entries of all stored IDs.
+// PruneIndex returns the index before the first entry whose ID is stored. A log that starts after this
+// index contains the entries of all stored IDs.
 func (s *State) PruneIndex() uint64 {
 	if oldest, ok := s.IDs.OldestIndex(); ok {
 		return oldest - 1
@@ -236,8 +239,8 @@ func (s *State) PruneIndex() uint64 {
 	return s.Index
 }
 
-// RestartCluster turns the state into that of a new cluster with the given voters. The next index
-// is gap+1 above the current one. IDs of removed peers can be used again.
+// RestartCluster turns the state into the state of a new cluster with the given voters. The next entry
+// of the log has the current index plus gap+1. IDs of removed peers can be used again.
 func (s *State) RestartCluster(voters []Peer, gap uint64) {
 	s.Index += gap
 	s.Term++

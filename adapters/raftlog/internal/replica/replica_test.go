@@ -12,12 +12,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// now is the time of entries.
+// now is the time of the entries in these tests.
 var now = time.Unix(1_700_000_000, 0).UTC()
 
 func newState(voters ...Peer) *State { return New(voters, time.Hour, time.Second) }
 
-// applyRaw applies the next entry.
+// applyRaw applies an entry with the given content as the next entry.
 func applyRaw(t *testing.T, s *State, term uint64, kind raftpb.EntryType, data []byte) Outcome {
 	t.Helper()
 	o, err := s.Apply(&raftpb.Entry{Index: new(s.Index + 1), Term: &term, Type: kind.Enum(), Data: data})
@@ -25,7 +25,7 @@ func applyRaw(t *testing.T, s *State, term uint64, kind raftpb.EntryType, data [
 	return o
 }
 
-// applyVoters applies a Config entry.
+// applyVoters applies a Config entry with the given phase and voters.
 func applyVoters(t *testing.T, s *State, id api.RequestID, phase Phase, voters ...Peer) Outcome {
 	t.Helper()
 	data := Config{Phase: phase, Peers: voters}.Encode()
@@ -36,7 +36,7 @@ func applyVoters(t *testing.T, s *State, id api.RequestID, phase Phase, voters .
 	return applyRaw(t, s, 1, raftpb.EntryConfChangeV2, raw)
 }
 
-// applyControlOp applies a Control entry.
+// applyControlOp applies a Control entry with the given operation.
 func applyControlOp(t *testing.T, s *State, op Op) Outcome {
 	t.Helper()
 	data := op.Encode()
@@ -44,7 +44,7 @@ func applyControlOp(t *testing.T, s *State, op Op) Outcome {
 	return applyRaw(t, s, 1, raftpb.EntryNormal, EncodeEntry(header, data))
 }
 
-// writeAndRead returns the state after it was written and read.
+// writeAndRead writes a state and returns the state that Read returns.
 func writeAndRead(t *testing.T, s *State) *State {
 	t.Helper()
 	var b bytes.Buffer
@@ -57,8 +57,8 @@ func writeAndRead(t *testing.T, s *State) *State {
 	return again
 }
 
-// TestHistory_DependsOnEveryEntry checks that History depends on each entry with its term, its data and its
-// outcome, and that a snapshot contains it.
+// TestHistory_DependsOnEveryEntry checks that History changes with each entry, and depends on the entry's
+// term, data and outcome, and that a snapshot contains History.
 func TestHistory_DependsOnEveryEntry(t *testing.T) {
 	update := func(id uint64, data string) []byte {
 		h := Header{Kind: api.KindState, ID: api.RequestIDFrom(now, id, 0), Time: now, Sum: Sum([]byte(data))}
@@ -95,7 +95,7 @@ func TestHistory_DependsOnEveryEntry(t *testing.T) {
 		require.False(t, seen[h], i)
 		seen[h] = true
 	}
-	// The same entry is rejected by a state with a shorter window.
+	// A state with a shorter window rejects the same entry.
 	stale := api.RequestIDFrom(now.Add(-time.Minute), 1, 0)
 	e := logEntry{1, EncodeEntry(Header{Kind: api.KindState, ID: stale, Time: now, Sum: Sum(nil)}, nil)}
 	applied := history(e)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// instantService replies immediately, and has an unlimited number of entries.
+// instantService replies to each call immediately, and has an unlimited number of entries.
 type instantService struct {
 	rpc.Service
 	index atomic.Uint64
@@ -39,10 +39,10 @@ func (*instantService) Entries(_ context.Context, from uint64, send func([]api.E
 	}
 }
 
-// modes are the secrets of the connections.
+// modes are the secrets with which the benchmarks connect, by the name of the benchmark.
 var modes = map[string][]byte{"plain": nil, "tls": []byte("the secret of the cluster")}
 
-// connectToServer returns a TCP connection to a server of an instantService.
+// connectToServer returns the client's side of a TCP connection to a server of an instantService.
 func connectToServer(b *testing.B, secret []byte, purpose link.Purpose) *link.Conn {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)
@@ -75,7 +75,7 @@ func connectToServer(b *testing.B, secret []byte, purpose link.Purpose) *link.Co
 	return conn
 }
 
-// BenchmarkPropose measures calls of one caller and of 256 concurrent callers.
+// BenchmarkPropose measures the calls of one goroutine, and of 256 concurrent goroutines.
 func BenchmarkPropose(b *testing.B) {
 	for mode, secret := range modes {
 		for _, concurrent := range []int{1, 256} {
@@ -105,7 +105,7 @@ func BenchmarkPropose(b *testing.B) {
 	}
 }
 
-// BenchmarkEntries measures a stream of entries.
+// BenchmarkEntries measures reading a stream of entries.
 func BenchmarkEntries(b *testing.B) {
 	for mode, secret := range modes {
 		b.Run(mode, func(b *testing.B) {

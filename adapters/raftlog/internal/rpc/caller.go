@@ -10,34 +10,34 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Caller makes the calls of a [Service] at the other end of a connection, except those that
-// return streams. Its methods may be called concurrently.
+// Caller makes the calls of a [Service] at the other end of a connection, except for those that return
+// streams. Several goroutines may call its methods concurrently.
 //
-// If the connection is lost, pending calls return errors that wrap [ErrLost]. If such a call
-// changes something and its request may have been sent, the error also wraps
-// [api.ErrUnknownOutcome]. The same holds if the context of Propose or ChangePeers ends.
+// If the connection is lost, pending calls return errors that wrap [ErrLost]. If a pending call changes
+// something and its request may have been sent, the error also wraps [api.ErrUnknownOutcome]. The same
+// holds if the context of Propose or ChangePeers ends.
 type Caller struct {
 	conn          Conn
 	out           *outbox
-	frameReceived chan struct{} // receives a value with each frame; has capacity 1
+	frameReceived chan struct{} // receives a value whenever a frame arrives; has capacity 1
 	done          chan struct{} // closed when the connection has ended
-	slots         chan struct{} // limits the number of pending calls
+	slots         chan struct{} // contains a value for each pending call, which limits their number
 	goroutines    sync.WaitGroup
 
 	mu    sync.Mutex
-	err   error // why the connection has ended
+	err   error // why the connection has ended; nil before that
 	last  uint64
 	calls map[uint64]*call
 }
 
-// call is a pending call.
+// call is a call that waits for its reply.
 type call struct {
 	request outgoingMessage
 	number  uint64
 	reply   chan reply // receives the reply, or the error of the connection; has capacity 1
 }
 
-// reply is the result of a call. The body is not decoded yet.
+// reply is the result of a call, with the encoded body.
 type reply struct {
 	body []byte
 	err  error
@@ -45,12 +45,13 @@ type reply struct {
 
 func (k *call) messageKind() byte { return k.request.frame[0] }
 
-// changesState reports whether the call proposes an update or changes the peers.
+// changesState reports whether the call proposes an update or changes the peers. The outcome of such a
+// call can be unknown.
 func (k *call) changesState() bool {
 	return k.messageKind() == msgPropose || k.messageKind() == msgChangePeers
 }
 
-// NewCaller returns a Caller that owns conn, until Close.
+// NewCaller returns a Caller that makes calls on conn, and owns conn until Close.
 func NewCaller(conn Conn) *Caller {
 	c := &Caller{
 		conn: conn, out: newOutbox(), frameReceived: make(chan struct{}, 1), done: make(chan struct{}),
@@ -61,25 +62,25 @@ func NewCaller(conn Conn) *Caller {
 	return c
 }
 
-// Done returns a channel that is closed when the connection has ended.
+// Done returns a channel that is closed when the connection of the Caller has ended.
 func (c *Caller) Done() <-chan struct{} { return c.done }
 
-// Err returns the reason why the connection has ended, or nil.
+// Err returns the reason why the connection of the Caller has ended, or nil.
 func (c *Caller) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close closes the connection and waits for the goroutines. Pending and later calls return
-// errors that wrap [api.ErrClosed].
+// Close closes the connection and waits for the goroutines of the Caller. Pending and later calls
+// return errors that wrap [api.ErrClosed].
 func (c *Caller) Close() error {
 	c.disconnect(api.ErrClosed)
 	c.goroutines.Wait()
 	return nil
 }
 
-// disconnect ends the connection. Only the first call has an effect.
+// disconnect ends the connection because of the given reason. Later calls of disconnect have no effect.
 func (c *Caller) disconnect(reason error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -97,7 +98,7 @@ func (c *Caller) disconnect(reason error) {
 	}
 	c.calls = nil
 	c.mu.Unlock()
-	c.conn.Close() // close without the lock, because Close can block
+	c.conn.Close() // without the lock, because Close can block
 }
 
 func (c *Caller) receiveReplies() error {
@@ -108,7 +109,7 @@ func (c *Caller) receiveReplies() error {
 		}
 		signal(c.frameReceived)
 		if len(frame) == 0 {
-			continue // an empty frame is the answer to a ping
+			continue // the server answers a ping by an empty frame
 		}
 		if err := c.dispatchReply(frame); err != nil {
 			return err
@@ -116,7 +117,7 @@ func (c *Caller) receiveReplies() error {
 	}
 }
 
-// dispatchReply passes a reply to its call. It does not block.
+// dispatchReply passes a received reply to the call that waits for it. It does not block.
 func (c *Caller) dispatchReply(frame []byte) error {
 	kind, number, body, err := decodeMessage(frame)
 	if err != nil {
@@ -128,9 +129,9 @@ func (c *Caller) dispatchReply(frame []byte) error {
 	c.mu.Unlock()
 	switch {
 	case number == 0 || number > last:
-		return wire.Violation("a reply to call %d, which was not made", number)
+		return wire.Violation("the server has replied to call %d, which this client has not made", number)
 	case k == nil:
-		return nil // the caller of the call does not wait any more
+		return nil // nobody waits for this reply any more
 	}
 	r := reply{body: body}
 	switch kind {
@@ -141,12 +142,13 @@ func (c *Caller) dispatchReply(frame []byte) error {
 		if err = d.End(); err != nil {
 			r.err = err
 		}
-		// Errors of package api determine the outcome. After other errors it is unknown.
+		// Errors of package api say whether the call has taken effect. After any other error this is
+		// unknown.
 		if k.changesState() && !wire.IsKnown(r.err) {
 			r.err = withUnknownOutcome(r.err)
 		}
 	default:
-		err = wire.Violation("a message of kind %d as a reply", kind)
+		err = wire.Violation("a reply cannot have kind %d", kind)
 		if r.err = err; k.changesState() {
 			r.err = withUnknownOutcome(err)
 		}
@@ -155,10 +157,10 @@ func (c *Caller) dispatchReply(frame []byte) error {
 	return err
 }
 
-// Alive reports whether the server answers. It returns immediately if no calls are pending or
-// a frame has been received since the last call of Alive. Otherwise it sends a ping. If ctx
-// ends before a frame is received, the connection is closed, unless a message is being
-// written, which has a separate timeout. It must be called by one goroutine.
+// Alive returns an error if the connection has ended or the server does not answer. It returns
+// immediately if no calls are pending or a frame has arrived since the previous call of Alive.
+// Otherwise it sends a ping. If ctx ends before a frame arrives, Alive closes the connection, unless a
+// message is being written, which has its own timeout. Only one goroutine may call Alive.
 func (c *Caller) Alive(ctx context.Context) error {
 	c.mu.Lock()
 	idle := len(c.calls) == 0
@@ -177,13 +179,13 @@ func (c *Caller) Alive(ctx context.Context) error {
 	case <-c.done:
 	case <-ctx.Done():
 		if !c.out.isWriting() {
-			c.disconnect(fmt.Errorf("no answer to a ping: %w", context.Cause(ctx)))
+			c.disconnect(fmt.Errorf("the server has not answered a ping: %w", context.Cause(ctx)))
 		}
 	}
 	return c.Err()
 }
 
-// sendRequest sends the request of a call.
+// sendRequest sends the request of a call, when there are not too many pending calls.
 func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 	select {
 	case c.slots <- struct{}{}:
@@ -193,7 +195,7 @@ func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 		case <-c.done:
 			return c.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("%d calls are in progress: %w", maxCalls, context.Cause(ctx))
+			return fmt.Errorf("wait until one of %d calls in progress ends: %w", maxCalls, context.Cause(ctx))
 		}
 	}
 	c.mu.Lock()
@@ -206,12 +208,13 @@ func (c *Caller) sendRequest(ctx context.Context, k *call) error {
 	k.number = c.last
 	setNumber(k.request.frame, k.number)
 	c.calls[k.number] = k
-	c.out.addMessage(&k.request) // add the message with the lock held, so that the numbers of calls increase
+	c.out.addMessage(&k.request) // while the lock is held, so that the numbers of the calls increase on the connection
 	return nil
 }
 
-// abandon makes sure that the call receives no reply. It returns inTime = false if a reply has
-// been received, and sent = true if the server may have received the request.
+// abandon stops waiting for the reply to a call, and cancels the call on the server. It returns inTime
+// = false if the reply has already arrived, and sent = true if the server may have received the
+// request.
 func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,16 +229,16 @@ func (c *Caller) abandon(k *call) (inTime, sent bool) {
 	return true, true
 }
 
-// withdrawBefore is the maximum time before its deadline at which a change of the peers is withdrawn.
-// In this time the server can reply that nothing was changed. Without a reply the outcome is unknown.
+// withdrawBefore is the maximum time before its deadline at which the Caller withdraws a change of the
+// peers. In this time the server can reply that nothing was changed. Without a reply, the outcome would
+// be unknown.
 const withdrawBefore = time.Second
 
-// withdrawalLimit is the time in which the server must confirm that it has withdrawn a request
-// to resign.
+// withdrawalLimit is the time in which the server must confirm that it has withdrawn a request to
+// resign.
 const withdrawalLimit = 1500 * time.Millisecond
 
-// requestCancel requests that the server cancels the call if it can. The call still receives a
-// reply.
+// requestCancel asks the server to cancel a call if it still can. The call still receives a reply.
 func (c *Caller) requestCancel(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -244,7 +247,8 @@ func (c *Caller) requestCancel(k *call) {
 	}
 }
 
-// makeCall makes a call and decodes the result. The frame of the request has no number yet.
+// makeCall makes a call, waits for the reply, and decodes its body. frame is the request, whose number
+// makeCall sets.
 func makeCall[T any](ctx context.Context, c *Caller, frame []byte, decode func([]byte) (T, error)) (result T, err error) {
 	if ctx.Err() != nil {
 		return result, context.Cause(ctx)
@@ -267,7 +271,8 @@ func makeCall[T any](ctx context.Context, c *Caller, frame []byte, decode func([
 	return result, err
 }
 
-// awaitReply waits for the reply to a call. When ctx is done, it cancels the call.
+// awaitReply waits for the reply to a call. When ctx is done, it cancels the call and returns the
+// cause.
 func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 	var withdraw <-chan time.Time
 	if end, ok := ctx.Deadline(); ok && k.messageKind() == msgChangePeers {
@@ -307,7 +312,7 @@ func (c *Caller) awaitReply(ctx context.Context, k *call) reply {
 	return reply{err: err}
 }
 
-// Propose implements [Service]. data may be modified after it has returned.
+// Propose implements [Service]. The caller may modify data after Propose has returned.
 func (c *Caller) Propose(ctx context.Context, id api.RequestID, data []byte) (uint64, error) {
 	if len(data) > wire.MaxData {
 		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", api.ErrTooLarge, len(data), wire.MaxData)
@@ -316,8 +321,9 @@ func (c *Caller) Propose(ctx context.Context, id api.RequestID, data []byte) (ui
 	return makeCall(ctx, c, append(append(frame, id[:]...), data...), decodeIndex)
 }
 
-// ChangePeers implements [Service]. If ctx has a deadline, the server is requested before it to
-// cancel a change that has not begun, so that the error is [api.ErrBusy] instead of unknown.
+// ChangePeers implements [Service]. If ctx has a deadline, ChangePeers asks the server before the
+// deadline to cancel the change if it has not begun, so that the error is [api.ErrBusy] and not an
+// unknown outcome.
 func (c *Caller) ChangePeers(ctx context.Context, id api.RequestID, voters []api.Peer) (uint64, error) {
 	if err := wire.CheckPeers(voters...); err != nil {
 		return 0, err
@@ -345,8 +351,8 @@ func (c *Caller) Election(ctx context.Context, name string) (api.Election, error
 	return makeCall(ctx, c, frame, decodeElection)
 }
 
-// RequestResign implements [Service]. When ctx is done, it requests that the server withdraws the
-// request. If the server does not confirm that within withdrawalLimit, the error wraps
+// RequestResign implements [Service]. When ctx is done, it asks the server to withdraw the request. If
+// the server does not confirm the withdrawal within withdrawalLimit, the error wraps
 // [api.ErrUnknownOutcome].
 func (c *Caller) RequestResign(ctx context.Context, name, candidate string) error {
 	frame, err := newRequest(msgRequestResign, name, candidate)
@@ -356,7 +362,8 @@ func (c *Caller) RequestResign(ctx context.Context, name, candidate string) erro
 	return err
 }
 
-// newRequest returns the frame of a request that contains names, such as that of an election.
+// newRequest returns the frame of a request whose body consists of names, for example the name of an
+// election.
 func newRequest(kind byte, names ...string) ([]byte, error) {
 	frame := newMessage(kind, 0, 0)
 	for _, name := range names {

@@ -62,8 +62,9 @@ func TestCaller_CallsReturnResults(t *testing.T) {
 	})
 }
 
-// Calls do not wait for each other, and their replies are written together.
-func TestCaller_CallsArePipelined(t *testing.T) {
+// TestCaller_SendsCallsWithoutWaitingForReplies checks that the requests of concurrent calls are sent
+// before any of them has a reply, and that simultaneous replies are written together.
+func TestCaller_SendsCallsWithoutWaitingForReplies(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
 		const n = 256
@@ -85,8 +86,9 @@ func TestCaller_CallsArePipelined(t *testing.T) {
 	})
 }
 
-// TestCaller_CancelReachesServer checks that a cancelled call returns the cause, and ends on the server.
-func TestCaller_CancelReachesServer(t *testing.T) {
+// TestCaller_CancelEndsCallOnServer checks that a cancelled call returns the cause of its context, and
+// that the server cancels the context of the call.
+func TestCaller_CancelEndsCallOnServer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		cause := errors.New("cancelled")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -102,16 +104,17 @@ func TestCaller_CancelReachesServer(t *testing.T) {
 		err := <-result
 		require.ErrorIs(t, err, cause)
 		require.ErrorIs(t, err, api.ErrUnknownOutcome)
-		<-ended // wait until the context of the call at the server is cancelled
+		<-ended // wait until the server cancels the context of the call
 		_, err = h.caller.Propose(ctx, api.NewRequestID(), nil)
 		require.ErrorIs(t, err, cause)
 		require.NotErrorIs(t, err, api.ErrUnknownOutcome, "the request was not sent")
 	})
 }
 
-// If the connection is lost, the errors distinguish requests that may have been executed from requests
-// that were not sent.
-func TestCaller_LostConnection(t *testing.T) {
+// TestCaller_ReportsUnknownOutcomeAfterConnectionLoss checks that a call whose request may have been
+// executed returns ErrUnknownOutcome when the connection is lost, and that a call whose request was not
+// sent does not.
+func TestCaller_ReportsUnknownOutcomeAfterConnectionLoss(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
 		proposed, changed := startPropose(t.Context(), h.caller), make(chan error, 1)
@@ -134,9 +137,9 @@ func TestCaller_LostConnection(t *testing.T) {
 	})
 }
 
-// The server reads nothing. The outcome of the request that is being written is unknown, but later
-// requests were not sent.
-func TestCaller_RequestsThatWereNotSent(t *testing.T) {
+// TestCaller_ReportsUnknownOutcomeOnlyIfSent checks that, if the server reads nothing, the outcome of
+// the request that is being written is unknown, and later requests are known not to be sent.
+func TestCaller_ReportsUnknownOutcomeOnlyIfSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, _ := rpctest.Pipe()
 		c := rpc.NewCaller(near)
@@ -159,8 +162,9 @@ func TestCaller_RequestsThatWereNotSent(t *testing.T) {
 	})
 }
 
-// After an error that is not one of package api, the outcome of an update is unknown.
-func TestCaller_UnknownErrors(t *testing.T) {
+// TestCaller_ReportsUnknownOutcomeAfterUnknownError checks that the outcome of an update is unknown
+// after an error that package api does not define.
+func TestCaller_ReportsUnknownOutcomeAfterUnknownError(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.After(func(context.Context, string) error { return errors.New("broken") })
 		_, err := h.caller.Propose(t.Context(), api.NewRequestID(), nil)
@@ -169,8 +173,8 @@ func TestCaller_UnknownErrors(t *testing.T) {
 	})
 }
 
-// TestCaller_AliveDetectsLostConnection checks that pending calls do not wait indefinitely for a server that
-// answers no ping, and that the connection to a slow server that answers pings is not closed.
+// TestCaller_AliveDetectsLostConnection checks that pending calls fail if the server answers no ping, and
+// that the connection to a slow server that answers pings is not closed.
 func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := rpctest.Pipe()
@@ -205,14 +209,15 @@ func TestCaller_AliveDetectsLostConnection(t *testing.T) {
 	})
 }
 
-// Calls and the connection fail if the server violates the protocol.
-func TestCaller_ServerViolatesProtocol(t *testing.T) {
+// TestCaller_FailsIfServerViolatesProtocol checks that pending calls return ErrProtocol and the
+// connection ends if the server violates the protocol.
+func TestCaller_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, frames := range map[string][][]byte{
-		"no message":       {{17}},
-		"not asked":        {callFrame(16, 9, 1)},
-		"entry for update": {callFrame(48, 1)},
-		"no index":         {callFrame(16, 1)},
-		"no error":         {callFrame(17, 1)},
+		"incomplete message":       {{17}},
+		"reply without a call":     {callFrame(16, 9, 1)},
+		"entry as reply to update": {callFrame(48, 1)},
+		"result without an index":  {callFrame(16, 1)},
+		"error without content":    {callFrame(17, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

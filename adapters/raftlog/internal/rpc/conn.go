@@ -12,29 +12,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// Conn is a connection that carries frames. One goroutine may read while another goroutine writes.
-// Close may be called by any goroutine, repeatedly, and makes pending calls return.
+// Conn is a connection that carries frames. One goroutine may read while another goroutine writes. Any
+// goroutine may call Close, repeatedly, which makes pending calls return.
 type Conn interface {
-	// ReadFrame returns the next frame. The caller may keep it. If it returns a part of a frame and an
-	// error, it has skipped the frame; see [link.FrameLimits].
+	// ReadFrame returns the next frame, which the caller may keep. If ReadFrame returns a part of a
+	// frame together with an error, it has skipped the frame; see [link.FrameLimits].
 	ReadFrame() ([]byte, error)
-	// LimitFrames limits the frames that are received from now on. Only the goroutine that reads may
-	// call it.
+	// LimitFrames sets the limits of the frames that are received from now on. Only the goroutine that
+	// reads may call it.
 	LimitFrames(link.FrameLimits)
-	// Buffer writes a frame to a buffer, and the buffer to the connection if it is full. It
-	// does not keep the frame.
+	// Buffer adds a frame to the buffer of the connection. If the buffer is full, Buffer writes it to
+	// the connection. Buffer does not keep the frame.
 	Buffer(frame []byte) error
 	// Flush writes the buffer to the connection.
 	Flush() error
-	// SetTimeouts sets the time after which ReadFrame fails if no data has arrived, and the
-	// time after which writes fail if the connection has not accepted data. Zero disables a
-	// timeout. The error wraps os.ErrDeadlineExceeded.
+	// SetTimeouts sets the time after which ReadFrame fails if no data has arrived, and the time after
+	// which a write fails if the connection has accepted no data. Zero disables a timeout. The error of
+	// a timeout wraps os.ErrDeadlineExceeded.
 	SetTimeouts(read, write time.Duration)
 	Close() error
 }
 
-// ErrLost is returned by calls and streams if the connection was lost. If the error does not
-// also wrap [api.ErrUnknownOutcome], the request was not sent or does not change anything.
+// ErrLost is wrapped by the errors of calls and streams whose connection was lost. If the error does
+// not also wrap [api.ErrUnknownOutcome], the request was not sent or does not change anything.
 var ErrLost = errors.New("the connection was lost")
 
 // withUnknownOutcome returns an error that wraps err and api.ErrUnknownOutcome.
@@ -45,24 +45,24 @@ func withUnknownOutcome(err error) error {
 	return fmt.Errorf("%w: %w", api.ErrUnknownOutcome, err)
 }
 
-// batchBytes is the size of the messages that are written together.
+// batchBytes is the size at which a batch of messages to be written together is full.
 const batchBytes = 128 << 10
 
-// outbox is a queue of messages that will be written to a connection.
+// outbox is a queue of messages to be written to a connection.
 type outbox struct {
-	wake chan struct{} // receives a value after an addition; has capacity 1
+	wake chan struct{} // receives a value after a message was added; has capacity 1
 
 	mu      sync.Mutex
-	urgent  []*outgoingMessage // messages that are written before those of the queue
+	urgent  []*outgoingMessage // the messages that are written before those in queue
 	queue   []*outgoingMessage
-	ping    bool // an empty frame must be written
-	writing bool // a batch is being written
+	ping    bool // whether an empty frame, which is a ping, must be written
+	writing bool // whether a batch of messages is being written
 }
 
-// outgoingMessage is a message in an outbox.
+// outgoingMessage is a message that is queued in an outbox.
 type outgoingMessage struct {
 	frame    []byte
-	taken    bool  // the message may have been written
+	taken    bool  // whether the message may have been written
 	reserved int64 // the memory to release when the message is written
 }
 
@@ -75,8 +75,8 @@ func (o *outbox) addMessage(m *outgoingMessage) {
 	signal(o.wake)
 }
 
-// addUrgent adds a message that is written before those of addMessage, such as a cancellation. The
-// request of the call that it cancels was taken before.
+// addUrgent adds a message that is written before the messages of addMessage, such as a cancellation.
+// The request of the cancelled call must have been taken before.
 func (o *outbox) addUrgent(m *outgoingMessage) {
 	o.mu.Lock()
 	o.urgent = append(o.urgent, m)
@@ -91,7 +91,7 @@ func (o *outbox) addPing() {
 	signal(o.wake)
 }
 
-// remove removes a message. It returns false if the message may have been written.
+// remove removes a message from the queue. It returns false if the message may have been written.
 func (o *outbox) remove(m *outgoingMessage) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,7 +113,8 @@ func (o *outbox) isWriting() bool {
 	return o.writing
 }
 
-// nextBatch appends the messages to be written next to batch. From then on they may have been written.
+// nextBatch appends the messages to write next to batch, and marks them as taken: from now on they may
+// have been written.
 func (o *outbox) nextBatch(batch []*outgoingMessage) []*outgoingMessage {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -134,12 +135,12 @@ func (o *outbox) nextBatch(batch []*outgoingMessage) []*outgoingMessage {
 	return batch
 }
 
-// writeMessages writes messages until done is closed or the connection fails. It calls written for each
-// message that is not a ping, when it is in the buffer of the connection.
+// writeMessages writes the messages of the queue until done is closed or the connection fails. It calls
+// written for each message that is not a ping, when the message is in the buffer of the connection.
 func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, written func(*outgoingMessage)) error {
 	var batch []*outgoingMessage
 	for {
-		runtime.Gosched() // let other goroutines add messages to the batch
+		runtime.Gosched() // so that other goroutines add messages to the batch
 		batch = o.nextBatch(batch[:0])
 		if len(batch) == 0 {
 			select {
@@ -164,7 +165,7 @@ func (o *outbox) writeMessages(conn Conn, done <-chan struct{}, written func(*ou
 	}
 }
 
-// signal sends to a channel of capacity 1, unless a value is pending.
+// signal sends a value to a channel of capacity 1, unless the channel already contains one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOutbox_UrgentMessagesAreFirst checks that a cancellation is written before updates, which can be large.
-func TestOutbox_UrgentMessagesAreFirst(t *testing.T) {
+// TestOutbox_WritesUrgentMessagesFirst checks that a cancellation is written before queued updates,
+// which can be large.
+func TestOutbox_WritesUrgentMessagesFirst(t *testing.T) {
 	o := newOutbox()
 	first, second, cancel := &outgoingMessage{frame: []byte{1}}, &outgoingMessage{frame: []byte{2}}, &outgoingMessage{frame: []byte{3}}
 	o.addMessage(first)

@@ -10,42 +10,43 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// These constants limit what clients occupy at this peer. docs/raftlog.md lists them.
+// These constants limit what the clients of this peer occupy. docs/raftlog.md lists them.
 const (
-	// maxFrame is the maximum size of a frame of a client: an update and its header.
+	// maxFrame is the maximum size of a frame that a client sends: an update and its header.
 	maxFrame = wire.MaxData + 1<<20
-	// frameStall is the time in which the rest of a frame, or the next 64 KiB of it, must arrive.
+	// frameStall is the time in which the rest of a frame, or the next 64 KiB of the frame, must
+	// arrive.
 	frameStall = 5 * time.Second
-	// freeFrame is the size up to which a request is received without a reservation, and the size of the
-	// requests and replies that a connection always may have in progress.
+	// freeFrame is the size up to which the server receives a request without reserving memory. It is
+	// also the total size of the requests and replies that each connection may always have in progress.
 	freeFrame = 128 << 10
-	// freeReply is the size up to which replies are not counted.
+	// freeReply is the size up to which a reply does not count towards the load of a client.
 	freeReply = 4 << 10
-	// ownCalls is the number of calls that each connection always may have in progress.
+	// ownCalls is the number of calls that each connection may always have in progress.
 	ownCalls = 16
-	// A connection that exceeds a limit remains open for rejectLimit at most: its first request
+	// A connection that exceeds a limit remains open for at most rejectLimit: its first request
 	// receives the reason, unless the request is larger than maxRejected. If maxRejections such
-	// connections are open already, the connection is closed immediately.
+	// connections are already open, the server closes the connection immediately.
 	rejectLimit   = 2 * time.Second
 	maxRejected   = 64 << 10
 	maxRejections = 64
-	// callsIdle is the time without a frame after which a connection for calls is closed. A client sends
-	// pings much more often while calls are pending, and connects again for its next call.
+	// callsIdle is the time without a frame after which the server closes a connection for calls. A
+	// client sends pings much more often while calls are pending, and connects again for its next call.
 	callsIdle = 10 * time.Minute
-	// callsStall is the time after which a connection for calls is closed if the client does not read
-	// the replies.
+	// callsStall is the time after which the server closes a connection for calls whose client does not
+	// read the replies.
 	callsStall = 10 * time.Second
 )
 
-// load is what one client, one address, or all clients occupy.
+// load is what one connection, all connections from one address, or all clients occupy.
 type load struct {
 	conns, streams int
 	calls          int   // the number of calls in progress
-	memory         int64 // the bytes of the requests and the replies in progress
+	memory         int64 // the total size of the requests and the replies in progress, in bytes
 }
 
-// The maximum loads of one client, of one address and of all clients. The calls of one connection are also
-// limited by maxCalls.
+// These are the maximum loads of one connection, of one address and of all clients. maxCalls is a further
+// limit for the calls of one connection.
 var (
 	maxConnLoad    = load{memory: 2*maxFrame - 1<<20}
 	maxAddressLoad = load{conns: 256, streams: 64, calls: 4 << 10, memory: 2 * maxFrame}
@@ -62,8 +63,8 @@ func (l load) subtract(less load) load {
 	return load{l.conns - less.conns, l.streams - less.streams, l.calls - less.calls, l.memory - less.memory}
 }
 
-// checkIncrease returns an error if a load that grows by more exceeds a limit. The error names the limit and whose
-// load it is. Parts of the load that do not grow are not checked.
+// checkIncrease returns an error if the load would exceed a limit when it grows by more. The error names the
+// limit, and whose load it is. Parts of the load that do not grow are not checked.
 func (l load) checkIncrease(more, limit load, whose string) error {
 	sum := l.add(more)
 	for _, c := range []struct {
@@ -82,9 +83,9 @@ func (l load) checkIncrease(more, limit load, whose string) error {
 	return nil
 }
 
-// checkClient decides whether a connection may occupy more. The other parameters are the loads of the connection, of
-// its address and of all clients. Some calls, and small requests and replies, of each connection are always
-// accepted, so that they do not fail while other clients use up the limits.
+// checkClient returns an error if a connection must not increase its load by more. The other parameters are the
+// loads of the connection, of its address and of all clients. Each connection may always make a few calls, and
+// small requests and replies, so that these succeed while other clients use up the limits.
 func checkClient(own, address, total, more load) error {
 	if more.calls > 0 && own.calls < ownCalls || more.memory > 0 && own.memory+more.memory <= freeFrame {
 		return nil
@@ -98,27 +99,29 @@ func checkClient(own, address, total, more load) error {
 	return total.checkIncrease(more, maxTotalLoad, "all clients")
 }
 
-// usage counts the load of all clients, and of each address. Its methods, and those of its clients, may be called by any goroutine.
+// usage counts the load of all clients, and the load of each address. Any goroutine may call its
+// methods, and those of its clients.
 type usage struct {
 	mu        sync.Mutex
 	total     load
 	addresses map[string]load
 }
 
-// client counts the load of one connection.
+// client counts the load of one connection of a client.
 type client struct {
 	usage   *usage
 	address string
 	own     load
 }
 
-// open returns the client for a connection from an address, whose load is l.
-func (u *usage) open(address string, l load) (*client, error) {
+// addClient adds a connection from an address with the load l. It returns an error if that exceeds a
+// limit. The caller must close the client in any case.
+func (u *usage) addClient(address string, l load) (*client, error) {
 	c := &client{usage: u, address: address}
 	return c, c.addLoad(l)
 }
 
-// addLoad adds more to the load of the client, unless that exceeds a limit.
+// addLoad increases the load of the client by more, unless that exceeds a limit.
 func (c *client) addLoad(more load) error {
 	u := c.usage
 	u.mu.Lock()
@@ -126,26 +129,26 @@ func (c *client) addLoad(more load) error {
 	if err := checkClient(c.own, u.addresses[c.address], u.total, more); err != nil {
 		return err
 	}
-	c.change(more)
+	c.addToLoads(more)
 	return nil
 }
 
-// release removes what addLoad has added.
+// release reduces the load of the client by less, which addLoad has added.
 func (c *client) release(less load) {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.subtract(less))
+	c.addToLoads(load{}.subtract(less))
 }
 
-// close removes the load of a connection that has ended.
+// close removes the whole load of the client, whose connection has ended.
 func (c *client) close() {
 	c.usage.mu.Lock()
 	defer c.usage.mu.Unlock()
-	c.change(load{}.subtract(c.own))
+	c.addToLoads(load{}.subtract(c.own))
 }
 
-// change adds to the load. usage.mu is held.
-func (c *client) change(by load) {
+// addToLoads adds the load by to the client, its address and the total. The caller holds usage.mu.
+func (c *client) addToLoads(by load) {
 	u := c.usage
 	c.own, u.total = c.own.add(by), u.total.add(by)
 	if l := u.addresses[c.address].add(by); l != (load{}) {
@@ -155,7 +158,7 @@ func (c *client) change(by load) {
 	}
 }
 
-// frameLimits returns the limits of the frames of the client.
+// frameLimits returns the limits for the frames that the server receives from the client.
 func (c *client) frameLimits() link.FrameLimits {
 	return link.FrameLimits{
 		Max: maxFrame, Stall: frameStall, Free: freeFrame,

@@ -8,14 +8,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestCheckClient_AppliesLimits checks that every limit applies, and that no limit prevents a connection that has no
-// requests in progress from making a small request.
-func TestCheckClient_AppliesLimits(t *testing.T) {
+// TestCheckClient_EnforcesEachLimit checks that checkClient applies every limit, and that a connection without requests
+// in progress can make a small request whatever other clients occupy.
+func TestCheckClient_EnforcesEachLimit(t *testing.T) {
 	const mib = 1 << 20
 	full := load{conns: 1024, streams: 256, calls: 8 << 10, memory: 64 * mib}
 	for name, c := range map[string]struct {
 		own, address, total, more load
-		exceeds                   string // a part of the error; empty if there is no error
+		exceeds                   string // a text that the error must contain; empty if no error is expected
 	}{
 		"first":                        {more: load{conns: 1, streams: 1, calls: 1, memory: 17 * mib}},
 		"connection of the address":    {address: load{conns: 256}, more: load{conns: 1}, exceeds: "256 connections of one address"},
@@ -46,13 +46,13 @@ func TestCheckClient_AppliesLimits(t *testing.T) {
 	}
 }
 
-// TestUsage_IsFreedAfterClose checks that the space that a connection has occupied is free after the
-// connection was closed.
+// TestUsage_IsFreedAfterClose checks that the load of a connection is removed from all totals when the
+// connection is closed.
 func TestUsage_IsFreedAfterClose(t *testing.T) {
 	u := usage{addresses: map[string]load{}}
-	a, err := u.open("a", load{conns: 1})
+	a, err := u.addClient("a", load{conns: 1})
 	require.NoError(t, err)
-	b, err := u.open("a", load{conns: 1, streams: 1})
+	b, err := u.addClient("a", load{conns: 1, streams: 1})
 	require.NoError(t, err)
 	require.NoError(t, a.addLoad(load{memory: 17 << 20}))
 	require.NoError(t, b.addLoad(load{memory: 17 << 20}))

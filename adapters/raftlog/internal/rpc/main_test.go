@@ -16,10 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The peers of the tests.
+// These are the peers of the tests. peerA leads the log.
 var peerA, peerB = api.Peer{ID: "a", Addr: "a:1"}, api.Peer{ID: "b", Addr: "b:1"}
 
-// harness is a peer that leads, and a caller that is connected to it.
+// harness is a peer that leads the log, and a Caller that is connected to it.
 type harness struct {
 	cluster   *rpctest.Cluster
 	peer      *rpctest.Peer
@@ -32,20 +32,20 @@ type harness struct {
 	streams   sync.WaitGroup
 }
 
-// dialStream returns both ends of a new connection for a stream, whose far end the server serves.
+// dialStream returns both ends of a new connection for a stream. The server serves the far end.
 func (h *harness) dialStream() (near, far *rpctest.End) {
 	near, far = rpctest.Pipe()
 	h.streams.Go(func() { _ = h.server.Stream(h.ctx, far, "client") })
 	return near, far
 }
 
-// requestEntries requests a stream on a new connection.
+// requestEntries requests a stream of entries from the given index on, on a new connection.
 func (h *harness) requestEntries(ctx context.Context, from uint64) *rpc.Stream {
 	near, _ := h.dialStream()
 	return rpc.Entries(ctx, near, from, 0)
 }
 
-// runInBubble calls test in fake time, and then closes all connections.
+// runInBubble calls test in fake time with a harness, and closes all connections after that.
 func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{cluster: rpctest.New(peerA, peerB), served: make(chan error, 1)}
@@ -64,7 +64,7 @@ func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 	})
 }
 
-// startPropose calls Propose in a goroutine and returns the channel of its error.
+// startPropose calls Propose in a goroutine, and returns a channel that receives the error of Propose.
 func startPropose(ctx context.Context, c *rpc.Caller) <-chan error {
 	result := make(chan error, 1)
 	go func() {
@@ -74,7 +74,7 @@ func startPropose(ctx context.Context, c *rpc.Caller) <-chan error {
 	return result
 }
 
-// readFrames reads the given number of frames, and does not reply to them.
+// readFrames reads the given number of frames from a connection, and replies to none of them.
 func readFrames(t *testing.T, far *rpctest.End, frames int) {
 	for range frames {
 		_, err := far.ReadFrame()
@@ -82,13 +82,13 @@ func readFrames(t *testing.T, far *rpctest.End, frames int) {
 	}
 }
 
-// callFrame returns the message of a call or of a reply.
+// callFrame returns the frame of a call or of a reply with the given content.
 func callFrame(kind, number byte, body ...byte) []byte {
 	return append([]byte{kind, 0, 0, 0, 0, 0, 0, 0, number}, body...)
 }
 
-// openStream returns a stream of entries and the far end of its connection, from which the request
-// was read.
+// openStream returns a stream of entries, and the far end of its connection. The request of the stream
+// was read from the far end.
 func openStream(t *testing.T) (*rpc.Stream, *rpctest.End) {
 	near, far := rpctest.Pipe()
 	stream := rpc.Entries(t.Context(), near, 1, 0)

@@ -8,26 +8,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// The kinds of messages on a connection. The comments list the contents of their bodies.
+// These are the kinds of messages on a connection. The comments list the contents of their bodies.
 const (
-	// The kinds of calls.
+	// These are the kinds of calls.
 	msgPropose       = 1 // the body contains the request ID and the data
 	msgChangePeers   = 2 // the body contains the request ID and the peers
 	msgMembership    = 3
 	msgInfo          = 4
 	msgElection      = 5 // the body contains the name of an election
 	msgRequestResign = 6 // the body contains the name of an election and the ID of a candidate
-	msgCancel        = 7 // cancels the call with this number
+	msgCancel        = 7 // cancels the call with the number of the message
 
-	// The kinds of replies to calls. A stream can also end with msgError.
+	// These are the kinds of replies to calls. A stream can also end with msgError.
 	msgResult = 16
 	msgError  = 17
 
-	// The kinds of requests for streams.
+	// These are the kinds of requests for streams.
 	msgEntries  = 32 // the body contains the first index
 	msgSnapshot = 33
 
-	// The kinds of messages of streams.
+	// These are the kinds of the messages of streams.
 	msgEntry          = 48
 	msgProgress       = 49
 	msgSnapshotHeader = 50 // followed by msgChunk until all bytes have been sent
@@ -35,24 +35,24 @@ const (
 )
 
 const (
-	maxName   = 2 << 10          // maximum length of the name of an election, or the ID of a candidate
-	maxResult = wire.MaxData / 2 // maximum size of a list of candidates
-	maxChunk  = 1 << 20          // maximum size of a part of a snapshot
+	maxName   = 2 << 10          // the maximum length of the name of an election, or of the ID of a candidate
+	maxResult = wire.MaxData / 2 // the maximum size of an encoded list of candidates
+	maxChunk  = 1 << 20          // the maximum size of one part of a snapshot
 )
 
-// headerSize is the size of the kind and the number of a message.
+// headerSize is the size of the kind and of the number of a message.
 const headerSize = 1 + 8
 
-// newMessage returns the frame of a call or a reply, without the body, for which it has
-// capacity.
+// newMessage returns the frame of a call or a reply with an empty body. The frame has capacity for a
+// body of the given size.
 func newMessage(kind byte, number uint64, size int) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, headerSize+size), kind), number)
 }
 
-// setNumber sets the number of a message.
+// setNumber sets the number of the call in a frame.
 func setNumber(frame []byte, number uint64) { binary.BigEndian.PutUint64(frame[1:], number) }
 
-// decodeMessage splits the frame of a call or a reply. The body is a part of the frame.
+// decodeMessage splits the frame of a call or a reply. The body shares the memory of the frame.
 func decodeMessage(frame []byte) (kind byte, number uint64, body []byte, err error) {
 	if len(frame) < headerSize {
 		return 0, 0, nil, wire.Violation("a message of %d bytes is shorter than its header of %d", len(frame), headerSize)
@@ -60,7 +60,7 @@ func decodeMessage(frame []byte) (kind byte, number uint64, body []byte, err err
 	return frame[0], binary.BigEndian.Uint64(frame[1:]), frame[headerSize:], nil
 }
 
-// decodePropose decodes a proposal. data is a part of the body, not a copy.
+// decodePropose decodes the body of a proposal. data shares the memory of the body.
 func decodePropose(body []byte) (id api.RequestID, data []byte, err error) {
 	d := wire.Decoder{B: body}
 	copy(id[:], d.Raw("request ID", uint64(len(id))))
@@ -94,7 +94,7 @@ func decodeEmpty(body []byte) (struct{}, error) {
 	return struct{}{}, d.End()
 }
 
-// decodeNames decodes the names of a request about an election.
+// decodeNames decodes a body that consists of the given number of names.
 func decodeNames(body []byte, count int) ([]string, error) {
 	d := wire.Decoder{B: body}
 	names := make([]string, count)
@@ -156,7 +156,7 @@ func appendEntry(b []byte, e *api.Entry) []byte {
 	return append(wire.AppendBool(b, e.Skipped), e.Data...)
 }
 
-// decodeEntry returns an entry whose data is a part of the body.
+// decodeEntry decodes an entry. The data of the entry shares the memory of the body.
 func decodeEntry(body []byte) (*api.Entry, error) {
 	d := wire.Decoder{B: body}
 	e := &api.Entry{Index: d.Uint64("index"), Term: d.Uint64("term"), Kind: api.Kind(d.Byte("kind of entry"))}
@@ -180,7 +180,7 @@ func decodeProgress(body []byte) (*api.Progress, error) {
 	return p, d.End()
 }
 
-// snapshotHeader describes the snapshot that follows.
+// snapshotHeader describes the snapshot whose parts follow in a stream.
 type snapshotHeader struct {
 	index, term uint64
 	size        int64

@@ -31,7 +31,8 @@ var (
 	aHeader    = snapshotHeader{3, 2, math.MaxInt64}
 )
 
-// roundTrip is a sample of a message, and a function that decodes and encodes a message.
+// roundTrip is an encoded sample of a message, and a function that decodes a message and encodes it
+// again.
 type roundTrip struct {
 	sample []byte
 	again  func(body []byte) ([]byte, error)
@@ -92,15 +93,16 @@ var decoders = map[string]roundTrip{
 	}},
 }
 
-// Every decoder is the inverse of its encoder, and rejects incomplete messages and trailing bytes.
-func TestDecode_RoundTrip(t *testing.T) {
+// TestDecoders_InvertEncoders checks that every decoder is the inverse of its encoder, and rejects
+// incomplete messages and trailing bytes.
+func TestDecoders_InvertEncoders(t *testing.T) {
 	for name, d := range decoders {
 		t.Run(name, func(t *testing.T) {
 			b, err := d.again(d.sample)
 			require.NoError(t, err)
 			require.Equal(t, d.sample, b)
 			for n := range d.sample {
-				if b, err := d.again(d.sample[:n]); err == nil { // a part of a byte sequence is valid as well
+				if b, err := d.again(d.sample[:n]); err == nil { // a part of a byte sequence is valid, too
 					require.Equal(t, d.sample[:n], b)
 				} else {
 					require.ErrorIs(t, err, wire.ErrProtocol)
@@ -127,8 +129,8 @@ func TestDecode_RoundTrip(t *testing.T) {
 	require.Equal(t, anInfo, i)
 }
 
-// TestDecode_RejectsTooLargeMessages checks that a message that exceeds a limit is rejected, and that no
-// memory is allocated for elements that it does not contain.
+// TestDecode_RejectsTooLargeMessages checks that a decoder rejects a message that exceeds a limit, and
+// does not allocate memory for elements that the message announces but does not contain.
 func TestDecode_RejectsTooLargeMessages(t *testing.T) {
 	huge := binary.AppendUvarint(nil, 1<<40)
 	many := binary.AppendUvarint(nil, wire.MaxPeers+1)
@@ -180,7 +182,7 @@ func fuzzDecoder(f *testing.F, name string) {
 			require.ErrorIs(t, err, wire.ErrProtocol)
 			return
 		}
-		// The encoding of integers is not unique, so the decoded messages are compared.
+		// Compare the decoded messages, because an integer can have several encodings.
 		again, err := d.again(b)
 		require.NoError(t, err)
 		require.Equal(t, b, again)
@@ -200,7 +202,8 @@ func FuzzSnapshot(f *testing.F)   { fuzzDecoder(f, "snapshot") }
 func FuzzMessage(f *testing.F)    { fuzzDecoder(f, "message") }
 func FuzzError(f *testing.F)      { fuzzDecoder(f, "error") }
 
-// framesConn is a connection that delivers frames and accepts everything.
+// framesConn is a connection from which given frames can be read, and which discards everything that is
+// written.
 type framesConn struct {
 	Conn
 	frames [][]byte
@@ -217,7 +220,7 @@ func (c *framesConn) ReadFrame() ([]byte, error) {
 
 func (c *framesConn) Close() error { return nil }
 
-// FuzzEvents reads a stream from a server that sends arbitrary frames. The stream ends with an error.
+// FuzzEvents reads a stream from a server that sends arbitrary frames. Reading must end with an error.
 func FuzzEvents(f *testing.F) {
 	f.Add(append([]byte{msgEntry}, appendEntry(nil, anEntry)...), []byte{msgError})
 	f.Add(append([]byte{msgProgress}, appendProgress(nil, aProgress)...), []byte{})
@@ -243,7 +246,7 @@ func FuzzEvents(f *testing.F) {
 }
 
 // FuzzReplies passes an arbitrary frame of a server to a client with pending calls. Either the connection
-// ends, or at most one call has a reply.
+// must end, or at most one call may receive a reply.
 func FuzzReplies(f *testing.F) {
 	f.Add(newMessage(msgResult, 1, 0))
 	f.Add(append(newMessage(msgError, 2, 0), wire.AppendError(nil, &api.NotLeaderError{})...))

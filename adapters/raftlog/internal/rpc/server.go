@@ -16,32 +16,32 @@ import (
 
 const (
 	// maxCalls is the maximum number of pending calls of one connection. A call is pending until its
-	// reply was written. While there are so many, the connection is not read.
+	// reply was written. The server does not read from a connection with so many pending calls.
 	maxCalls = 1 << 10
 )
 
-// Server serves clients. Its methods may be called concurrently.
+// Server serves the calls and streams of clients. Several goroutines may call its methods concurrently.
 type Server struct {
 	service    Service
 	usage      usage
-	rejections chan struct{} // contains a value for each connection that is being rejected
+	rejections chan struct{} // contains a value for each connection that the server is rejecting
 }
 
-// NewServer returns a server that calls service.
+// NewServer returns a Server that serves the methods of service.
 func NewServer(service Service) *Server {
 	return &Server{service: service, usage: usage{addresses: map[string]load{}}, rejections: make(chan struct{}, maxRejections)}
 }
 
-// serveConn closes conn when ctx is done, and calls serve with a context that serve can cancel. It
-// returns the cause, or nil if the client has closed the connection. All goroutines of
-// goroutines have ended when it returns.
+// serveConn calls serve with a context that serve can cancel, and closes conn when this context is
+// done. It returns the cause of the context, or nil if the client has closed the connection. It returns
+// only after all goroutines of the WaitGroup have ended.
 func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve func(context.Context, context.CancelCauseFunc) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	goroutines.Go(func() {
 		<-ctx.Done()
 		conn.Close()
 	})
-	cancel(serve(ctx, cancel)) // cancel does nothing if ctx is done
+	cancel(serve(ctx, cancel)) // has no effect if ctx is already done
 	goroutines.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
 		return fmt.Errorf("serving a client: %w", cause)
@@ -49,12 +49,12 @@ func serveConn(ctx context.Context, conn Conn, goroutines *sync.WaitGroup, serve
 	return nil
 }
 
-// Calls serves the calls on a connection from an address until it ends, the client sends nothing for
-// callsIdle, or ctx is done. Then it closes the connection, cancels the contexts of pending calls, and
-// waits for them. It returns nil if the client has closed the connection. Other errors wrap [wire.ErrProtocol], the cause of ctx,
-// [api.ErrBusy] if the client exceeds a limit of connections, or the error of the connection.
+// Calls serves the calls on a connection from an address. It ends when the connection ends, the client has sent
+// nothing for callsIdle, or ctx is done. Then it closes the connection, cancels the contexts of pending calls, and
+// waits for them. It returns nil if the client has closed the connection. Other errors wrap [wire.ErrProtocol], the
+// cause of ctx, [api.ErrBusy] if the client exceeds a limit of connections, or the error of the connection.
 func (s *Server) Calls(ctx context.Context, conn Conn, address string) error {
-	client, busy := s.usage.open(address, load{conns: 1})
+	client, busy := s.usage.addClient(address, load{conns: 1})
 	defer client.close()
 	conn.SetTimeouts(callsIdle, callsStall)
 	if busy != nil {
@@ -81,8 +81,8 @@ func (s *Server) Calls(ctx context.Context, conn Conn, address string) error {
 	})
 }
 
-// reject replies to the first request on a connection, and closes the connection. It returns the reason.
-// reply returns nil if the request is invalid.
+// reject answers the first request on a connection with an error, closes the connection, and returns the
+// reason. The function reply returns the frame of the answer, or nil if the request is invalid.
 func (s *Server) reject(ctx context.Context, conn Conn, reason error, reply func(request []byte) []byte) error {
 	select {
 	case s.rejections <- struct{}{}:
@@ -101,21 +101,21 @@ func (s *Server) reject(ctx context.Context, conn Conn, reason error, reply func
 			return reason
 		}
 		if frame := reply(request); frame != nil && conn.Buffer(frame) == nil && conn.Flush() == nil {
-			_, _ = conn.ReadFrame() // wait until the client closes the connection, or the time is over
+			_, _ = conn.ReadFrame() // wait until the client closes the connection, or rejectLimit has passed
 		}
 		return reason
 	})
 }
 
-// callServer serves the calls of one connection.
+// callServer serves the calls on one connection.
 type callServer struct {
 	conn       Conn
 	client     *client
 	service    Service
 	out        *outbox
 	goroutines sync.WaitGroup
-	slots      chan struct{} // limits the number of pending calls
-	frames     atomic.Int64  // number of received frames
+	slots      chan struct{} // contains a value for each pending call, which limits their number
+	frames     atomic.Int64  // the number of frames that the client has sent
 
 	mu    sync.Mutex
 	calls map[uint64]context.CancelFunc
@@ -150,7 +150,7 @@ func (v *callServer) readRequests(ctx context.Context) error {
 		last = number
 		more := load{calls: 1}
 		if busy == nil {
-			if len(frame) <= freeFrame { // ReadFrame has reserved the memory of larger frames
+			if len(frame) <= freeFrame { // ReadFrame has already reserved memory for a larger frame
 				busy = v.client.addLoad(load{memory: int64(len(frame))})
 			}
 			if busy == nil {
@@ -172,7 +172,7 @@ func (v *callServer) readRequests(ctx context.Context) error {
 	}
 }
 
-// cancelCall cancels the context of the pending call with a number, if there is one.
+// cancelCall cancels the context of the pending call with the given number, if there is one.
 func (v *callServer) cancelCall(number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -181,7 +181,8 @@ func (v *callServer) cancelCall(number uint64) {
 	}
 }
 
-// decodeCall returns a function that executes a request and returns the body of its result.
+// decodeCall decodes a request. It returns a function that executes the call and returns the body of
+// its result.
 func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) ([]byte, error), error) {
 	switch kind {
 	case msgPropose:
@@ -232,22 +233,22 @@ func (v *callServer) decodeCall(kind byte, body []byte) (func(context.Context) (
 		return func(ctx context.Context) ([]byte, error) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
-			v.goroutines.Go(func() { v.awaitSilence(ctx, cancel) })
+			v.goroutines.Go(func() { v.cancelIfSilent(ctx, cancel) })
 			return nil, v.service.RequestResign(ctx, names[0], names[1])
 		}, err
 	}
 	return nil, wire.Violation("unknown kind of call: %d", kind)
 }
 
-// silenceLimit is the interval at which the server checks that a client that waits for a candidate to
+// silenceLimit is the interval at which the server checks that a client which waits for a candidate to
 // resign has sent a frame. Such a client sends pings much more often.
 const silenceLimit = 20 * time.Second
 
-var errClientSilent = errors.New("the client is silent")
+var errClientSilent = errors.New("the client has sent nothing for too long")
 
-// awaitSilence cancels a call if no frame is received between two checks. It returns when ctx
-// is done.
-func (v *callServer) awaitSilence(ctx context.Context, cancel context.CancelCauseFunc) {
+// cancelIfSilent cancels a call if the client sends no frame between two checks. It returns then, or
+// when ctx is done.
+func (v *callServer) cancelIfSilent(ctx context.Context, cancel context.CancelCauseFunc) {
 	ticker := time.NewTicker(silenceLimit)
 	defer ticker.Stop()
 	for {
@@ -264,8 +265,8 @@ func (v *callServer) awaitSilence(ctx context.Context, cancel context.CancelCaus
 	}
 }
 
-// startCall executes a call in a new goroutine. It waits while too many calls are pending. occupied is released
-// when the call has returned.
+// startCall executes a call in a new goroutine. It first waits while too many calls are pending. The load
+// occupied is released when the call has returned.
 func (v *callServer) startCall(ctx context.Context, number uint64, occupied load, call func(context.Context) ([]byte, error)) error {
 	select {
 	case v.slots <- struct{}{}:
@@ -285,7 +286,8 @@ func (v *callServer) startCall(ctx context.Context, number uint64, occupied load
 		v.mu.Unlock()
 		var m outgoingMessage
 		if err == nil && len(body) > freeReply {
-			// A large result may be refused, because only calls that change nothing have one.
+			// A large result may be rejected, because only calls that change nothing have large
+			// results.
 			if err = v.client.addLoad(load{memory: int64(len(body))}); err == nil {
 				m.reserved = int64(len(body))
 			}
@@ -300,7 +302,7 @@ func (v *callServer) startCall(ctx context.Context, number uint64, occupied load
 	return nil
 }
 
-// replyWritten releases what a reply has occupied.
+// replyWritten releases the load that a reply has occupied, and the slot of its call.
 func (v *callServer) replyWritten(m *outgoingMessage) {
 	<-v.slots
 	v.client.release(load{memory: m.reserved})

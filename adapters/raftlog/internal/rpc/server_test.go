@@ -22,8 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// serveOn serves one connection of a new server, for a stream or for calls, and returns its other end and
-// the result.
+// serveOn serves one connection, for a stream or for calls, by a new server. It returns the other end of
+// the connection, and a channel that receives the error of the server.
 func serveOn(ctx context.Context, stream bool) (near *rpctest.End, served chan error) {
 	near, far := rpctest.Pipe()
 	server := rpc.NewServer(rpctest.New(peerA).Peer(peerA))
@@ -36,32 +36,32 @@ func serveOn(ctx context.Context, stream bool) (near *rpctest.End, served chan e
 	return near, served
 }
 
-// TestServer_ClientViolatesProtocol checks that the server of calls, or of a stream, ends with an error when
-// the client violates the protocol.
-func TestServer_ClientViolatesProtocol(t *testing.T) {
+// TestServer_ReturnsErrorIfClientViolatesProtocol checks that Calls and Stream return ErrProtocol when the client
+// violates the protocol.
+func TestServer_ReturnsErrorIfClientViolatesProtocol(t *testing.T) {
 	calls := map[string][][]byte{
-		"other service": {[]byte("GET / HTTP/1.1\r\n")},
-		"no message":    {{1}},
-		"unknown kind":  {callFrame(31, 1)},
-		"no number":     {callFrame(4, 0)},
-		"call twice":    {callFrame(4, 7), callFrame(4, 7)},
-		"name too long": {callFrame(5, 1, append([]byte{0x81, 0x10}, make([]byte, 2049)...)...)},
-		"one name":      {callFrame(6, 1, 1, 'x')},
-		"short propose": {callFrame(1, 1, 0, 0, 0)},
-		"stream":        {callFrame(32, 1)},
-		"large cancel":  {callFrame(7, 1, 1)},
+		"other service":          {[]byte("GET / HTTP/1.1\r\n")},
+		"incomplete message":     {{1}},
+		"unknown kind":           {callFrame(31, 1)},
+		"call number 0":          {callFrame(4, 0)},
+		"same number twice":      {callFrame(4, 7), callFrame(4, 7)},
+		"name too long":          {callFrame(5, 1, append([]byte{0x81, 0x10}, make([]byte, 2049)...)...)},
+		"resign without an ID":   {callFrame(6, 1, 1, 'x')},
+		"short request ID":       {callFrame(1, 1, 0, 0, 0)},
+		"request of a stream":    {callFrame(32, 1)},
+		"cancellation with data": {callFrame(7, 1, 1)},
 	}
 	streams := map[string][][]byte{
-		"call":            {callFrame(1, 1)},
-		"nothing":         {{}},
-		"no index":        {{32}},
-		"index and more":  {{32, 1, 1}},
-		"snapshot of":     {{33, 1}},
-		"second request":  {{32, 1}, {32, 1}},
-		"large index":     {append([]byte{32}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
-		"reply":           {{17, 0, 0, 0, 0}},
-		"other protocol":  {[]byte("GET / HTTP/1.1\r\n")},
-		"request of call": {callFrame(3, 1)},
+		"call":                     {callFrame(1, 1)},
+		"ping before the request":  {{}},
+		"entries without an index": {{32}},
+		"index and more":           {{32, 1, 1}},
+		"snapshot with an index":   {{33, 1}},
+		"second request":           {{32, 1}, {32, 1}},
+		"large index":              {append([]byte{32}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1)},
+		"reply of a server":        {{17, 0, 0, 0, 0}},
+		"other protocol":           {[]byte("GET / HTTP/1.1\r\n")},
+		"call of Membership":       {callFrame(3, 1)},
 	}
 	for stream, messages := range map[bool]map[string][][]byte{false: calls, true: streams} {
 		for name, frames := range messages {
@@ -79,7 +79,8 @@ func TestServer_ClientViolatesProtocol(t *testing.T) {
 	}
 }
 
-// fuzzServer sends arbitrary frames to a server, which ends with the connection or a protocol error.
+// fuzzServer sends arbitrary frames to a server. The server must end because the connection was closed,
+// or with a protocol error.
 func fuzzServer(f *testing.F, stream bool) {
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		near, served := serveOn(t.Context(), stream)
@@ -104,17 +105,18 @@ func FuzzStream(f *testing.F) {
 	fuzzServer(f, true)
 }
 
-// TestServer_EndsStreamOfSilentClient checks that the server ends a stream whose client sends nothing.
+// TestServer_EndsStreamOfSilentClient checks that the server ends a stream when its client has sent
+// nothing for long.
 func TestServer_EndsStreamOfSilentClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, served := serveOn(t.Context(), true)
-		require.NoError(t, near.WriteFrame([]byte{32, 1})) // the request of a stream of entries
+		require.NoError(t, near.WriteFrame([]byte{32, 1})) // requests a stream of entries
 		require.ErrorIs(t, <-served, os.ErrDeadlineExceeded)
 	})
 }
 
-// TestServer_LimitsStreams checks that the number of streams is limited, and that the limit does not affect
-// calls or other clients.
+// TestServer_LimitsStreams checks that the server rejects a stream that exceeds the limit of an address,
+// and still serves calls and other addresses.
 func TestServer_LimitsStreams(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		for i := range 65 {
@@ -138,8 +140,8 @@ func TestServer_LimitsStreams(t *testing.T) {
 	})
 }
 
-// TestServer_LimitsConnections checks that the number of connections is limited, and that a connection that
-// exceeds the limit receives the reason and is closed.
+// TestServer_LimitsConnections checks that the server limits the number of connections, and that a
+// connection that exceeds the limit receives the reason and is closed.
 func TestServer_LimitsConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		connect := func(address string) *rpc.Caller {
@@ -170,9 +172,9 @@ func TestServer_LimitsConnections(t *testing.T) {
 	})
 }
 
-// TestServer_ClosesUselessConnections checks that a connection that exceeds a limit, or is idle, is closed,
-// whatever its client sends.
-func TestServer_ClosesUselessConnections(t *testing.T) {
+// TestServer_ClosesIdleAndRejectedConnections checks that the server closes a connection that is idle, and a
+// connection that exceeds a limit, even if the client sends nothing.
+func TestServer_ClosesIdleAndRejectedConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		start := time.Now()
 		_, err := h.caller.Info(t.Context())
@@ -182,7 +184,7 @@ func TestServer_ClosesUselessConnections(t *testing.T) {
 		_, idle := rpctest.Pipe()
 		require.ErrorIs(t, h.server.Calls(h.ctx, idle, "client"), os.ErrDeadlineExceeded)
 
-		for range 256 { // use up the limit
+		for range 256 { // use up the limit of connections
 			_, far := rpctest.Pipe()
 			h.streams.Go(func() { _ = h.server.Calls(h.ctx, far, "client") })
 		}
@@ -206,7 +208,8 @@ func TestServer_ClosesUselessConnections(t *testing.T) {
 	})
 }
 
-// TestServer_LimitsReplies checks that the size of the replies that a client does not read is limited.
+// TestServer_LimitsReplies checks that the server limits the total size of the replies that a client
+// does not read.
 func TestServer_LimitsReplies(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var candidates []api.Candidate
@@ -233,10 +236,11 @@ func TestServer_LimitsReplies(t *testing.T) {
 	})
 }
 
-// TestServer_StopsReadingForUnreadStream checks that the server does not continue to read the log for a stream
-// that is not read, and that the stream continues when it is read after a time that exceeds all timeouts.
+// TestServer_StopsReadingForUnreadStream checks that the server stops reading the log for a stream that the
+// client does not read, and that the stream continues when the client reads again, even after a time that
+// exceeds all timeouts.
 func TestServer_StopsReadingForUnreadStream(t *testing.T) {
-	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // the first case exceeds the limit of the count, and the second that of the bytes
+	for size, all := range map[int]int{1: 13_000, 10_000: 2_000} { // exceed the limits of entries and of bytes
 		runInBubble(t, func(t *testing.T, h *harness) {
 			h.cluster.Append(all, size)
 			events := h.requestEntries(t.Context(), 1)
@@ -259,7 +263,8 @@ func TestServer_StopsReadingForUnreadStream(t *testing.T) {
 	}
 }
 
-// TestServer_LimitsPendingUpdates checks that the size of the pending updates is limited.
+// TestServer_LimitsPendingUpdates checks that the server limits the total size of the updates in
+// progress of a connection.
 func TestServer_LimitsPendingUpdates(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
@@ -272,7 +277,7 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		for _, size := range []int{1 << 20, 8 << 20} { // a frame of the second size needs a reservation before it is received
+		for _, size := range []int{1 << 20, 8 << 20} { // more than the two updates leave
 			_, err := h.caller.Propose(t.Context(), api.NewRequestID(), make([]byte, size))
 			require.ErrorIs(t, err, api.ErrBusy)
 			require.ErrorContains(t, err, "bytes of requests and replies in progress of one connection")
@@ -284,9 +289,9 @@ func TestServer_LimitsPendingUpdates(t *testing.T) {
 	})
 }
 
-// TestServer_EndsWhenContextIsDone checks that the server cancels calls and closes the connection when its
-// context is done.
-func TestServer_EndsWhenContextIsDone(t *testing.T) {
+// TestServer_CancelsCallsWhenContextIsDone checks that the server cancels its calls and closes the connection when
+// its context is done.
+func TestServer_CancelsCallsWhenContextIsDone(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Hold()
 		result := startPropose(t.Context(), h.caller)

@@ -11,15 +11,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// Stream serves the stream that a client requests on a connection from an address, until the client
-// closes the connection, sends nothing for 30 s, or ctx is done. It closes the connection. The errors
-// are those of [Server.Calls].
+// Stream serves the stream that a client requests on a connection from an address. It ends when the
+// client closes the connection or has sent nothing for 30 s, or ctx is done. Then it closes the
+// connection. The errors are those of [Server.Calls].
 func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
-	client, busy := s.usage.open(address, load{conns: 1, streams: 1})
+	client, busy := s.usage.addClient(address, load{conns: 1, streams: 1})
 	defer client.close()
 	conn.LimitFrames(link.FrameLimits{Max: maxStreamRequest, Stall: frameStall})
-	// Writes have no timeout: a slow client may not read for any length of time. A lost client is
-	// detected because it sends nothing.
+	// Writes have no timeout, because a slow client may stop reading for any length of time. The server
+	// detects a lost client by its missing pings.
 	conn.SetTimeouts(streamSilence, 0)
 	if busy != nil {
 		return s.reject(ctx, conn, busy, func([]byte) []byte { return wire.AppendError([]byte{msgError}, busy) })
@@ -41,13 +41,13 @@ func (s *Server) Stream(ctx context.Context, conn Conn, address string) error {
 				return err
 			}
 		}
-		// Wait until the client, which has received all messages, closes the connection.
+		// The client has received all messages: wait until it closes the connection.
 		<-ctx.Done()
 		return nil
 	})
 }
 
-// readPings returns when the connection ends.
+// readPings reads and ignores pings, until the connection ends.
 func readPings(conn Conn) error {
 	for {
 		frame, err := conn.ReadFrame()
@@ -60,7 +60,7 @@ func readPings(conn Conn) error {
 	}
 }
 
-// maxStreamRequest is the maximum size of the frames of a stream's client.
+// maxStreamRequest is the maximum size of a frame that the client of a stream sends.
 const maxStreamRequest = 4 << 10
 
 func (s *Server) serveStream(ctx context.Context, w *streamWriter, request []byte) error {
@@ -86,7 +86,7 @@ func (s *Server) serveStream(ctx context.Context, w *streamWriter, request []byt
 	}
 }
 
-// streamWriter writes the messages of a stream. Its methods do nothing after an error.
+// streamWriter writes the messages of a stream. After an error, its methods do nothing.
 type streamWriter struct {
 	conn   Conn
 	buffer []byte
@@ -110,7 +110,7 @@ func (w *streamWriter) flush() error {
 	return w.err
 }
 
-// writeEvents writes events.
+// writeEvents writes the given events to the stream.
 func (w *streamWriter) writeEvents(events []api.Event) error {
 	for _, event := range events {
 		switch {
@@ -133,14 +133,14 @@ func (w *streamWriter) writeEvents(events []api.Event) error {
 	return w.flush()
 }
 
-// chunkSize is the size of the parts in which a snapshot is sent.
+// chunkSize is the size of the parts in which the server sends a snapshot.
 const chunkSize = 64 << 10
 
-// writeSnapshot writes a snapshot and closes its data.
+// writeSnapshot writes a snapshot to the stream, and closes the snapshot's data.
 func (w *streamWriter) writeSnapshot(s *api.SnapshotStream) error {
 	defer s.Data.Close()
 	if s.Size < 0 {
-		return fmt.Errorf("snapshot at index %d has the size %d", s.Index, s.Size)
+		return fmt.Errorf("the snapshot at index %d has the invalid size %d", s.Index, s.Size)
 	}
 	w.writeMessage(msgSnapshotHeader, func(b []byte) []byte {
 		return appendSnapshotHeader(b, snapshotHeader{s.Index, s.Term, s.Size})

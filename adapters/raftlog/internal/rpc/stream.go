@@ -13,48 +13,48 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-// ErrQuiet is returned by a stream if the server has sent nothing for longer than the patience
-// of the stream.
+// ErrQuiet is returned by a stream whose server has sent nothing for longer than the patience of the
+// stream.
 var ErrQuiet = errors.New("no message from the peer")
 
 const (
-	// pingInterval is the interval at which a client sends empty frames on the connection of a
-	// stream.
+	// pingInterval is the interval at which the client of a stream sends empty frames.
 	pingInterval = 10 * time.Second
-	// streamSilence is the time without a frame after which the server ends a stream.
+	// streamSilence is the time after which the server ends a stream whose client has sent no frame.
 	streamSilence = 30 * time.Second
-	// pingStall is the time after which a client closes the connection if it cannot write.
+	// pingStall is the time after which the client closes the connection of a stream on which it cannot
+	// write.
 	pingStall = 10 * time.Second
 )
 
-// Stream is a stream of events that is read from a connection. It must be used by one goroutine
-// at a time, except for Close. It reads from the connection only if Next is called, or the data
-// of a snapshot is read, so that it stores at most one event.
+// Stream is a stream of events that a client reads from a connection. Only one goroutine at a time may
+// use a Stream, but any goroutine may call Close. The Stream reads from the connection only while Next
+// is called or the data of a snapshot is read, so that it stores at most one event.
 type Stream struct {
 	conn       Conn
 	patience   time.Duration
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 	goroutines sync.WaitGroup
-	data       *snapshotData // the data of the last snapshot
+	data       *snapshotData // the data of the last snapshot that Next has returned
 }
 
-// Entries requests the log of the peer at the other end of conn, starting at index from. If
-// patience is not zero, reading from the stream returns [ErrQuiet] after it has waited for that
-// time without receiving data. The stream owns conn. It ends when ctx is done, and must be
-// closed. Errors of the server are returned by Next.
+// Entries requests the log of the peer at the other end of conn, from the index from on. If patience is
+// not zero, reading from the stream returns [ErrQuiet] when no data has arrived for that time. The
+// stream owns conn. It ends when ctx is done, and the caller must close it. Next returns the errors of
+// the server.
 func Entries(ctx context.Context, conn Conn, from uint64, patience time.Duration) *Stream {
 	return newStream(ctx, conn, append([]byte{msgEntries}, encodeIndex(from)...), patience)
 }
 
-// Snapshot requests the newest snapshot of the peer at the other end of conn. The snapshot owns
-// conn; if there is an error, conn is closed. Reading the data fails when ctx is done. The
-// patience is that of Entries.
+// Snapshot requests the newest snapshot of the peer at the other end of conn. The snapshot owns conn;
+// after an error, conn is closed. Reading the data fails when ctx is done. The patience is the same as
+// for Entries.
 func Snapshot(ctx context.Context, conn Conn, patience time.Duration) (api.SnapshotStream, error) {
 	s := newStream(ctx, conn, []byte{msgSnapshot}, patience)
 	event, err := s.Next()
 	if err == nil && event.Snapshot == nil {
-		err = wire.Violation("the server sends an entry, and a snapshot was requested")
+		err = wire.Violation("the server has sent an entry instead of the requested snapshot")
 	}
 	if err != nil {
 		s.Close()
@@ -64,7 +64,7 @@ func Snapshot(ctx context.Context, conn Conn, patience time.Duration) (api.Snaps
 	return *event.Snapshot, nil
 }
 
-// ownedData is the data of a snapshot that closes its stream.
+// ownedData is the data of a snapshot, and closes the stream of the snapshot when it is closed.
 type ownedData struct {
 	io.ReadCloser
 	stream *Stream
@@ -84,7 +84,7 @@ func newStream(ctx context.Context, conn Conn, request []byte, patience time.Dur
 	return s
 }
 
-// sendPings sends the request, and empty frames until the stream ends.
+// sendPings sends the request of the stream, and then empty frames until the stream ends.
 func (s *Stream) sendPings(request []byte) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
@@ -113,9 +113,9 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// Next waits for the next event and returns it. A snapshot must be read completely or closed
-// before the next call, otherwise the error wraps [api.ErrInvalid]. After other errors the
-// stream has ended.
+// Next waits for the next event and returns it. If the previous event was a snapshot, its data must be
+// read completely or closed before, otherwise the error wraps [api.ErrInvalid]. After any other error
+// the stream has ended.
 func (s *Stream) Next() (api.Event, error) {
 	if d := s.data; d != nil && (d.left > 0 || len(d.chunk) > 0) {
 		if !d.closed {
@@ -143,7 +143,7 @@ func (s *Stream) Next() (api.Event, error) {
 		s.data = &snapshotData{stream: s, left: h.size, index: h.index}
 		event.Snapshot = &api.SnapshotStream{Index: h.index, Term: h.term, Size: h.size, Data: s.data}
 	default:
-		err = wire.Violation("a message of kind %d in a stream", kind)
+		err = wire.Violation("a message in a stream cannot have kind %d", kind)
 	}
 	if err != nil {
 		return api.Event{}, s.endWith(err)
@@ -151,13 +151,14 @@ func (s *Stream) Next() (api.Event, error) {
 	return event, nil
 }
 
-// endWith ends the stream, unless it has ended, and returns the reason.
+// endWith ends the stream because of err, unless it has already ended. It returns the reason why the
+// stream has ended.
 func (s *Stream) endWith(err error) error {
 	s.cancel(err)
 	return context.Cause(s.ctx)
 }
 
-// readMessage returns the next message.
+// readMessage returns the next message of the stream.
 func (s *Stream) readMessage() (kind byte, body []byte, err error) {
 	frame, err := s.conn.ReadFrame()
 	if s.ctx.Err() != nil {
@@ -184,21 +185,22 @@ func (s *Stream) readMessage() (kind byte, body []byte, err error) {
 	return kind, d.B, nil
 }
 
-// snapshotData is the data of a snapshot in a stream.
+// snapshotData reads the data of a snapshot from a stream.
 type snapshotData struct {
 	stream *Stream
 	index  uint64
-	left   int64  // bytes that were not received yet
-	chunk  []byte // bytes that were received and not read yet
+	left   int64  // the number of bytes that have not arrived yet
+	chunk  []byte // the bytes that have arrived and were not read yet
 	closed bool
 }
 
-// receiveChunk receives the next chunk.
+// receiveChunk waits for the next part of the data.
 func (d *snapshotData) receiveChunk() error {
 	kind, body, err := d.stream.readMessage()
 	switch {
 	case errors.Is(err, io.EOF):
-		// The error must not wrap io.EOF, because readers would accept a part of the data as the whole.
+		// This error must not wrap io.EOF, because readers would take the part of the data for the
+		// whole.
 		return fmt.Errorf("read the snapshot at index %d: %d bytes missing: %w: %w", d.index, d.left, ErrLost, io.ErrUnexpectedEOF)
 	case err != nil:
 		return fmt.Errorf("read the snapshot at index %d: %d bytes missing: %w", d.index, d.left, err)
@@ -227,7 +229,7 @@ func (d *snapshotData) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close implements [io.Closer]. The next call of Next skips the remaining data.
+// Close implements [io.Closer]. The next call of Stream.Next skips the remaining data.
 func (d *snapshotData) Close() error {
 	d.closed = true
 	return nil

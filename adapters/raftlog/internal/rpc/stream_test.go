@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/wire"
 )
 
-func TestStream_EntriesAndSnapshots(t *testing.T) {
+func TestStream_ReturnsEntriesAndSnapshots(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.cluster.Append(10, 100)
 		h.cluster.Compact(make([]byte, 300_000))
@@ -46,7 +46,7 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, &api.Progress{Commit: 15, Term: 1, Leader: peerA, Fresh: true}, event.Progress)
 		}
-		// A second stream closes the snapshot before it has read all data.
+		// A second stream closes the data of its snapshot before it has read all of it.
 		other := h.requestEntries(t.Context(), 1)
 		event, err = other.Next()
 		require.NoError(t, err)
@@ -74,9 +74,9 @@ func TestStream_EntriesAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestStream_EndsWithReason checks that a stream ends with its context, its patience, Close or an error of the
-// server, and returns this reason.
-func TestStream_EndsWithReason(t *testing.T) {
+// TestStream_ReturnsReasonOfItsEnd checks that a stream ends because of its context, its patience, Close or an
+// error of the server, and that Next returns this reason.
+func TestStream_ReturnsReasonOfItsEnd(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.peer.Silent(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -112,18 +112,18 @@ func TestStream_EndsWithReason(t *testing.T) {
 	})
 }
 
-// TestSnapshot_InvalidData checks that a snapshot is rejected whose server sends less or more data than it
-// has announced.
-func TestSnapshot_InvalidData(t *testing.T) {
+// TestStream_RejectsInvalidSnapshotData checks that reading a snapshot returns an error if the server sends less or
+// more data than it has announced, or another message in between.
+func TestStream_RejectsInvalidSnapshotData(t *testing.T) {
 	for name, c := range map[string]struct {
 		frames [][]byte
 		want   error
 	}{
-		"short":       {[][]byte{{50, 1, 1, 5}, {51, 'a', 'b'}}, io.ErrUnexpectedEOF},
-		"long":        {[][]byte{{50, 1, 1, 1}, {51, 'a', 'b'}}, wire.ErrProtocol},
-		"empty":       {[][]byte{{50, 1, 1, 5}, {51}}, wire.ErrProtocol},
-		"progress in": {[][]byte{{50, 1, 1, 5}, {49, 0, 0, 0, 0, 1}}, wire.ErrProtocol},
-		"error in":    {[][]byte{{50, 1, 1, 5}, wire.AppendError([]byte{17}, api.ErrFault)}, api.ErrFault},
+		"too short":            {[][]byte{{50, 1, 1, 5}, {51, 'a', 'b'}}, io.ErrUnexpectedEOF},
+		"too long":             {[][]byte{{50, 1, 1, 1}, {51, 'a', 'b'}}, wire.ErrProtocol},
+		"empty part":           {[][]byte{{50, 1, 1, 5}, {51}}, wire.ErrProtocol},
+		"progress in the data": {[][]byte{{50, 1, 1, 5}, {49, 0, 0, 0, 0, 1}}, wire.ErrProtocol},
+		"error in the data":    {[][]byte{{50, 1, 1, 5}, wire.AppendError([]byte{17}, api.ErrFault)}, api.ErrFault},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -143,10 +143,11 @@ func TestSnapshot_InvalidData(t *testing.T) {
 	}
 }
 
-// TestStream_ServerViolatesProtocol checks that a stream ends with an error when the server violates the protocol.
-func TestStream_ServerViolatesProtocol(t *testing.T) {
+// TestStream_FailsIfServerViolatesProtocol checks that Next returns ErrProtocol when the server
+// violates the protocol.
+func TestStream_FailsIfServerViolatesProtocol(t *testing.T) {
 	for name, message := range map[string][]byte{
-		"result": callFrame(16, 1, 1), "nothing": {}, "no progress": {49}, "chunk": {51, 'x'}, "no error": {17}, "half an entry": {48, 1},
+		"result of a call": callFrame(16, 1, 1), "empty message": {}, "progress without content": {49}, "part of no snapshot": {51, 'x'}, "error without content": {17}, "half an entry": {48, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

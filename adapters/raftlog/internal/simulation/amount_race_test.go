@@ -4,5 +4,6 @@ package simulation
 
 import "time"
 
-// The race detector makes runs 13 times slower, and has little to find in one goroutine.
+// With the race detector, runs take 13 times longer and find little, because a run has only one
+// goroutine. So fewer runs are the default.
 var defaults = runCounts{seeds: 14, faultTime: 4 * time.Second, replay: 1}

@@ -4,5 +4,6 @@ package simulation
 
 import "time"
 
-// TestControls_DetectDisabledChecks finds each disabled check within 50 runs. make seeds runs more.
+// TestSimulation_DetectsDisabledChecks finds each disabled check within 50 runs. The command make seeds
+// runs more seeds.
 var defaults = runCounts{seeds: 50, faultTime: 16 * time.Second, replay: 2}

@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates changes of the voters.
+// This file simulates changes of the voters, which clients request.
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// runChanges replaces voters, one change after another.
+// runChanges replaces some of the voters at random, one change after another.
 func (c *clients) runChanges() {
 	h := c.h
 	if h.recovering {
@@ -28,7 +28,7 @@ func (c *clients) runChanges() {
 		voters = append(voters, h.peerByID(v.ID))
 	}
 	if from.core.Replica().Members.Joint() || slices.ContainsFunc(voters, func(p *peer) bool { return p.stopped }) {
-		later() // try again later, because the leader does not know the last change yet
+		later() // because the leader does not know yet that the last change is complete
 		return
 	}
 	size := 3 + h.rand.IntN(3)
@@ -70,7 +70,7 @@ func (h *harness) newID() api.RequestID {
 	return api.RequestIDFrom(h.wallTime(), h.rand.Uint64(), h.rand.Uint64())
 }
 
-// retirePeer stops a peer permanently.
+// retirePeer stops a peer permanently, because the cluster has removed it or does not need it any more.
 func (c *clients) retirePeer(p *peer) {
 	if p.stopped {
 		return
@@ -80,7 +80,8 @@ func (c *clients) retirePeer(p *peer) {
 	p.stopped = true
 }
 
-// changeVoters requests a change until it is complete.
+// changeVoters requests a change of the voters again and again until it is complete, and then calls
+// end.
 func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 	h := c.h
 	again := func(id api.RequestID) {
@@ -105,7 +106,7 @@ func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 		case errors.Is(r.Err, api.ErrNotLeader), errors.Is(r.Err, api.ErrRefused), errors.Is(r.Err, api.ErrBusy), errors.Is(r.Err, api.ErrNoSpace), errors.Is(r.Err, api.ErrUnknownOutcome), errors.Is(r.Err, errCrashed):
 			again(id)
 		case errors.Is(r.Err, api.ErrInvalid) && (c.isCurrent(to) || c.containsRemoved(to)):
-			// An earlier attempt with another ID was applied, or another change was first.
+			// The log has applied an earlier attempt with another ID, or another change.
 			end()
 		default:
 			h.failf("%s: change to %v: %v", p.ID, to, r.Err)
@@ -114,14 +115,14 @@ func (c *clients) changeVoters(id api.RequestID, to []api.Peer, end func()) {
 	p.runInput(func() { p.core.Propose(r) })
 }
 
-// containsRemoved reports whether one of the peers was removed.
+// containsRemoved reports whether the cluster has removed one of the given peers.
 func (c *clients) containsRemoved(to []api.Peer) bool {
 	return slices.ContainsFunc(c.h.peers, func(p *peer) bool {
 		return p.up && slices.ContainsFunc(to, func(v api.Peer) bool { return p.core.Replica().Members.IsRemoved(v.ID) })
 	})
 }
 
-// isCurrent reports whether these are the voters according to a peer.
+// isCurrent reports whether the given peers are the voters according to a running peer.
 func (c *clients) isCurrent(to []api.Peer) bool {
 	for _, p := range c.h.peers {
 		if !p.up {

@@ -1,6 +1,6 @@
 package simulation
 
-// This file checks the conditions that must be true at every moment.
+// This file checks the safety conditions, which must hold at every moment of a run.
 
 import (
 	"slices"
@@ -11,40 +11,40 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// checker contains the observations of all peers, with which later observations must agree.
+// checker records what any peer has observed, to check that later observations of all peers agree.
 type checker struct {
 	h          *harness
-	counts     map[string]int           // the numbers of events of each kind, which show that the events have happened
-	committed  []committedEntry         // the committed entries, from index 2
+	counts     map[string]int           // the numbers of events of each kind, which show that a run contains such events
+	committed  []committedEntry         // the committed entries in order; the first one has index 2
 	ids        map[api.RequestID]uint64 // the indexes of applied updates
 	leaders    map[uint64]string        // the leaders of the log by their terms
-	logEntries map[position]logEntry    // entries that any log has contained
-	sums       map[uint64]uint64        // checksums of the replica, by index
-	holders    map[string]holder        // the newest leader of each election
-	ended      map[string]bool          // reports whether an election is ended
-	rejected   map[api.RequestID]string // updates that must not be applied, and the reasons
-	changeIDs  int                      // the number of changes of the voters, whose IDs are stored in addition to MaxIDs
+	logEntries map[position]logEntry    // the entries that any log has contained
+	sums       map[uint64]uint64        // the checksums of the replica, by index
+	holders    map[string]holder        // the candidate that last led each election
+	ended      map[string]bool          // whether each election is ended
+	rejected   map[api.RequestID]string // the updates that must not be applied any more, and why they were rejected
+	changeIDs  int                      // the number of changes of the voters, whose IDs do not count towards MaxIDs
 }
 
-// committedEntry is a committed entry.
+// committedEntry is an entry that some peer considers committed.
 type committedEntry struct {
 	term       uint64
-	newestTerm uint64 // the smallest term of a peer that has applied the entry, which is the term in which it was committed
+	newestTerm uint64 // the smallest term of a peer that has applied the entry: the term in which it was committed
 	kind       api.Kind
 	id         api.RequestID
 	sum, all   uint32
 	skipped    bool
 	first      uint64
 	err        string
-	chain      uint64 // the checksum of the state machine after the entry
-	chained    bool   // reports that chain is known
+	chain      uint64 // the checksum of the state machine after it has applied the entry
+	chained    bool   // whether chain is known
 }
 
 type position struct{ index, term uint64 }
 
 type logEntry struct {
 	sum    uint32
-	before uint64 // the term of the previous entry
+	before uint64 // the term of the entry before this one
 }
 
 type holder struct {
@@ -52,12 +52,12 @@ type holder struct {
 	token     uint64
 }
 
-// observation is the state of a process when its output was last handled.
+// observation is the state of a process when the harness last handled its output.
 type observation struct {
 	term     uint64
 	isLeader bool
 	ready    bool
-	lease    time.Duration     // when its lease expires, on its clock
+	lease    time.Duration     // when the lease expires, on the clock of the peer
 	heads    map[string]holder // the peer's candidates that are heads of their queues, by election
 }
 
@@ -68,7 +68,7 @@ func (c *checker) init(h *harness) {
 	}
 }
 
-// lastIndex returns the newest index that is known to be committed.
+// lastIndex returns the greatest index that any peer considers committed.
 func (c *checker) lastIndex() uint64 { return 1 + uint64(len(c.committed)) }
 
 func (c *checker) entryAt(index uint64) *committedEntry {
@@ -78,7 +78,7 @@ func (c *checker) entryAt(index uint64) *committedEntry {
 	return &c.committed[index-2]
 }
 
-// checkCommitted checks entries that a peer considers committed.
+// checkCommitted checks entries that a peer has applied against those that other peers have applied.
 func (c *checker) checkCommitted(p *peer, outcomes []replica.Outcome) {
 	for _, o := range outcomes {
 		f := committedEntry{
@@ -124,7 +124,8 @@ func (c *checker) checkCommitted(p *peer, outcomes []replica.Outcome) {
 	}
 }
 
-// recordEnded records which elections are ended. The replica of p is at least as new as the outcome o.
+// recordEnded records which elections are ended after the outcome o. The replica of p is at least as
+// new as o.
 func (c *checker) recordEnded(p *peer, o replica.Outcome) {
 	for _, name := range append([]string{o.Election}, o.Expired...) {
 		ended := p.core.Replica().Elections.Get(name).Ended
@@ -135,7 +136,7 @@ func (c *checker) recordEnded(p *peer, o replica.Outcome) {
 	}
 }
 
-// countLearners counts the learners that are admitted and removed.
+// countLearners counts the learners that the log admits and removes.
 func (c *checker) countLearners(o replica.Outcome) {
 	config, err := replica.DecodeConfig(o.Data)
 	switch {
@@ -156,7 +157,7 @@ func recordText(o replica.Outcome) string {
 	return ""
 }
 
-// checkUpdateOnce checks that an update is applied once.
+// checkUpdateOnce fails the run if an update is applied a second time.
 func (c *checker) checkUpdateOnce(o replica.Outcome) {
 	before, applied := c.ids[o.ID]
 	switch {
@@ -173,7 +174,7 @@ func (c *checker) checkUpdateOnce(o replica.Outcome) {
 	}
 }
 
-// checkReplica compares the replicas of peers at one index.
+// checkReplica fails the run if the replicas of two peers differ at the same index.
 func (c *checker) checkReplica(p *peer, s *replica.State) {
 	if !c.h.recovering && s.Index%4 != 0 || p.corrupt {
 		return
@@ -188,7 +189,7 @@ func (c *checker) checkReplica(p *peer, s *replica.State) {
 	}
 }
 
-// checkIDs checks that all IDs within the window are stored, and not more than the limit.
+// checkIDs fails the run if a replica lacks an ID within the window, or stores more IDs than the limit.
 func (c *checker) checkIDs(p *peer, s *replica.State) {
 	if c.h.disabled.Has(replica.CheckDeduplication) {
 		return
@@ -207,7 +208,7 @@ func (c *checker) checkIDs(p *peer, s *replica.State) {
 	}
 }
 
-// checkStateMachine compares the state machines of peers at one index.
+// checkStateMachine fails the run if the state machines of two peers differ at the same index.
 func (c *checker) checkStateMachine(p *peer) {
 	if p.stateMachine.index < 2 {
 		return
@@ -222,7 +223,7 @@ func (c *checker) checkStateMachine(p *peer) {
 	f.chain, f.chained = p.stateMachine.chain, true
 }
 
-// checkWrite checks the entries that a peer writes.
+// checkWrite checks the entries that a peer writes against the entries in other logs.
 func (c *checker) checkWrite(p *peer, work *core.Write) {
 	for i, e := range work.Entries {
 		at := position{e.GetIndex(), e.GetTerm()}
@@ -232,7 +233,7 @@ func (c *checker) checkWrite(p *peer, work *core.Write) {
 		} else if term, err := p.log.Term(at.index - 1); err == nil {
 			written.before = term
 		} else {
-			continue // the entry is compacted
+			continue // a compacted entry is not in the log any more
 		}
 		if other, known := c.logEntries[at]; known && other != written {
 			c.h.failf("%s writes entry %d of term %d, and another log contains a different entry: %v, %v", p.ID, at.index, at.term, written, other)
@@ -248,7 +249,7 @@ func (c *checker) checkWrite(p *peer, work *core.Write) {
 	}
 }
 
-// observe records the state of a peer after each step, and checks it.
+// observe records the state of a process after each step, and checks it.
 func (p *peer) observe(out core.Output) {
 	h, c := p.h, &p.h.checker
 	s := p.core.Status()
@@ -269,7 +270,7 @@ func (p *peer) observe(out core.Output) {
 	}
 }
 
-// updateHeads records the elections in which a candidate of this process is the head.
+// updateHeads records the elections in which the candidate of this process is the head of the queue.
 func (p *peer) updateHeads() {
 	heads := map[string]holder{}
 	for name, candidate := range p.candidates {
@@ -280,7 +281,8 @@ func (p *peer) updateHeads() {
 	p.observed.heads = heads
 }
 
-// holdsElection returns the peer's candidate in an election, and whether it may lead.
+// holdsElection returns the peer's candidate that is the head of an election, and whether this
+// candidate may lead now.
 func (p *peer) holdsElection(name string) (holder, bool) {
 	held, ok := p.observed.heads[name]
 	return held, ok && p.up && p.observed.lease > p.Now()
@@ -307,7 +309,7 @@ func (c *checker) checkHolder(p *peer) {
 		last := c.holders[name]
 		switch {
 		case last == held:
-		case held.token > last.token: // the candidate may have expired and joined again
+		case held.token > last.token: // the candidate may have expired and joined again in between
 			c.h.tracef("%s: leads %s with %v", p.ID, name, held)
 			c.counts["holders"]++
 			c.holders[name] = held
@@ -317,15 +319,15 @@ func (c *checker) checkHolder(p *peer) {
 	}
 }
 
-// checkElected checks a new leader of the log.
+// checkElected checks a peer that has become the leader of the log in a term.
 func (c *checker) checkElected(p *peer, term uint64) {
 	c.counts["terms"]++
 	if other, known := c.leaders[term]; known && other != p.ID {
 		c.h.failf("%s and %s are the leaders of term %d", p.ID, other, term)
 	}
 	c.leaders[term] = p.ID
-	// The new leader must have everything that was committed in earlier terms. Later leaders may have
-	// committed more entries before this peer learns that it was elected.
+	// The log of the new leader must contain everything that was committed in earlier terms. Later
+	// leaders may have committed more entries before this peer learns that it was elected.
 	n := len(c.committed)
 	for n > 0 && c.committed[n-1].newestTerm >= term {
 		n--
@@ -345,7 +347,8 @@ func (p *peer) isCompacted(index uint64) bool {
 	return index < first-1
 }
 
-// termAt returns the term of an entry in the log or in a Write in flight, or 0.
+// termAt returns the term of the entry at index in the log of a peer or in its Writes in flight, or 0
+// if there is none.
 func (p *peer) termAt(index uint64) uint64 {
 	for _, work := range slices.Backward(p.writes) {
 		if n := len(work.Entries); n > 0 {

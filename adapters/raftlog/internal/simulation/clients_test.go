@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates clients of the cluster: their updates, reads and other requests.
+// This file simulates the clients of the cluster: their updates, reads and other requests.
 
 import (
 	"errors"
@@ -16,19 +16,19 @@ import (
 
 var errCrashed = errors.New("the process has crashed")
 
-// clients are all clients of the cluster.
+// clients are all clients of the cluster, and their requests.
 type clients struct {
 	h           *harness
-	clockOffset time.Duration // the time by which wall clocks are ahead of the virtual time
+	clockOffset time.Duration // how far all wall clocks are ahead of the virtual time
 	token       uint64
 	calls       map[uint64]call
 	answered    map[uint64]bool // the tokens of calls that have a reply
-	done        []*update       // the newest acknowledged updates
-	pending     int             // the number of operations in progress
+	done        []*update       // the newest updates that a peer has acknowledged
+	pending     int             // the number of operations that must complete before the run ends
 	changing    bool
 }
 
-// call is a request to a process, which must reply.
+// call is a request to a process, which must reply exactly once.
 type call struct {
 	p       *peer
 	process int
@@ -48,14 +48,15 @@ func (c *clients) init(h *harness) {
 	h.schedule(h.duration(0, 300*time.Millisecond), c.runReader)
 }
 
-// addCall adds a call and returns its token.
+// addCall records a request to the process of p, and returns the token of the request. done is called
+// with the reply.
 func (c *clients) addCall(p *peer, what string, done func(core.Reply)) uint64 {
 	c.token++
 	c.calls[c.token] = call{p, p.process, c.h.now, what, done}
 	return c.token
 }
 
-// handleReply handles the reply to a call.
+// handleReply passes the reply of a process to the call with the same token.
 func (c *clients) handleReply(p *peer, r core.Reply) {
 	made, known := c.calls[r.Token]
 	if !known || made.p != p || made.process != p.process {
@@ -67,7 +68,7 @@ func (c *clients) handleReply(p *peer, r core.Reply) {
 	made.done(r)
 }
 
-// failCalls fails the calls at a process that has crashed.
+// failCalls fails the pending calls at a process that has crashed.
 func (c *clients) failCalls(p *peer) {
 	for _, token := range slices.Sorted(maps.Keys(c.calls)) {
 		if made := c.calls[token]; made.p == p {
@@ -77,7 +78,7 @@ func (c *clients) failCalls(p *peer) {
 	}
 }
 
-// likelyLeader returns a random running peer, often a peer that considers itself the leader. It
+// likelyLeader returns a random running peer, which is often one that considers itself the leader. It
 // returns nil if no peer is running.
 func (h *harness) likelyLeader() *peer {
 	up := h.peersWhere(func(p *peer) bool { return p.up && !p.paused })
@@ -89,17 +90,17 @@ func (h *harness) likelyLeader() *peer {
 	return h.anyOf(up)
 }
 
-// update is an update of a client.
+// update is an update that a client proposes, with what the client knows about it.
 type update struct {
 	id       api.RequestID
 	data     []byte
-	index    uint64 // the index of the update; 0 if it is not known to be applied
+	index    uint64 // the index of the entry; 0 if the client does not know that the update was applied
 	attempts int
-	unknown  bool // an attempt may still succeed
-	others   *int // the number of updates with the same ID and other data
+	unknown  bool // whether an earlier attempt may still succeed
+	others   *int // the number of updates with the same ID and different data
 }
 
-// runClient proposes updates, one after another.
+// runClient proposes random updates, one after another.
 func (c *clients) runClient() {
 	h := c.h
 	if h.recovering {
@@ -140,7 +141,8 @@ func (h *harness) newUpdate(created time.Time) *update {
 	return &update{id: api.RequestIDFrom(created, h.rand.Uint64(), h.rand.Uint64()), data: append([]byte("update"), make([]byte, h.rand.IntN(200))...), others: new(int)}
 }
 
-// proposeUntilKnown proposes an update at one peer after another until its outcome is known.
+// proposeUntilKnown proposes an update at one peer after another until the client knows the outcome,
+// and then calls end.
 func (c *clients) proposeUntilKnown(up *update, end func()) {
 	h := c.h
 	p := h.likelyLeader()
@@ -153,7 +155,7 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 		return
 	}
 	up.attempts++
-	over := false // reports that the client does not wait for this attempt any more
+	over := false // whether the client has stopped waiting for this attempt
 	again := func() {
 		if !over {
 			over = true
@@ -179,8 +181,8 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 			}
 		case errors.Is(r.Err, api.ErrTooManyIDs) && h.maxIDs > 0:
 			h.checker.counts["full"]++
-			// Check that the peer has applied the update, unless it is a former leader that does not
-			// know that it was replaced.
+			// A peer that has applied the update must not reject it, unless it is a former leader that
+			// does not know that it was replaced.
 			if applied != 0 && !forward && p.observed.term >= h.checker.entryAt(applied).newestTerm {
 				h.failf("%s: update %v was applied by entry %d, and is rejected now: %v", p.ID, up.id, applied, r.Err)
 			}
@@ -208,7 +210,7 @@ func (c *clients) proposeUntilKnown(up *update, end func()) {
 	h.schedule(h.duration(100*time.Millisecond, 600*time.Millisecond), again)
 }
 
-// checkAcknowledged checks an update that a peer reports as applied.
+// checkAcknowledged checks an update that a peer has acknowledged, against the committed entries.
 func (c *clients) checkAcknowledged(p *peer, up *update, index uint64) {
 	f := c.h.checker.entryAt(index)
 	switch {
@@ -227,7 +229,8 @@ func (c *clients) checkAcknowledged(p *peer, up *update, index uint64) {
 	}
 }
 
-// runReader makes reads, each of which must include everything that was committed at any peer before.
+// runReader makes random reads. Each read must include everything that any peer considered committed
+// before the read.
 func (c *clients) runReader() {
 	h := c.h
 	if h.recovering {

@@ -1,15 +1,16 @@
 package simulation
 
-// This file simulates the clocks of peers.
+// This file simulates the clocks of the peers.
 
 import "time"
 
-// clock is the clock of a peer. Its rate is slightly wrong, and its wall clock may be wrong by minutes.
+// clock is the clock of a peer. Its rate differs slightly from the virtual time, and its wall clock can
+// be wrong by minutes.
 type clock struct {
 	h      *harness
 	rate   float64
 	origin time.Duration
-	offset time.Duration // the error of the wall clock
+	offset time.Duration // how far the wall clock is wrong
 }
 
 func newClock(h *harness) clock {
@@ -24,7 +25,7 @@ func (c *clock) Wall() time.Time {
 	return c.h.wallTime().Add(time.Duration(float64(c.h.now)*(c.rate-1)) + c.offset)
 }
 
-// wallTime returns the correct wall clock time.
+// wallTime returns the time that a correct wall clock shows.
 func (h *harness) wallTime() time.Time {
 	return time.Unix(1_700_000_000, 0).Add(h.now + h.clients.clockOffset)
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// TestControls_DetectDisabledChecks checks that the simulation detects that a safety check is disabled.
-func TestControls_DetectDisabledChecks(t *testing.T) {
+// TestSimulation_DetectsDisabledChecks checks that the simulation reports a violation if a safety check
+// is disabled.
+func TestSimulation_DetectsDisabledChecks(t *testing.T) {
 	disable := func(c replica.Check) func(*plan) {
 		return func(p *plan) { p.disabled = replica.Disable(c) }
 	}
@@ -20,9 +21,9 @@ func TestControls_DetectDisabledChecks(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		seeds    uint64         // the maximum number of runs
-		scenario func(*harness) // nil for random faults
+		scenario func(*harness) // the scenario of each run; nil for random faults
 		disable  func(*plan)
-		found    string // a part of the error
+		found    string // a part of the expected violation
 	}{
 		{"vote hold", 50, voterRestarts, disable(replica.CheckVoteHold), "at the same time"},
 		{"lease", 20, nil, disable(replica.CheckLease), "at the same time"},

@@ -1,6 +1,6 @@
 package simulation
 
-// This file computes the data that a disk must contain after a crash.
+// This file computes what the disk of a peer must contain after a crash.
 
 import (
 	"slices"
@@ -10,17 +10,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// durableLog is the durable state of a log, and the later Writes that a crash may undo.
+// durableLog is the state of a log that is durable, and the later Writes that a crash may undo.
 type durableLog struct {
 	before, term uint64   // the index and the term of the last compacted entry
-	terms        []uint64 // the terms of the entries after the compacted ones
+	terms        []uint64 // the terms of the entries after the last compacted one
 	vote         termVote
 	unsynced     []*core.Write
 }
 
 type termVote struct{ term, vote uint64 }
 
-// addWrite adds a completed Write.
+// addWrite records a Write that the disk has completed.
 func (d *durableLog) addWrite(w *core.Write) {
 	d.unsynced = append(d.unsynced, w)
 	if w.Sync || w.Snapshot != nil {
@@ -62,8 +62,8 @@ func (d *durableLog) equal(e *durableLog) bool {
 	return d.before == e.before && d.term == e.term && d.vote == e.vote && slices.Equal(d.terms, e.terms)
 }
 
-// checkDurable checks the log after a crash: it must contain all acknowledged Writes, and a prefix of
-// the Writes in flight.
+// checkDurable checks the log that was opened after a crash: it must contain all Writes that were
+// acknowledged, and a prefix of those in flight.
 func (p *peer) checkDurable() {
 	var actual durableLog
 	first, err := p.log.FirstIndex()
@@ -92,7 +92,7 @@ func (p *peer) checkDurable() {
 			possible.restartAt(w.Snapshot)
 			found = found || possible.equal(&actual)
 		}
-		if w.Compact != 0 && !found { // a crash can keep the entries of a Write without its compaction
+		if w.Compact != 0 && !found { // a crash may undo only the compaction of a Write
 			part := *w
 			part.Compact = 0
 			possible.applyWrite(&part)

@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates elections. Each process has a candidate in each election.
+// This file simulates elections. Each process has one candidate in each election.
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 
 func electionName(i int) string { return fmt.Sprint("e", i) }
 
-// joinElection adds a new candidate of this process.
+// joinElection adds a new candidate of this process to an election.
 func (p *peer) joinElection(name string) {
 	id := fmt.Sprintf("%s-%d-%x", p.ID, p.process, p.h.rand.Uint32())
 	p.candidates[name] = id
@@ -22,7 +22,7 @@ func (p *peer) joinElection(name string) {
 	p.updateHeads()
 }
 
-// resignElection removes the candidate, and adds another candidate soon.
+// resignElection removes the candidate of this process from an election, and adds another one soon.
 func (p *peer) resignElection(name string) {
 	id := p.candidates[name]
 	if id == "" {
@@ -35,7 +35,7 @@ func (p *peer) resignElection(name string) {
 	p.scheduleInput(p.h.duration(0, 300*time.Millisecond), func() { p.joinElection(name) })
 }
 
-// requestOp requests an operation until it is in the log.
+// requestOp requests an operation again and again until the log contains it, and then calls end.
 func (c *clients) requestOp(op replica.Op, end func()) {
 	h := c.h
 	p := h.likelyLeader()
@@ -57,12 +57,14 @@ func (c *clients) requestOp(op replica.Op, end func()) {
 	p.runInput(func() { p.core.Propose(r) })
 }
 
-// opNow returns a request to end or restart an election, with the current index of the log.
-func (h *harness) opNow(do replica.Operation, name string) replica.Op {
+// opWithCurrentIndex returns an operation that ends or restarts an election, with the last index that a client can
+// have seen.
+func (h *harness) opWithCurrentIndex(do replica.Operation, name string) replica.Op {
 	return replica.Op{Do: do, Election: name, Through: uint64(len(h.checker.committed)) + 1}
 }
 
-// endElection ends an election, unless it is ended already, and calls then after at most d.
+// endElection ends an election, unless it is already ended, and then calls the function then after at
+// most d.
 func (c *clients) endElection(name string, d time.Duration, then func()) {
 	h := c.h
 	h.tracef("clients: end %s", name)
@@ -71,17 +73,18 @@ func (c *clients) endElection(name string, d time.Duration, then func()) {
 		wait()
 		return
 	}
-	c.requestOp(h.opNow(replica.End, name), wait)
+	c.requestOp(h.opWithCurrentIndex(replica.End, name), wait)
 }
 
-// endAndRestart ends an election and restarts it.
+// endAndRestart ends an election, and restarts it soon.
 func (c *clients) endAndRestart(name string) {
 	c.endElection(name, 500*time.Millisecond, func() {
-		c.requestOp(c.h.opNow(replica.Restart, name), func() { c.pending-- })
+		c.requestOp(c.h.opWithCurrentIndex(replica.Restart, name), func() { c.pending-- })
 	})
 }
 
-// endAndForget ends an election, and advances the wall clocks until it is forgotten.
+// endAndForget ends an election, and makes the wall clocks jump until the log has forgotten the
+// election.
 func (c *clients) endAndForget(name string) {
 	h := c.h
 	var wait func()

@@ -1,6 +1,6 @@
 package simulation
 
-// This file injects random faults.
+// This file injects faults at random times.
 
 import (
 	"math/rand/v2"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// faultRates contains the mean time between two events of each kind; 0 means that the events do not
-// happen.
+// faultRates contains the mean time between two events of each kind. A zero means that the event does
+// not happen.
 type faultRates struct {
 	badNetwork                                                 time.Duration // changes of the quality of the network
 	partition, pause, crash, blackout, slowDisk, wrongClock    time.Duration
@@ -17,10 +17,10 @@ type faultRates struct {
 	badDisk, lostDisk, learner, fullDisk, lostDirectory        time.Duration
 }
 
-// randomPlan returns the plan of a seed.
+// randomPlan returns the plan of a run with random faults, which the seed determines.
 func randomPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 0xab1e))
-	// Each kind of fault occurs in most runs, rarely in some and often in others.
+	// Each kind of fault occurs in most runs: rarely in some runs, and often in others.
 	mean := func(average time.Duration) time.Duration {
 		if r.IntN(4) == 0 {
 			return 0
@@ -56,8 +56,8 @@ func randomPlan(seed uint64) plan {
 	return p
 }
 
-// leasePlan returns a plan with few requests and many faults. Leases can be violated when two faults
-// follow quickly.
+// leasePlan returns the plan of a run with few requests and many faults. Leases can be violated when
+// one fault follows another quickly.
 func leasePlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 0x1ea5e))
 	mean := func(average time.Duration) time.Duration {
@@ -79,7 +79,7 @@ func leasePlan(seed uint64) plan {
 	return p
 }
 
-// injectFaults runs the cluster with faults.
+// injectFaults lets the cluster run with faults, for the time that the plan says.
 func (h *harness) injectFaults() {
 	c := &h.clients
 	h.repeatRandomly(h.faults.badNetwork, h.changeNetwork)
@@ -108,7 +108,7 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.badDisk, func() {
 		if p := h.faultTarget(); p != nil {
-			// Most of these operations are writes and syncs of the log or of a snapshot.
+			// Most of the next operations of the disk are writes and syncs of the log or of a snapshot.
 			p.disk.FailAt(p.disk.Ops() + 1 + h.rand.IntN(8))
 		}
 	})
@@ -124,7 +124,7 @@ func (h *harness) injectFaults() {
 		if p := h.faultTarget(); p != nil {
 			p.offset = h.duration(-10*time.Minute, 10*time.Minute)
 			if h.expireIDs && p.offset > time.Second {
-				p.offset = time.Second // if the clock of a leader were further ahead, the IDs of clients would become stale
+				p.offset = time.Second // a leader whose clock is further ahead would make the IDs of clients stale
 			}
 			h.tracef("%s: wall clock is wrong by %v", p.ID, p.offset)
 			h.schedule(h.duration(0, 2*time.Second), func() { p.offset = 0 })
@@ -150,7 +150,7 @@ func (h *harness) injectFaults() {
 	})
 	h.repeatRandomly(h.faults.endElection, func() {
 		name := electionName(h.rand.IntN(h.elections))
-		if (h.expireIDs || h.noClients) && h.randomBool(0.3) { // only in runs in which no client needs its request ID
+		if (h.expireIDs || h.noClients) && h.randomBool(0.3) { // only in runs whose clients need no request ID any more
 			c.endAndForget(name)
 			return
 		}
@@ -168,7 +168,7 @@ func (h *harness) injectFaults() {
 	h.advance(h.now + h.faultTime/2)
 }
 
-// repeatRandomly calls do at random times, until the faults end.
+// repeatRandomly calls do at random times with the given mean interval, until the faults end.
 func (h *harness) repeatRandomly(mean time.Duration, do func()) {
 	if mean == 0 {
 		return
@@ -184,7 +184,8 @@ func (h *harness) repeatRandomly(mean time.Duration, do func()) {
 	h.schedule(time.Duration(h.rand.ExpFloat64()*float64(mean)), again)
 }
 
-// faultTarget returns a random running peer. It prefers the leader of the log and that of an election.
+// faultTarget returns the running peer that the next fault hits. It is random, but often the leader of
+// the log or of an election.
 func (h *harness) faultTarget() *peer {
 	if h.randomBool(0.4) {
 		if p := h.leader(); p != nil {
@@ -199,7 +200,7 @@ func (h *harness) faultTarget() *peer {
 	return h.anyOf(h.peersWhere(func(p *peer) bool { return p.up }))
 }
 
-// holder returns the peer whose candidate leads election e0, or nil.
+// holder returns the peer whose candidate leads election e0, or nil if no candidate leads.
 func (h *harness) holder() *peer {
 	for _, p := range h.peers {
 		if _, ok := p.holdsElection("e0"); ok {
@@ -209,7 +210,7 @@ func (h *harness) holder() *peer {
 	return nil
 }
 
-// leader returns the running leader of the newest term, or nil.
+// leader returns the running peer that leads the log in the newest term, or nil.
 func (h *harness) leader() *peer {
 	var l *peer
 	for _, p := range h.peers {
@@ -220,7 +221,7 @@ func (h *harness) leader() *peer {
 	return l
 }
 
-// crashFor crashes a peer, and starts it again after some time.
+// crashFor crashes a peer, and starts it again when d has passed.
 func (p *peer) crashFor(d time.Duration) {
 	if p.up {
 		p.crash()
@@ -228,7 +229,7 @@ func (p *peer) crashFor(d time.Duration) {
 	}
 }
 
-// changeNetwork changes the quality of the network.
+// changeNetwork chooses new random delays and losses of the network.
 func (h *harness) changeNetwork() {
 	n := &h.net
 	n.reset()
@@ -240,7 +241,7 @@ func (h *harness) changeNetwork() {
 	h.tracef("network: %+v", *n)
 }
 
-// partitionNetwork cuts some connections for some time.
+// partitionNetwork cuts random connections for a random time.
 func (h *harness) partitionNetwork() {
 	d := h.duration(20*time.Millisecond, 1200*time.Millisecond)
 	a := h.faultTarget()
@@ -255,11 +256,11 @@ func (h *harness) partitionNetwork() {
 	kind := h.rand.IntN(6)
 	h.tracef("network: partition %d of %s, %s for %v", kind, a.ID, b.ID, d)
 	switch kind {
-	case 0: // no peer receives frames of a
+	case 0: // no peer receives frames of peer a
 		for _, p := range others {
 			h.cutFor(a, p, d)
 		}
-	case 1: // a receives no frames
+	case 1: // peer a receives no frames
 		for _, p := range others {
 			h.cutFor(p, a, d)
 		}
@@ -273,7 +274,7 @@ func (h *harness) partitionNetwork() {
 	case 4:
 		h.cutFor(a, b, d)
 		h.cutFor(b, a, d)
-	case 5: // the peers are divided into two halves
+	case 5: // the network is divided into two halves
 		all := append(slices.Clone(others), a)
 		h.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for _, p := range all[:len(all)/2] {

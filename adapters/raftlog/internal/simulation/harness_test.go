@@ -1,7 +1,7 @@
 package simulation
 
 // This file implements virtual time: events are executed in order, on one goroutine, with random
-// numbers from one seed.
+// numbers that one seed determines.
 
 import (
 	"container/heap"
@@ -27,25 +27,25 @@ const (
 	maxData   = 1 << 10
 )
 
-// plan describes a run. randomPlan derives one from a seed.
+// plan describes a run of the simulation. A seed determines a plan; see randomPlan.
 type plan struct {
 	seed          uint64
 	voters        int
 	faultTime     time.Duration // the time for which faults are injected
 	faults        faultRates
 	window        time.Duration    // the deduplication window
-	expireIDs     bool             // wall clocks jump, so that request IDs expire
-	maxIDs        int              // the minimum of the limits of request IDs; 0 for no limit
+	expireIDs     bool             // whether wall clocks jump, so that request IDs expire
+	maxIDs        int              // the smallest limit of request IDs among the peers; 0 for no limit
 	elections     int              // the number of elections
-	changeMembers bool             // the voters change
-	noClients     bool             // no client proposes updates or reads
-	trustAll      bool             // reports that peers do not compare identities
-	syncs         bool             // whether disks make the syncs that they report
-	disabled      replica.Disabled // safety checks that are disabled
-	scenario      func(*harness)   // runs instead of random faults
+	changeMembers bool             // whether clients change the voters
+	noClients     bool             // whether no client proposes updates or reads
+	trustAll      bool             // whether peers accept each other without comparing identities
+	syncs         bool             // whether syncs of a disk have an effect
+	disabled      replica.Disabled // the safety checks that are disabled
+	scenario      func(*harness)   // the sequence of faults to run instead of random faults, or nil
 }
 
-// harness is a cluster with its environment.
+// harness is a simulated cluster with its network, clients and checks.
 type harness struct {
 	plan
 	rand       *rand.Rand
@@ -58,10 +58,10 @@ type harness struct {
 	checker    checker
 	clients    clients
 	lostDisk   *lostDisk
-	recovering bool   // reports that no faults are injected any more
-	hash       uint32 // the hash of everything that has happened
+	recovering bool   // whether the faults have ended
+	hash       uint32 // a hash of everything that has happened in the run
 	steps      int
-	trace      func(format string, args ...any) // writes the trace, or nil
+	trace      func(format string, args ...any) // writes a line of the trace; nil if there is no trace
 }
 
 type event struct {
@@ -85,13 +85,13 @@ func (e *events) Pop() any {
 	return last
 }
 
-// schedule calls do when d has passed.
+// schedule calls do when the virtual time d has passed.
 func (h *harness) schedule(d time.Duration, do func()) {
 	h.seq++
 	heap.Push(&h.events, event{h.now + max(d, 0), h.seq, do})
 }
 
-// advance lets time pass until the given time.
+// advance executes all events up to the virtual time until.
 func (h *harness) advance(until time.Duration) {
 	for len(h.events) > 0 && h.events[0].at <= until {
 		e := heap.Pop(&h.events).(event)
@@ -102,8 +102,8 @@ func (h *harness) advance(until time.Duration) {
 	h.now = until
 }
 
-// waitFor lets time pass until ok returns "", and calls ok every 10 ms. If the condition is not met, ok
-// must return the reason.
+// waitFor lets virtual time pass until ok returns "", and fails the run after limit. It calls ok every
+// 10 ms. If the condition is not met, ok must return the reason.
 func (h *harness) waitFor(what string, limit time.Duration, ok func() string) {
 	why := ""
 	for end := h.now + limit; h.now < end; {
@@ -115,7 +115,7 @@ func (h *harness) waitFor(what string, limit time.Duration, ok func() string) {
 	h.failf("%s: not within %v: %s", what, limit, why)
 }
 
-// peersWhere returns the peers that meet a condition.
+// peersWhere returns the peers for which met returns true.
 func (h *harness) peersWhere(met func(*peer) bool) (all []*peer) {
 	for _, p := range h.peers {
 		if met(p) {
@@ -125,7 +125,7 @@ func (h *harness) peersWhere(met func(*peer) bool) (all []*peer) {
 	return all
 }
 
-// anyOf returns a random peer, or nil if there is none.
+// anyOf returns a random element of peers, or nil if there is none.
 func (h *harness) anyOf(peers []*peer) *peer {
 	if len(peers) == 0 {
 		return nil
@@ -133,7 +133,7 @@ func (h *harness) anyOf(peers []*peer) *peer {
 	return peers[h.rand.IntN(len(peers))]
 }
 
-// waitForLeader waits until a peer leads the log.
+// waitForLeader waits until a peer leads the log and is ready.
 func (h *harness) waitForLeader() {
 	h.waitFor("a leader", recoveryLimit, func() string {
 		if h.leader() == nil {
@@ -143,14 +143,14 @@ func (h *harness) waitForLeader() {
 	})
 }
 
-// duration returns a random duration.
+// duration returns a random duration between from and to.
 func (h *harness) duration(from, to time.Duration) time.Duration {
 	return from + time.Duration(h.rand.Int64N(int64(to-from)+1))
 }
 
 func (h *harness) randomBool(p float64) bool { return p > 0 && h.rand.Float64() < p }
 
-// failure is the value with which a run panics if it violates a condition.
+// failure is the value with which a run panics if the cluster violates a condition.
 type failure struct{ text string }
 
 func (f failure) Error() string { return f.text }
@@ -177,17 +177,19 @@ func (h *harness) addToHash(what []byte, numbers ...uint64) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// result identifies a run, so that it can be compared with a repetition, and counts what has happened in it.
+// result contains a hash of everything that has happened in a run, so that the run can be compared with
+// its repetition, and counts of events.
 type result struct {
 	hash   uint32
 	steps  int
 	counts map[string]int
 }
 
-// runPlan runs a plan. The error is a failure of the cluster.
+// runPlan executes the run that a plan describes. The error is the condition that the cluster has
+// violated.
 func runPlan(t *testing.T, p plan, trace func(string, ...any)) (r result, err error) {
 	t.Helper()
-	cryptotest.SetGlobalRandom(t, p.seed) // the engine derives its election timeouts from this source
+	cryptotest.SetGlobalRandom(t, p.seed) // the engine derives its random election timeouts from this source
 	h := &harness{plan: p, rand: rand.New(rand.NewPCG(p.seed, 0x5eed)), trace: trace}
 	defer func() {
 		switch e := recover().(type) {
@@ -202,7 +204,7 @@ func runPlan(t *testing.T, p plan, trace func(string, ...any)) (r result, err er
 		r = result{h.hash, h.steps, h.checker.counts}
 		for _, p := range h.peers {
 			if p.log != nil {
-				p.log.Close() // ignore the error, because Close fails if the disk has no power
+				p.log.Close() // Close fails if the power of the disk is off
 			}
 		}
 	}()
@@ -217,7 +219,7 @@ func runPlan(t *testing.T, p plan, trace func(string, ...any)) (r result, err er
 	return r, nil
 }
 
-// foundCluster starts the first voters.
+// foundCluster creates and starts the first voters.
 func (h *harness) foundCluster() {
 	h.net.init(h)
 	h.checker.init(h)

@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates peers that must not participate with the data that they have.
+// This file simulates peers whose data does not permit them to participate in the cluster.
 
 import (
 	"fmt"
@@ -14,31 +14,32 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// identityState is the identity of a peer, and the identities that it knows.
+// identityState contains the identity of a peer, and the identities of other peers that it knows.
 type identityState struct {
 	instance      string
 	starts        uint64
-	known         identity.Registry // the registry on the disk
-	connected     map[string]bool   // the processes with which this process has made a handshake
+	known         identity.Registry // the registry that is stored on the disk
+	connected     map[string]bool   // the processes with which the current process has completed a handshake
 	refusals      identity.Refusals // the refusals of this process by other peers
-	mustStop      bool              // reports that the peer must stop because of an injected fault
-	corrupt       bool              // reports that its history differs from those of the others
-	directoryLost bool              // reports that a random fault has removed its directory
+	mustStop      bool              // whether the peer must stop because of an injected fault
+	corrupt       bool              // whether an injected fault has changed the history of the peer
+	directoryLost bool              // whether a random fault has removed the directory of the peer
 }
 
-// startIdentity starts a new process.
+// startIdentity gives the peer the identity of a new process.
 func (p *peer) startIdentity() {
 	p.starts++
 	p.connected, p.refusals = map[string]bool{}, identity.Refusals{}
 }
 
-// claim returns what the process sends in handshakes.
+// claim returns the claim that the current process sends in handshakes.
 func (p *peer) claim() link.Claim {
 	return link.Claim{Founding: p.known.Founding, Instance: p.instance, Start: p.starts, Process: fmt.Sprint(p.instance, p.process)}
 }
 
-// connect makes the handshake of two processes before the first frame from one to the other. Frames of
-// an earlier process arrive only on a connection that existed.
+// connect completes the handshake of two processes before the first frame from one to the other, and
+// reports whether frames may arrive. A frame of an earlier process arrives only on a connection that
+// existed.
 func (p *peer) connect(from *peer, claim link.Claim) bool {
 	if p.h.trustAll || p.connected[claim.Process] {
 		return true
@@ -53,7 +54,8 @@ func (p *peer) connect(from *peer, claim link.Claim) bool {
 	return true
 }
 
-// checkClaim is one side of a handshake.
+// checkClaim is what one side of a handshake does: it accepts the claim of the other side, or refuses
+// it and sends the refusal.
 func (p *peer) checkClaim(other *peer) bool {
 	claim := other.claim()
 	_, _, refused := p.known.Meet(other.ID, claim)
@@ -68,7 +70,8 @@ func (p *peer) checkClaim(other *peer) bool {
 	return false
 }
 
-// handleRefusal handles the refusal of a connection by another peer.
+// handleRefusal records that another peer has refused a connection of this process, and stops the peer
+// if it must stop.
 func (p *peer) handleRefusal(by string, reason *link.RefusedError) {
 	established, voters := p.core.Established()
 	if p.refusals.Add(by, reason.Reason, p.h.now, established, voters) {
@@ -76,7 +79,7 @@ func (p *peer) handleRefusal(by string, reason *link.RefusedError) {
 	}
 }
 
-// stopPermanently stops a peer that must not participate.
+// stopPermanently stops a peer that must not participate any more, and checks that it must stop.
 func (p *peer) stopPermanently(reason string) {
 	if !p.mustStop {
 		p.h.failf("%s stops without a fault: %s", p.ID, reason)
@@ -92,8 +95,8 @@ func (p *peer) stopPermanently(reason string) {
 	}
 }
 
-// checkLog checks the log in the same way as raftlog.Open. If the peer must not use it, checkLog stops the peer
-// permanently and returns false.
+// checkLog checks the log in the same way as raftlog.Open. If the peer must not use the log, checkLog stops the
+// peer permanently and returns false.
 func (p *peer) checkLog() bool {
 	wrong, err := identity.Owner{Instance: p.instance, Complete: true}.CheckLog(p.fs, logDir)
 	p.requireNoError(err)
@@ -118,28 +121,30 @@ func (h *harness) proposeUpdates(n int) {
 	}
 }
 
-// replaceVoter replaces a stopped voter by a new peer.
+// replaceVoter replaces a voter that has stopped permanently by a new peer.
 func (h *harness) replaceVoter(p *peer) {
 	h.clients.pending++
 	h.clients.changing = true
 	h.clients.replacePeer(p)
 }
 
-// replaceDisk gives a machine an empty disk.
+// replaceDisk gives the machine of a peer an empty disk.
 func (p *peer) replaceDisk() {
 	p.interrupted, p.diskFull = nil, false
 	p.disk = testenv.NewDisk(p.h.rand.Uint64())
 	p.fs = p.diskOf()
 }
 
-// loseDirectory gives a machine an empty disk and the identity of a new directory.
+// loseDirectory gives the machine of a peer an empty disk with a new directory, which has another
+// identity.
 func (p *peer) loseDirectory() {
 	p.mustStop = true
 	p.replaceDisk()
 	p.known, p.instance, p.starts = identity.Registry{}, fmt.Sprintf("%x", p.h.rand.Uint64()), 0
 }
 
-// directoryLost is the scenario in which a peer loses its directory.
+// directoryLost is the scenario in which a voter loses its directory while all peers are down. The
+// voter must stop.
 func directoryLost(h *harness) {
 	h.loseDataWhileAllDown(func(p *peer) {
 		p.loseDirectory()
@@ -147,7 +152,8 @@ func directoryLost(h *harness) {
 	})
 }
 
-// loseVoterDirectory loses the directory of a voter at any time. The other peers must recognize that.
+// loseVoterDirectory removes the directory of a random voter. The other peers must recognize the new
+// directory, and refuse the voter.
 func (h *harness) loseVoterDirectory() {
 	l := h.leader()
 	if h.lostDisk != nil || h.clients.changing || l == nil || !l.observed.ready {
@@ -158,8 +164,8 @@ func (h *harness) loseVoterDirectory() {
 	if len(m.Voters) < 3 || m.Joint() || p == l {
 		return
 	}
-	// All peers must know the voter, because otherwise they would not recognize that its directory is
-	// new.
+	// All other peers must know the old directory of the voter, because otherwise they would not
+	// recognize that the directory is new.
 	for _, q := range h.peers {
 		if _, known := q.known.Peers[p.ID]; !known && q != p && !q.stopped || q.stopped && m.IsVoter(q.raft) {
 			return
@@ -174,14 +180,15 @@ func (h *harness) loseVoterDirectory() {
 	p.loseDirectory()
 	if p.isFounder() {
 		p.createFounder(p.seeds)
-	} else if p.createFromSnapshot(l, p.seeds) { // the call of createFromSnapshot does the same as Open of a node
+	} else if p.createFromSnapshot(l, p.seeds) { // Open of a node creates the data in the same way
 		p.stopPermanently("the snapshot contains its vote")
 		return
 	}
 	h.schedule(h.duration(time.Millisecond, 50*time.Millisecond), p.start)
 }
 
-// logLost is the scenario in which a peer loses its log.
+// logLost is the scenario in which a voter loses its log, but not the rest of its directory. The voter
+// must stop.
 func logLost(h *harness) {
 	h.loseDataWhileAllDown(func(p *peer) {
 		p.removeAll(logDir)
@@ -204,8 +211,9 @@ func (p *peer) removeAll(dir string) {
 	}
 }
 
-// loseDataWhileAllDown stops x, lets the other peers acknowledge updates, stops them, and loses the
-// data of v. Then it starts v and x, so that no running peer remembers what v has acknowledged.
+// loseDataWhileAllDown stops peer x, lets the other two peers acknowledge updates, stops these, and
+// calls lose with peer v. Then it starts v and x, so that no running peer remembers what v has
+// acknowledged.
 func (h *harness) loseDataWhileAllDown(lose func(*peer)) {
 	l, v, x := h.leaderAndOthers()
 	h.advance(h.now + election)
@@ -228,8 +236,8 @@ func (h *harness) loseDataWhileAllDown(lose func(*peer)) {
 	h.replaceVoter(v)
 }
 
-// secondConfiguration is the scenario that starts a peer that founds the cluster with itself as one of
-// the first voters.
+// secondConfiguration is the scenario in which a peer founds a cluster of the same name with another
+// configuration, which contains two of the real voters.
 func secondConfiguration(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	d := h.newPeer()
@@ -240,7 +248,7 @@ func secondConfiguration(h *harness) {
 	if d.stopped {
 		return
 	}
-	// First the majority of one configuration runs, then that of the other configuration.
+	// First run the majority of one configuration, and then the majority of the other one.
 	v.crash()
 	x.crash()
 	h.advance(h.now + 20*election)
@@ -251,8 +259,8 @@ func secondConfiguration(h *harness) {
 	h.advance(h.now + 20*election)
 }
 
-// historyDiffers is the scenario that changes the history of one peer, as if it had applied other
-// entries.
+// historyDiffers is the scenario in which the history of one peer changes, as if the peer had applied
+// other entries. The peer must stop.
 func historyDiffers(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	p := []*peer{l, v, x}[h.rand.IntN(3)]
@@ -268,7 +276,8 @@ func historyDiffers(h *harness) {
 	h.replaceVoter(p)
 }
 
-// recoverFault, deferred, handles the expected Fault of a process.
+// recoverFault recovers from the Fault with which a process panics if its peer must stop, and stops the
+// peer. Callers defer it.
 func (p *peer) recoverFault() {
 	r := recover()
 	if r == nil {
@@ -280,5 +289,5 @@ func (p *peer) recoverFault() {
 	}
 	p.h.checker.counts["diverged"]++
 	p.h.schedule(time.Microsecond, func() { p.stopPermanently(fault.Error()) })
-	p.paused = true // the process receives no more inputs
+	p.paused = true // so that the process receives no more inputs
 }

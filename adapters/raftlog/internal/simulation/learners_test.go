@@ -4,10 +4,10 @@ package simulation
 
 import "time"
 
-// absentTime is longer than the time for which a learner may be silent before it is removed.
+// absentTime is longer than the time after which the leader removes a silent learner.
 const absentTime = 125 * time.Second
 
-// skipTime lets time pass in which nothing happens: the machines do not run, but their clocks advance.
+// skipTime advances all clocks by d, and nothing else happens in that time.
 func (h *harness) skipTime(d time.Duration) {
 	h.tracef("nothing happens for %v", d)
 	if h.lostDisk != nil {
@@ -19,7 +19,7 @@ func (h *harness) skipTime(d time.Duration) {
 	h.now += d
 }
 
-// addLearner starts a learner, which stops later: temporarily or permanently.
+// addLearner starts a new learner, and stops it later, temporarily or permanently.
 func (h *harness) addLearner() {
 	l := h.leader()
 	running := 0
@@ -47,7 +47,8 @@ func (h *harness) addLearner() {
 	})
 }
 
-// removeLearners stops some learners for so long that they are removed from the configuration.
+// removeLearners stops some learners, and lets so much time pass that the leader removes them from the
+// configuration.
 func (h *harness) removeLearners() {
 	if h.faults.learner == 0 {
 		return
@@ -61,8 +62,8 @@ func (h *harness) removeLearners() {
 	h.skipTime(absentTime)
 }
 
-// checkLearners checks that learners that were stopped do not remain in the configuration, and that a
-// learner that returns is admitted again.
+// checkLearners checks that the leader removes learners that do not run from the configuration, and
+// admits a learner again when it returns.
 func (h *harness) checkLearners() {
 	if h.faults.learner == 0 {
 		return
@@ -75,8 +76,8 @@ func (h *harness) checkLearners() {
 		case member:
 			returning = p
 		default:
-			// The learner may know only peers that were stopped, so it is started again, with the
-			// current voters as seeds.
+			// The learner may know only peers that have stopped. So restart it with the current voters
+			// as its configured peers.
 			p.crash()
 			p.start()
 		}
@@ -84,7 +85,7 @@ func (h *harness) checkLearners() {
 	if returning != nil {
 		returning.crash()
 	}
-	h.advance(h.now + 3*election) // wait, because the engine considers a silent learner active for some time
+	h.advance(h.now + 3*election) // because the engine considers a silent learner active for some time
 	h.skipTime(absentTime)
 	h.waitFor("stopped learners are removed", recoveryLimit, func() string {
 		l := h.leader()

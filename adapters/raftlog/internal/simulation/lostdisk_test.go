@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates lost disks.
+// This file simulates peers that lose their disks.
 
 import (
 	"slices"
@@ -11,15 +11,15 @@ import (
 )
 
 // lostDisk is a peer that has lost its disk and returns with the same ID. The leader remembers what the
-// peer has acknowledged, so that the peer stops. If that leader is lost as well, no peer remembers
-// that, which is a limit of the log; then the harness stops the peer before it violates a condition.
+// peer has acknowledged, so that the peer stops. If that leader is lost as well, no peer remembers the
+// acknowledgements, which the log cannot handle. Then the harness stops the peer before it violates a
+// condition.
 type lostDisk struct {
 	p, leader *peer
 	term      uint64
 }
 
-// loseDisk loses the disk of a voter, if it is certain that it can receive messages only from the
-// leader.
+// loseDisk gives a random voter an empty disk, if only the leader can send messages to the voter.
 func (h *harness) loseDisk() {
 	l := h.leader()
 	if h.lostDisk != nil || h.clients.changing || l == nil || !l.observed.ready || len(l.core.Replica().Members.Voters) < 3 {
@@ -56,30 +56,31 @@ func (h *harness) loseDisk() {
 		p.createFromSnapshot(l, p.seeds)
 	}
 	h.schedule(h.duration(time.Millisecond, 50*time.Millisecond), p.start)
-	h.schedule(election, func() { h.replaceLostDisk(p) }) // stop the peer before it could vote
+	h.schedule(election, func() { h.replaceLostDisk(p) }) // stop the peer before it may vote
 }
 
 func (p *peer) isFounder() bool { return slices.Contains(p.seeds, p.Peer) }
 
-// hasLostDisk reports whether the peer has lost its disk and has not stopped yet.
+// hasLostDisk reports whether the peer has lost its disk and still runs.
 func (p *peer) hasLostDisk() bool { return p.h.lostDisk != nil && p.h.lostDisk.p == p }
 
-// watchLostDisk checks at each step whether the leader that remembers the acknowledgements of the
-// lost disk has been replaced.
+// watchLostDisk stops the peer that has lost its disk if peer q shows that another leader has replaced
+// the leader which remembers the acknowledgements.
 func (h *harness) watchLostDisk(q *peer) {
 	if x := h.lostDisk; x != nil && (q.observed.term > x.term || q == x.leader && !q.observed.isLeader) {
 		h.schedule(0, func() { h.replaceLostDisk(x.p) })
 	}
 }
 
-// stopLostDisk stops the peer because the leader remembers what it has acknowledged.
+// stopLostDisk replaces the peer that has lost its disk, because the leader remembers what the peer has
+// acknowledged, so that the peer must stop.
 func (h *harness) stopLostDisk(p *peer, reason error) {
 	h.tracef("%s: must stop: %v", p.ID, reason)
 	h.checker.counts["lost"]++
 	h.replaceLostDisk(p)
 }
 
-// replaceLostDisk stops the peer, and replaces it by a peer with a new ID.
+// replaceLostDisk stops the peer that has lost its disk, and replaces it by a peer with a new ID.
 func (h *harness) replaceLostDisk(p *peer) {
 	if !p.hasLostDisk() {
 		return
@@ -93,7 +94,7 @@ func (h *harness) replaceLostDisk(p *peer) {
 	h.clients.replacePeer(p)
 }
 
-// diskLost is the scenario that loses the disk of a voter while there are no other faults: the voter
+// diskLost is the scenario in which a voter loses its disk while there are no other faults. The voter
 // must stop.
 func diskLost(h *harness) {
 	h.waitFor("health at the start", recoveryLimit, h.findProblem)
@@ -109,7 +110,7 @@ func diskLost(h *harness) {
 	})
 }
 
-// replacePeer replaces a voter by a new peer.
+// replacePeer replaces a voter that has stopped permanently by a new peer.
 func (c *clients) replacePeer(old *peer) {
 	h := c.h
 	from := h.leader()

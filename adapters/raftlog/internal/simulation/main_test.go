@@ -1,7 +1,7 @@
-// Package simulation tests clusters of complete peers in virtual time. The core, the log on a disk
-// that loses power, snapshot files, the replica and a state machine are those of the product. The
-// network, the clocks, the speed of disks and the clients are simulated. Everything follows from one
-// seed, so that every failure can be repeated.
+// Package simulation tests clusters of complete peers in virtual time. The core, the log on a disk that
+// loses power, the snapshot files, the replica and a state machine are the real ones. The network, the
+// clocks, the speed of the disks and the clients are simulated. One seed determines everything that
+// happens in a run, so that every failure can be repeated.
 //
 // The package consists of tests:
 //
@@ -19,6 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // most allocations of a run are short-lived
+	debug.SetGCPercent(400) // because most allocations of a run are short-lived
 	goleak.VerifyTestMain(m)
 }

@@ -1,24 +1,24 @@
 package simulation
 
-// This file simulates the network between peers.
+// This file simulates the network between the peers.
 
 import (
 	"bytes"
 	"time"
 )
 
-// blocked is a number of cuts that means that even frames in flight do not arrive.
+// blocked is the number of cuts of a direction from which on even frames in flight do not arrive.
 const blocked = 1 << 20
 
 type peerPair struct{ from, to string }
 
-// network drops, duplicates, delays and reorders frames.
+// network is the simulated network, which drops, duplicates, delays and reorders frames.
 type network struct {
-	cuts            map[peerPair]int // the number of cuts of each direction
+	cuts            map[peerPair]int // how many partitions cut each direction
 	held            map[peerPair][]func()
 	drop, duplicate float64
 	delay, jitter   time.Duration
-	late            float64 // the probability that a frame is very late
+	late            float64 // the probability that a frame arrives very late
 	lateness        time.Duration
 }
 
@@ -27,7 +27,7 @@ func (n *network) init(h *harness) {
 	n.reset()
 }
 
-// reset makes the network reliable.
+// reset makes the network lose and delay no frames any more.
 func (n *network) reset() {
 	n.drop, n.duplicate, n.late = 0, 0, 0
 	n.delay, n.jitter, n.lateness = 200*time.Microsecond, 500*time.Microsecond, time.Second
@@ -42,7 +42,7 @@ func (h *harness) peerByID(id string) *peer {
 	return nil
 }
 
-// send delivers a frame to a peer, unless the network loses it.
+// send delivers a frame to a peer later, unless the network loses the frame.
 func (h *harness) send(from *peer, to string, frame []byte) {
 	h.addToHash(frame, uint64(from.number))
 	n := &h.net
@@ -68,10 +68,11 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 		process, claim := p.process, from.claim()
 		h.schedule(d, func() {
 			if p.hasLostDisk() && p.process != process {
-				// Drop the frame, because the connection was with the previous process.
+				// Drop the frame, because it was sent on a connection with the previous process of the
+				// peer.
 				return
 			}
-			// Some frames arrive although the connection was cut, because they were in flight.
+			// Some frames were in flight when the connection was cut, and still arrive.
 			if c := n.cuts[peerPair{from.ID, to}]; c >= blocked || c > 0 && h.randomBool(0.8) {
 				return
 			}
@@ -91,8 +92,8 @@ func (h *harness) send(from *peer, to string, frame []byte) {
 	}
 }
 
-// sendSnapshot delivers a snapshot to a peer, unless the network loses it, and reports the result to
-// the sender.
+// sendSnapshot delivers a snapshot to a peer, unless the network loses the snapshot, and reports the
+// result to the sender.
 func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte) {
 	d := h.duration(time.Millisecond, 100*time.Millisecond)
 	raw, have := from.newestFile()
@@ -125,7 +126,7 @@ func (h *harness) sendSnapshot(from *peer, to string, index uint64, frame []byte
 	})
 }
 
-// cutFor cuts one direction between two peers for some time.
+// cutFor cuts the direction from one peer to another for the time d.
 func (h *harness) cutFor(from, to *peer, d time.Duration) {
 	way := peerPair{from.ID, to.ID}
 	h.net.cuts[way]++

@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates a peer: its machine, and the process with the core.
+// This file simulates a peer: its machine, and the process on the machine, which runs the core.
 
 import (
 	"fmt"
@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/testenv"
 )
 
-// peer is a machine. The fields after process belong to the process that runs on it.
+// peer is the machine of a peer. The fields after process belong to the process that runs on the
+// machine.
 type peer struct {
 	api.Peer
 	clock
@@ -26,16 +27,16 @@ type peer struct {
 	seeds           []api.Peer
 	disk            *testenv.Disk
 	fs              disk.FS
-	durable         durableLog    // the state that the log must have after a crash
-	interrupted     []*core.Write // the Writes in flight when the power failed
+	durable         durableLog    // the content that the log must have after a crash
+	interrupted     []*core.Write // the Writes that were in flight when the power failed
 	diskDelay       time.Duration
 	maxIDs          int
-	diskFull        bool // no write completes, because the disk has no space
-	diskStalled     bool // no write completes, because the disk does not respond
-	waitingForSpace bool // Writes wait for space on the disk
-	stopped         bool // reports that the peer was stopped permanently
+	diskFull        bool // whether no write completes because the disk is full
+	diskStalled     bool // whether no write completes because the disk does not respond
+	waitingForSpace bool // whether Writes wait for space on the disk
+	stopped         bool // whether the peer was stopped permanently
 	identityState        // the peer's identity, and the identities that it knows
-	learner         bool // reports that the peer does not become a voter
+	learner         bool // whether the peer is a learner that must not become a voter
 
 	up      bool
 	process int
@@ -45,20 +46,20 @@ type peer struct {
 	core         *core.Core
 	log          *filelog.Log
 	appender     *filelog.Appender
-	writes       []*core.Write     // the Writes in flight, in order
-	writing      []*core.Write     // the first of writes, which the disk is writing
-	outcomes     []replica.Outcome // the outcomes of entries that the core has applied, and that are not checked yet
+	writes       []*core.Write     // the Writes in flight, in the order of the core's output
+	writing      []*core.Write     // the first Writes of writes, which the disk has started
+	outcomes     []replica.Outcome // the outcomes that the checker has not checked yet
 	apply        []core.Apply
 	applying     bool
 	stateMachine stateMachine
 	newest       uint64            // the index of the newest snapshot
-	received     map[uint64][]byte // snapshots that are not installed yet, by index
+	received     map[uint64][]byte // the received snapshots that are not installed yet, by index
 	restores     map[uint64][]byte // the data of installed snapshots, by index
-	candidates   map[string]string // the candidates of this process, by election
+	candidates   map[string]string // the IDs of the candidates of this process, by election
 	observed     observation
 }
 
-// newPeer adds a machine with an empty disk.
+// newPeer adds a peer whose machine has an empty disk. It does not start the peer.
 func (h *harness) newPeer() *peer {
 	id := fmt.Sprint("p", h.nextPeer)
 	p := &peer{
@@ -67,7 +68,7 @@ func (h *harness) newPeer() *peer {
 	}
 	p.instance = fmt.Sprintf("%x", h.rand.Uint64())
 	if h.maxIDs > 0 {
-		p.maxIDs = h.maxIDs + h.rand.IntN(h.maxIDs) // peers have different limits, because only the leader checks its limit
+		p.maxIDs = h.maxIDs + h.rand.IntN(h.maxIDs) // the limits differ, because only the leader checks its own limit
 	}
 	h.nextPeer++
 	h.peers = append(h.peers, p)
@@ -82,7 +83,7 @@ func (p *peer) diskOf() disk.FS {
 	return p.disk
 }
 
-// start starts a process with the data on the disk.
+// start starts a process with the data on the disk of the machine.
 func (p *peer) start() {
 	if p.up || p.stopped {
 		return
@@ -106,7 +107,7 @@ func (p *peer) start() {
 		return
 	}
 	tables.Disabled = h.disabled
-	if l := h.leader(); p.learner && l != nil { // the operator configures the current voters
+	if l := h.leader(); p.learner && l != nil { // as an operator would configure the current voters
 		p.seeds = l.core.Replica().Members.Membership().Voters
 	}
 	p.outcomes = nil
@@ -128,7 +129,7 @@ func (p *peer) start() {
 	p.handleOutput()
 }
 
-// advanceCore advances the core. It is called about once in each tick.
+// advanceCore calls Advance of the core. It is called about once in each tick.
 func (p *peer) advanceCore() {
 	if p.reserveSpace(); !p.up {
 		return
@@ -137,7 +138,7 @@ func (p *peer) advanceCore() {
 	p.scheduleInput(tick+p.h.duration(0, tick/10), p.advanceCore)
 }
 
-// runInput calls f for the process: now, or when a paused process continues.
+// runInput calls f, which gives an input to the core: now, or when a paused process continues.
 func (p *peer) runInput(f func()) {
 	if p.corrupt {
 		defer p.recoverFault()
@@ -149,13 +150,14 @@ func (p *peer) runInput(f func()) {
 	default:
 		p.core.SetFreeSpace(p.appender.FreeSpace(), p.waitingForSpace)
 		f()
-		if p.up && !p.h.randomBool(0.05) { // otherwise the output is handled with the next input
+		if p.up && !p.h.randomBool(0.05) { // otherwise the next input handles this output as well
 			p.handleOutput()
 		}
 	}
 }
 
-// scheduleInput calls f later, if the same process still runs.
+// scheduleInput calls f, which gives an input to the core, after d, if the same process still runs
+// then.
 func (p *peer) scheduleInput(d time.Duration, f func()) {
 	process := p.process
 	p.h.schedule(d, func() {
@@ -165,7 +167,7 @@ func (p *peer) scheduleInput(d time.Duration, f func()) {
 	})
 }
 
-// pause stops the process for a while. The process is not notified.
+// pause stops the process for the time d without notifying it.
 func (p *peer) pause(d time.Duration) {
 	if !p.up || p.paused {
 		return
@@ -194,7 +196,7 @@ func (p *peer) resumeProcess() {
 		if each && p.up {
 			p.handleOutput()
 		}
-		if !p.up { // an input has stopped the process
+		if !p.up { // one of the inputs has stopped the process
 			return
 		}
 	}
@@ -207,7 +209,7 @@ func (p *peer) receive(from string, frame []byte) {
 	}
 }
 
-// handleOutput sends, writes and applies what the core requests.
+// handleOutput takes the output of the core, and sends, writes and applies what it contains.
 func (p *peer) handleOutput() {
 	h := p.h
 	for {
@@ -244,7 +246,7 @@ func (p *peer) handleOutput() {
 	}
 }
 
-// logHandler returns a handler that writes the messages of the core and the engine to the trace.
+// logHandler returns a handler that writes the log messages of the core and of the engine to the trace.
 func (p *peer) logHandler() slog.Handler {
 	if p.h.trace == nil {
 		return slog.DiscardHandler

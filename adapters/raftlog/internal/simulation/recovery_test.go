@@ -1,6 +1,6 @@
 package simulation
 
-// This file checks the conditions that must become true after the faults.
+// This file checks the conditions that the cluster must meet some time after the faults have ended.
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/core"
 )
 
-// recoveryLimit is the time in which the cluster must recover.
+// recoveryLimit is the time in which the cluster must recover after the faults have ended.
 const recoveryLimit = 20 * time.Second
 
-// recoverCluster stops all faults, and checks that the cluster recovers and remains healthy.
+// recoverCluster ends all faults, and checks that the cluster recovers and remains healthy.
 func (h *harness) recoverCluster() {
 	h.recovering = true
 	h.tracef("the faults end")
@@ -28,11 +28,11 @@ func (h *harness) recoverCluster() {
 		p.resumeProcess()
 		p.start()
 	}
-	h.advance(h.now + 2*h.net.lateness) // wait until the frames in flight have arrived
+	h.advance(h.now + 2*h.net.lateness) // wait for the frames in flight
 	h.waitFor("recovery", recoveryLimit, h.findProblem)
 	h.checkLearners()
 	h.fillIDs()
-	// Check that the cluster remains healthy.
+	// Check that the cluster remains healthy after it has recovered.
 	l := h.leader()
 	term, holders := l.observed.term, map[string]holder{}
 	for i := range h.elections {
@@ -69,8 +69,9 @@ func (h *harness) recoverCluster() {
 	}
 }
 
-// fillIDs proposes updates until the leader stores its maximum number of IDs and rejects updates. The
-// leader must accept updates again when time has passed, although no entries are written in between.
+// fillIDs proposes updates until the leader stores its maximum number of request IDs and rejects
+// updates. The leader must accept updates again when time has passed, although no entries are written
+// in between.
 func (h *harness) fillIDs() {
 	if h.maxIDs == 0 {
 		return
@@ -100,17 +101,17 @@ func (h *harness) fillIDs() {
 		}
 		return ""
 	})
-	h.clients.clockOffset += 20 * time.Minute // a jump of more than the window, the slack, and the maximum time of an ID in the future
+	h.clients.clockOffset += 20 * time.Minute // more than the window, the slack, and how far an ID may be in the future
 	h.waitFor("space for IDs", recoveryLimit, func() string {
 		if n := l.core.Status().IDs; n > 0 {
 			return fmt.Sprintf("%d are stored", n)
 		}
 		return h.findProblem()
 	})
-	h.advance(h.now + election) // time for peers to receive the wall clocks of the others, which have jumped too
+	h.advance(h.now + election) // peers must receive the wall clocks of the others, which have jumped too
 }
 
-// membersKnownTo returns the members according to the leader that were not stopped permanently.
+// membersKnownTo returns the members, according to the leader l, that were not stopped permanently.
 func (h *harness) membersKnownTo(l *peer) []*peer {
 	var all []*peer
 	for _, m := range l.core.Replica().Members.All() {
@@ -121,7 +122,7 @@ func (h *harness) membersKnownTo(l *peer) []*peer {
 	return all
 }
 
-// findProblem describes why the cluster is not healthy, or returns "".
+// findProblem returns a description of why the cluster is not healthy, or "" if it is.
 func (h *harness) findProblem() string {
 	leaders := h.peersWhere(func(p *peer) bool { return p.up && p.observed.isLeader })
 	if len(leaders) != 1 {

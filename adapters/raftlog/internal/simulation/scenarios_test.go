@@ -1,6 +1,6 @@
 package simulation
 
-// This file contains scenarios: sequences of faults that rarely happen by chance.
+// This file contains scenarios: constructed sequences of faults that rarely happen at random.
 
 import (
 	"testing"
@@ -12,15 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/replica"
 )
 
-// scenarioPlan returns a plan with three voters, a scenario and no other faults.
+// scenarioPlan returns the plan of a run with three voters and a scenario instead of random faults.
 func scenarioPlan(seed uint64, scenario func(*harness)) plan {
 	return plan{
 		seed: seed, voters: 3, window: 7 * time.Hour, syncs: true, elections: 1, scenario: scenario,
 	}
 }
 
-// waitUntil lets time pass until ok returns true, which it calls very often. waitUntil returns false if
-// limit has passed before.
+// waitUntil lets virtual time pass until ok returns true, which it calls very often. It returns false
+// if limit has passed before.
 func (h *harness) waitUntil(limit time.Duration, ok func() bool) bool {
 	for end := h.now + limit; h.now < end; {
 		if ok() {
@@ -31,7 +31,8 @@ func (h *harness) waitUntil(limit time.Duration, ok func() bool) bool {
 	return ok()
 }
 
-// leaderAndOthers returns the leader, which also leads election e0, and the two other peers.
+// leaderAndOthers returns the leader of the log, after its candidate leads election e0, and the two
+// other peers.
 func (h *harness) leaderAndOthers() (leader, a, b *peer) {
 	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	leader = h.leader()
@@ -43,7 +44,7 @@ func (h *harness) leaderAndOthers() (leader, a, b *peer) {
 	return leader, others[0], others[1]
 }
 
-// moveElection lets the leaders of election e0 resign until the candidate of p leads it.
+// moveElection makes the leaders of election e0 resign until the candidate of p leads the election.
 func (h *harness) moveElection(p *peer) {
 	for q := h.holder(); q != p; q = h.holder() {
 		q.resignElection("e0")
@@ -56,7 +57,7 @@ func (h *harness) moveElection(p *peer) {
 func (h *harness) block(from, to *peer)         { h.net.cuts[peerPair{from.ID, to.ID}] = blocked }
 func (h *harness) healDirection(from, to *peer) { h.net.cuts[peerPair{from.ID, to.ID}] = 0 }
 
-// holdFrames delays the frames from one peer to another until releaseFrames.
+// holdFrames holds back the frames from one peer to another until releaseFrames is called.
 func (h *harness) holdFrames(from, to *peer) {
 	h.healDirection(from, to)
 	h.net.held[peerPair{from.ID, to.ID}] = []func(){}
@@ -70,13 +71,14 @@ func (h *harness) releaseFrames(from, to *peer) {
 	delete(h.net.held, direction)
 }
 
-// waitForLease waits until the leader l renews its lease.
+// waitForLease waits until the leader l has renewed its lease.
 func (h *harness) waitForLease(l *peer) bool {
 	return h.waitUntil(election, func() bool { return l.observed.isLeader && l.observed.lease > l.Now()+election*9/10 })
 }
 
-// voterRestarts is the scenario that lets a follower confirm the leader and restart. Then the leader is
-// partitioned, and the third peer, which has received nothing from the leader for long, requests votes.
+// voterRestarts is the scenario in which a follower confirms the leader and restarts. Then the leader
+// is partitioned, and the third peer, which has received nothing from the leader for long, requests
+// votes.
 func voterRestarts(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	h.block(l, x)
@@ -93,8 +95,8 @@ func voterRestarts(h *harness) {
 	h.advance(h.now + 2*election)
 }
 
-// leaderReceivesNewerTerm is the scenario that lets a peer start a newer term without being elected,
-// while the leader continues with the third peer. Just after the leader has renewed its lease it
+// leaderReceivesNewerTerm is the scenario in which a peer starts a newer term without being elected,
+// while the leader continues with the third peer. Just after the leader has renewed its lease, it
 // receives the newer term, steps down, and receives a vote request.
 func leaderReceivesNewerTerm(h *harness) {
 	l, v, x := h.leaderAndOthers()
@@ -115,9 +117,9 @@ func leaderReceivesNewerTerm(h *harness) {
 	h.advance(h.now + election)
 }
 
-// followerReceivesNewerTerm lets a peer start a newer term without being elected. A follower requests
-// the vote of that peer, then receives messages of the leader again and confirms the leader. Then the
-// follower receives the rejection, with the newer term.
+// followerReceivesNewerTerm is the scenario in which a peer starts a newer term without being elected.
+// A follower requests the vote of that peer, then receives messages of the leader again and confirms
+// the leader. Then the follower receives the rejection, with the newer term.
 func followerReceivesNewerTerm(h *harness) {
 	l, v, x := h.leaderAndOthers()
 	if !h.raiseTerm(l, v, x) {
@@ -139,7 +141,8 @@ func followerReceivesNewerTerm(h *harness) {
 	h.advance(h.now + 2*election)
 }
 
-// raiseTerm partitions the leader until x is a candidate, and then x, so that no peer votes for it.
+// raiseTerm partitions the leader l until x is a candidate, and then partitions x, so that no peer
+// votes for x. So x has a newer term without being elected.
 func (h *harness) raiseTerm(l, v, x *peer) bool {
 	h.block(l, x)
 	h.block(l, v)
@@ -151,7 +154,8 @@ func (h *harness) raiseTerm(l, v, x *peer) bool {
 	return l.observed.isLeader
 }
 
-// endedWhilePartitioned ends and restarts an election while its leader is partitioned.
+// endedWhilePartitioned is the scenario in which an election is ended and restarted while its leader is
+// partitioned.
 func endedWhilePartitioned(h *harness) {
 	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	if p := h.holder(); !p.observed.isLeader {
@@ -162,14 +166,14 @@ func endedWhilePartitioned(h *harness) {
 		}
 	}
 	h.clients.pending++
-	h.clients.requestOp(h.opNow(replica.End, "e0"), func() {
-		h.clients.requestOp(h.opNow(replica.Restart, "e0"), func() { h.clients.pending-- })
+	h.clients.requestOp(h.opWithCurrentIndex(replica.End, "e0"), func() {
+		h.clients.requestOp(h.opWithCurrentIndex(replica.Restart, "e0"), func() { h.clients.pending-- })
 	})
 	h.advance(h.now + 2*election)
 }
 
-// forgottenWhilePaused ends an election while the process of its leader is paused. Then all wall clocks
-// jump by more than the window.
+// forgottenWhilePaused is the scenario in which an election is ended while the process of its leader is
+// paused, and all wall clocks jump by more than the window.
 func forgottenWhilePaused(h *harness) {
 	h.waitFor("health at the start", recoveryLimit, h.findProblem)
 	if p := h.holder(); !p.observed.isLeader {
@@ -177,15 +181,15 @@ func forgottenWhilePaused(h *harness) {
 		p.pause(2 * election)
 	}
 	h.clients.pending++
-	h.clients.requestOp(h.opNow(replica.End, "e0"), func() {
+	h.clients.requestOp(h.opWithCurrentIndex(replica.End, "e0"), func() {
 		h.clients.clockOffset += h.window + 2*time.Minute
 		h.clients.pending--
 	})
 	h.advance(h.now + 2*election)
 }
 
-// diskStalls stalls the disk of the leader of an election, which in half of the runs is also the leader
-// of the log. The other peers must elect other leaders, and apply updates.
+// diskStalls is the scenario in which the disk of the leader of an election stalls. In half of the
+// runs, this peer also leads the log. The other peers must elect other leaders, and apply updates.
 func diskStalls(h *harness) {
 	p, a, b := h.leaderAndOthers()
 	if h.randomBool(0.5) {
@@ -214,7 +218,7 @@ func diskStalls(h *harness) {
 	if applied < 20 {
 		h.failf("%d updates are applied while a disk is stalled", applied)
 	}
-	if p.diskStalled = false; h.randomBool(0.5) { // crash the peer, or let the disk continue
+	if p.diskStalled = false; h.randomBool(0.5) { // the disk continues, or the peer crashes as well
 		p.crash()
 		p.start()
 		return
@@ -222,8 +226,9 @@ func diskStalls(h *harness) {
 	p.startWrite()
 }
 
-// TestScenarios_SatisfyConditions checks that a run of a scenario violates no condition.
-func TestScenarios_SatisfyConditions(t *testing.T) {
+// TestScenarios_ViolateNoCondition checks that the cluster violates no condition in a run of each
+// scenario.
+func TestScenarios_ViolateNoCondition(t *testing.T) {
 	for name, scenario := range map[string]func(*harness){
 		"voter restarts": voterRestarts, "leader receives newer term": leaderReceivesNewerTerm, "follower receives newer term": followerReceivesNewerTerm,
 		"ended while partitioned": endedWhilePartitioned, "forgotten while paused": forgottenWhilePaused, "disk lost": diskLost,

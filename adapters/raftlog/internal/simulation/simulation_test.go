@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runCounts contains the default numbers of runs.
+// runCounts contains the default numbers of runs of each test.
 type runCounts struct {
 	seeds     int
 	faultTime time.Duration
-	replay    int // the number of seeds that run twice
+	replay    int // the number of seeds whose run is repeated
 }
 
 var (
-	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestSeeds_SatisfyConditions, and of each scenario; TestLeases_SatisfyConditions has half of it")
+	seeds     = flag.Int("seeds", defaults.seeds, "number of runs of TestRandomFaults_ViolateNoCondition, and of each scenario; TestLeaseFaults_ViolateNoCondition has half of it")
 	first     = flag.Uint64("first", 1, "seed of the first run")
 	faultTime = flag.Duration("faults", defaults.faultTime, "time for which faults are injected in each run")
 	trace     = flag.Bool("trace", false, "print all events")
@@ -30,12 +30,13 @@ func tracer(t *testing.T) func(string, ...any) {
 	return func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 }
 
-// TestSeeds_SatisfyConditions checks that a run with random faults violates no condition.
-func TestSeeds_SatisfyConditions(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
+// TestRandomFaults_ViolateNoCondition checks that the cluster violates no condition in runs with random
+// faults.
+func TestRandomFaults_ViolateNoCondition(t *testing.T) { runSeeds(t, randomPlan, *seeds) }
 
-// TestLeases_SatisfyConditions checks that a run with the faults that are most likely to violate leases
-// violates no condition.
-func TestLeases_SatisfyConditions(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
+// TestLeaseFaults_ViolateNoCondition checks that the cluster violates no condition in runs with those faults
+// that are most likely to violate leases.
+func TestLeaseFaults_ViolateNoCondition(t *testing.T) { runSeeds(t, leasePlan, *seeds/2) }
 
 func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	if testing.Short() {
@@ -61,7 +62,8 @@ func runSeeds(t *testing.T, planned func(uint64) plan, n int) {
 	t.Logf("%d runs, %d steps: %v", n, steps, sum)
 }
 
-// TestReplay_IsDeterministic checks that two runs with one seed do not differ, so that a failure can be repeated.
+// TestReplay_IsDeterministic checks that two runs with the same seed do not differ, so that a failure
+// can be repeated.
 func TestReplay_IsDeterministic(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(defaults.replay); seed++ {
 		p := randomPlan(seed)

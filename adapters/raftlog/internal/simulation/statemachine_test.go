@@ -1,6 +1,6 @@
 package simulation
 
-// This file simulates the state machine.
+// This file simulates the state machine of a peer.
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/snapshot"
 )
 
-// stateMachine computes a checksum of all updates in order.
+// stateMachine computes a checksum of all updates in the order in which they are applied.
 type stateMachine struct {
 	index, updates uint64
 	chain          uint64
@@ -36,7 +36,7 @@ func decodeStateMachine(b []byte) stateMachine {
 	return stateMachine{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
 }
 
-// applyNow starts the next request to the state machine. applyNow reports whether the core may have
+// applyNow starts the next request to the state machine. It reports whether the core may have new
 // output after that.
 func (p *peer) applyNow() bool {
 	if p.applying || len(p.apply) == 0 {
@@ -97,7 +97,7 @@ func (p *peer) applyNext() {
 	}
 }
 
-// createSnapshot writes a snapshot, which takes some time.
+// createSnapshot writes a snapshot of the state machine to the disk, which takes some time.
 func (p *peer) createSnapshot(t *core.CreateSnapshot) {
 	if t.Index != p.stateMachine.index {
 		p.h.failf("%s: a snapshot of %d is requested, and the state machine is at %d", p.ID, t.Index, p.stateMachine.index)
@@ -119,7 +119,7 @@ func (p *peer) createSnapshot(t *core.CreateSnapshot) {
 		return
 	}
 	p.scheduleInput(p.h.duration(time.Millisecond, 30*time.Millisecond), func() {
-		if t.Index <= p.newest { // a newer snapshot was installed in the meantime
+		if t.Index <= p.newest { // a newer snapshot was installed while this one was written
 			writer.Abort()
 			p.core.ReportSnapshotFailed()
 			return
@@ -136,7 +136,8 @@ func (p *peer) createSnapshot(t *core.CreateSnapshot) {
 	})
 }
 
-// snapshotFailed reports a failure. The previous snapshot and the log remain.
+// snapshotFailed tells the core that a snapshot could not be created. The previous snapshot and the log
+// remain.
 func (p *peer) snapshotFailed(err error) {
 	p.requireNoError(unexpectedError(err))
 	p.h.tracef("%s: has not created a snapshot: %v", p.ID, err)

@@ -29,7 +29,7 @@ const (
 	logDir  = "log"
 )
 
-// unsyncedDisk is a disk that reports syncs without making them.
+// unsyncedDisk is a disk whose syncs report success and have no effect.
 type unsyncedDisk struct{ disk.FS }
 
 func (l unsyncedDisk) SyncDir(string) error { return nil }
@@ -47,7 +47,7 @@ type unsyncedFile struct{ disk.File }
 
 func (unsyncedFile) Sync() error { return nil }
 
-// createFounder creates the data of one of the first voters.
+// createFounder creates the data of a peer that founds the cluster with the given voters.
 func (p *peer) createFounder(voters []api.Peer) {
 	p.seeds = voters
 	var numbered []replica.Peer
@@ -69,8 +69,8 @@ func (p *peer) createFounder(voters []api.Peer) {
 	p.createLog(1, 1)
 }
 
-// createFromSnapshot creates the data of a peer that joins, from the newest snapshot of another peer. It
-// reports whether the peer is a voter in the snapshot.
+// createFromSnapshot creates the data of a peer that joins the cluster, from the newest snapshot of
+// another peer. It reports whether the joining peer is a voter according to the snapshot.
 func (p *peer) createFromSnapshot(from *peer, seeds []api.Peer) (isVoter bool) {
 	p.seeds = seeds
 	raw, _ := from.newestFile()
@@ -104,7 +104,7 @@ func (p *peer) logOptions() filelog.Options {
 	return filelog.Options{SegmentSize: 32 << 10, CacheSize: 8 << 10}
 }
 
-// newestFile returns the newest snapshot file and its description.
+// newestFile returns the content and the metadata of the newest snapshot file on the disk.
 func (p *peer) newestFile() ([]byte, snapshot.Meta) {
 	r, err := snapshot.OpenFile(p.fs, snapDir+"/"+snapshot.Name)
 	p.requireNoError(err)
@@ -114,7 +114,8 @@ func (p *peer) newestFile() ([]byte, snapshot.Meta) {
 	return raw, r.Meta()
 }
 
-// openDisk reads the disk. Like Open of a node, it returns an error if the disk has no space.
+// openDisk reads the data on the disk of a peer. Like Open of a node, it returns an error if the disk
+// has no space.
 func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	r, err := snapshot.Open(p.fs, snapDir)
 	p.requireNoError(err)
@@ -130,8 +131,8 @@ func (p *peer) openDisk() (*replica.State, core.Snapshot, error) {
 	last, err := p.log.LastIndex()
 	p.requireNoError(err)
 	if term, err := p.log.Term(m.Index); last < m.Index || err != nil || term != m.Term {
-		// Reset the log, because the power failed after a snapshot was installed and before the log was
-		// reset.
+		// Reset the log now, because the power failed between the installation of a snapshot and the
+		// reset of the log.
 		if err := p.log.Reset(m.Index, m.Term); err != nil {
 			p.requireNoError(unexpectedError(err))
 			p.log.Close()
@@ -156,7 +157,7 @@ func (p *peer) readSnapshot(r *snapshot.Reader) (*replica.State, []byte) {
 	return state, data
 }
 
-// startWrite starts to write some of the waiting Writes, unless the disk is busy.
+// startWrite starts some of the Writes in flight, unless the disk is busy.
 func (p *peer) startWrite() {
 	if len(p.writing) > 0 || len(p.writes) == 0 || p.diskStalled || p.waitingForSpace {
 		return
@@ -173,7 +174,7 @@ func (p *peer) startWrite() {
 	p.scheduleInput(d, p.finishWrite)
 }
 
-// finishWrite completes the Writes that the disk has started.
+// finishWrite completes the Writes that the disk has started, and reports them to the core.
 func (p *peer) finishWrite() {
 	done := p.writing
 	p.writing, p.writes = nil, p.writes[len(done):]
@@ -202,7 +203,8 @@ func (p *peer) finishWrite() {
 	p.startWrite()
 }
 
-// waitForSpace lets the remaining Writes wait, and writes their votes first, like a node.
+// waitForSpace makes the remaining Writes wait for disk space, and writes their votes first, as a node
+// does.
 func (p *peer) waitForSpace() {
 	p.waitingForSpace = true
 	p.h.checker.counts["waited"]++
@@ -228,7 +230,7 @@ func (p *peer) waitForSpace() {
 	p.scheduleInput(p.h.duration(time.Millisecond, 500*time.Millisecond), func() { p.waitingForSpace = false })
 }
 
-// reserveSpace sometimes tries to allocate the space that the disk did not have, like a node.
+// reserveSpace sometimes tries again to allocate the disk space that was missing, as a node does.
 func (p *peer) reserveSpace() {
 	if p.appender.FreeSpace() == math.MaxInt64 || len(p.writing) > 0 || p.diskStalled || !p.h.randomBool(0.05) {
 		return
@@ -238,7 +240,7 @@ func (p *peer) reserveSpace() {
 	}
 }
 
-// write completes one Write of the core.
+// write writes one Write of the core to the disk.
 func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	if s := work.Snapshot; s != nil {
 		index := s.GetMetadata().GetIndex()
@@ -282,14 +284,14 @@ func (p *peer) write(work *core.Write) (installed *core.Installed, err error) {
 	return installed, nil
 }
 
-// crash stops the process, and loses the data that was not synced.
+// crash stops the process of a peer, and loses the data that was not synced.
 func (p *peer) crash() {
 	if !p.up {
 		return
 	}
 	p.h.tracef("%s: crashes", p.ID)
 	p.h.checker.counts["crashes"]++
-	if p.h.randomBool(0.7) { // crash in the middle of a Write
+	if p.h.randomBool(0.7) { // so that the crash happens during a Write
 		p.disk.CrashAt(p.disk.Ops() + 1 + p.h.rand.IntN(6))
 		for _, work := range p.writes {
 			if _, err := p.write(work); err != nil {
@@ -301,13 +303,13 @@ func (p *peer) crash() {
 	p.powerOff()
 }
 
-// powerOff stops the process, and loses the data that is not durable.
+// powerOff stops the process of a peer, and loses the data on its disk that is not durable.
 func (p *peer) powerOff() {
 	p.interrupted = p.writes
 	p.up = false
 	p.process++
 	p.disk.CrashAt(p.disk.Ops() + 1)
-	p.log.Close() // Close would sync the log if the disk had power
+	p.log.Close() // without power, Close cannot sync the log
 	p.log = nil
 	p.disk = p.disk.Crash()
 	p.fs = p.diskOf()
@@ -317,8 +319,8 @@ func (p *peer) powerOff() {
 	}
 }
 
-// handleDiskError stops the process because of an error of its disk, like a node. The contents of the
-// disk are unknown then, so the process starts again, later, with the durable data.
+// handleDiskError stops the process because of an error of its disk, as a node does. The content of the
+// disk is unknown then, so the process starts again, later, with the durable data.
 func (p *peer) handleDiskError(err error) {
 	p.requireNoError(unexpectedError(err))
 	p.h.tracef("%s: stops after a fault: %v", p.ID, err)
@@ -330,7 +332,7 @@ func (p *peer) handleDiskError(err error) {
 	p.h.schedule(p.h.duration(time.Millisecond, time.Second), p.start)
 }
 
-// fillDisk makes the disk full for a while: files cannot grow.
+// fillDisk makes the disk of a peer full for the time d: files cannot grow.
 func (p *peer) fillDisk(d time.Duration) {
 	p.h.tracef("%s: disk is full for %v", p.ID, d)
 	p.setDiskFull(true)
@@ -346,7 +348,7 @@ func (p *peer) setDiskFull(full bool) {
 	}
 }
 
-// unexpectedError returns err, or nil if it is an injected fault.
+// unexpectedError returns err, or nil if a fault of the simulation has caused the error.
 func unexpectedError(err error) error {
 	if errors.Is(err, testenv.ErrIO) || errors.Is(err, syscall.ENOSPC) {
 		return nil

@@ -27,11 +27,11 @@ const (
 	maxChunk      = 64 << 10
 	maxMeta       = 1 << 20
 	fileHeadSize  = len(magic) + 8
-	frameOverhead = 1 + 4 + 4 // the size of a frame without its payload
+	frameOverhead = 1 + 4 + 4 // the size of a frame in addition to its payload
 	endSize       = 24
 )
 
-// The kinds of frames of a snapshot, in the order in which they occur.
+// These are the kinds of the frames in a snapshot file, in the order in which they occur.
 const (
 	kindMeta = iota + 1
 	kindTables
@@ -43,14 +43,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func updateCRC(crc uint32, p []byte) uint32 { return crc32.Update(crc, castagnoli, p) }
 
-// appendFileHead appends the bytes before the first frame, and returns their CRC.
+// appendFileHead appends the bytes before the first frame of a snapshot file, and returns the CRC of
+// these bytes.
 func appendFileHead(b []byte) ([]byte, uint32) {
 	b = binary.LittleEndian.AppendUint32(append(b, magic...), version)
 	crc := updateCRC(0, b)
 	return binary.LittleEndian.AppendUint32(b, crc), crc
 }
 
-// appendFrame appends a frame to b, which must be empty, and returns the CRC through it.
+// appendFrame appends a frame to b, which must be empty. crc is the CRC of the file before the frame.
+// appendFrame returns the CRC of the file including the frame.
 func appendFrame(b []byte, crc uint32, kind byte, payload []byte) ([]byte, uint32) {
 	b = binary.LittleEndian.AppendUint32(append(b, kind), uint32(len(payload)))
 	b = append(b, payload...)
@@ -68,7 +70,7 @@ func (m Meta) encode() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.MarshalAppend(b, m.Conf)
 }
 
-// decodeMeta is the inverse of encode. ok is false if b is invalid.
+// decodeMeta decodes the metadata that Meta.encode has encoded. ok is false if b is invalid.
 func decodeMeta(b []byte) (m Meta, ok bool) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size > uint64(len(b)-n) {
@@ -86,22 +88,22 @@ func decodeMeta(b []byte) (m Meta, ok bool) {
 	return m, proto.Unmarshal(b[28:], m.Conf) == nil && m.Index > 0 && nanos < 1e9
 }
 
-// section is the position of the frames of one kind.
+// section is the part of a snapshot file that contains the frames of one kind.
 type section struct {
-	offset int64  // the offset in the file
-	crc    uint32 // the CRC of the bytes before the section
-	size   int64  // the size of all payloads in bytes
+	offset int64  // the offset of the section in the file
+	crc    uint32 // the CRC of the file before the section
+	size   int64  // the size of all payloads of the section in bytes
 }
 
-// layout describes a snapshot that was read completely.
+// layout is what a complete read of a snapshot file has found.
 type layout struct {
 	meta         Meta
 	tables, data section
-	size         int64 // the size of the file in bytes
+	size         int64 // the size of the whole file in bytes
 }
 
-// scanner reads a snapshot from the beginning, or the frames of a section. It does not read beyond
-// the frame that it returns.
+// scanner reads a snapshot file from the beginning, or the frames of one section. It does not read
+// beyond the frame that it returns.
 type scanner struct {
 	r      io.Reader
 	offset int64
@@ -113,7 +115,7 @@ func (s *scanner) corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: before byte %d: %s", ErrCorrupt, s.offset, fmt.Sprintf(format, args...))
 }
 
-// readBytes returns the next n bytes, which are valid until the next call.
+// readBytes returns the next n bytes of the file, which are valid until the next call of readBytes.
 func (s *scanner) readBytes(n int) ([]byte, error) {
 	if cap(s.buf) < n {
 		s.buf = make([]byte, n)
@@ -121,12 +123,13 @@ func (s *scanner) readBytes(n int) ([]byte, error) {
 	got, err := io.ReadFull(s.r, s.buf[:n])
 	s.offset += int64(got)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, s.corrupt("it is truncated")
+		return nil, s.corrupt("the file is truncated")
 	}
 	return s.buf[:n], err
 }
 
-// checkCRC reads a CRC and compares it.
+// checkCRC reads a CRC from the file, and returns an error if it differs from the CRC of the bytes read
+// so far.
 func (s *scanner) checkCRC() error {
 	crc, err := s.readBytes(4)
 	if err == nil && binary.LittleEndian.Uint32(crc) != s.crc {
@@ -135,7 +138,7 @@ func (s *scanner) checkCRC() error {
 	return err
 }
 
-// readFrame returns the next frame. The payload is valid until the next call.
+// readFrame returns the next frame of the file. The payload is valid until the next call of readFrame.
 func (s *scanner) readFrame() (kind byte, payload []byte, err error) {
 	head, err := s.readBytes(5)
 	if err != nil {
@@ -168,14 +171,14 @@ func (s *scanner) readFrame() (kind byte, payload []byte, err error) {
 	return kind, payload, nil
 }
 
-// readMeta reads the head of the file and the metadata.
+// readMeta reads the head of the file and the frame with the metadata.
 func (s *scanner) readMeta() (Meta, error) {
 	head, err := s.readBytes(len(magic) + 4)
 	if err != nil {
 		return Meta{}, err
 	}
 	if string(head[:len(magic)]) != magic {
-		return Meta{}, s.corrupt("it is not a snapshot: it does not begin with %q", magic)
+		return Meta{}, s.corrupt("the file is not a snapshot: it does not begin with %q", magic)
 	}
 	s.crc = updateCRC(0, head)
 	v := binary.LittleEndian.Uint32(head[len(magic):])
@@ -196,7 +199,7 @@ func (s *scanner) readMeta() (Meta, error) {
 	return m, nil
 }
 
-// readSections reads everything after the metadata, through the end frame.
+// readSections reads all frames after the metadata, up to and including the end frame.
 func (s *scanner) readSections(m Meta) (layout, error) {
 	l := layout{meta: m}
 	l.tables = section{offset: s.offset, crc: s.crc}
@@ -208,7 +211,7 @@ func (s *scanner) readSections(m Meta) (layout, error) {
 		case err != nil:
 			return layout{}, err
 		case kind < last || kind == kindMeta:
-			return layout{}, s.corrupt("a frame of kind %d after one of kind %d", kind, last)
+			return layout{}, s.corrupt("a frame of kind %d follows a frame of kind %d", kind, last)
 		case kind == kindTables:
 			l.tables.size += int64(len(payload))
 			l.data.offset, l.data.crc = s.offset, s.crc

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// withChecksums returns a file of the frames in b, each of which is a kind, a length u16 and a payload.
-// It adds correct CRCs, so that the payloads are decoded.
+// withChecksums returns a snapshot file with the frames in b, each of which is a kind, a length u16 and
+// a payload. It adds correct CRCs, so that the reader decodes the payloads.
 func withChecksums(b []byte) []byte {
 	file, crc := appendFileHead(nil)
 	for len(b) >= 3 {
@@ -29,13 +29,13 @@ func withChecksums(b []byte) []byte {
 	return file
 }
 
-// testFrame returns a frame in the encoding that withChecksums reads.
+// testFrame returns a frame in the encoding that withChecksums accepts.
 func testFrame(kind byte, payload []byte) []byte {
 	return append(binary.LittleEndian.AppendUint16([]byte{kind}, uint16(len(payload))), payload...)
 }
 
-// FuzzOpen opens arbitrary bytes, and arbitrary frames with correct CRCs. Open returns an error, or a
-// snapshot that can be read.
+// FuzzOpen opens arbitrary bytes, and arbitrary frames with correct CRCs, as a snapshot file. Open must
+// return an error, or a snapshot that can be read.
 func FuzzOpen(f *testing.F) {
 	f.Add(encodedSnapshot(f, 3, 30))
 	f.Add(encodedSnapshot(f, 3, 0))
@@ -71,8 +71,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// TestScanner_RejectsInvalidFrames checks that a file whose CRCs are correct and whose frames are invalid
-// is rejected.
+// TestScanner_RejectsInvalidFrames checks that a file with correct CRCs is rejected if its frames are
+// invalid.
 func TestScanner_RejectsInvalidFrames(t *testing.T) {
 	meta, err := metaOf(3).encode()
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestScanner_RejectsInvalidFrames(t *testing.T) {
 	}
 }
 
-func TestMeta_IsRestored(t *testing.T) {
+func TestOpen_RestoresMeta(t *testing.T) {
 	for _, m := range []Meta{
 		{Index: 1},
 		{Index: 1<<64 - 1, Term: 1<<64 - 1, Cluster: strings.Repeat("ø", 5000), Created: created.In(time.FixedZone("x", 3600))},

@@ -38,14 +38,14 @@ func metaOf(index uint64) Meta {
 	}
 }
 
-// contentOf returns the tables and the data that writeSnapshot writes.
+// contentOf returns the tables and the data that writeSnapshot writes into the snapshot of an index.
 func contentOf(index uint64, size int) (tables, data []byte) {
 	all := make([]byte, size+size/3)
 	rand.NewChaCha8([32]byte{byte(index)}).Read(all)
 	return all[:size/3], all[size/3:]
 }
 
-// writeSnapshot writes and commits a snapshot whose data has size bytes.
+// writeSnapshot writes and commits a snapshot of the given index, whose data has size bytes.
 func writeSnapshot(fs disk.FS, index uint64, size int) error {
 	w, err := Create(fs, testDir, metaOf(index))
 	if err != nil {
@@ -83,8 +83,8 @@ func requireComplete(t testing.TB, r *Reader, size int) {
 	require.EqualValues(t, size, r.DataSize())
 }
 
-// requireIndex opens the snapshot, checks its content, and returns its index, or 0 if it does not
-// exist.
+// requireIndex opens the newest snapshot and checks its content. It returns the snapshot's index, or 0
+// if there is no snapshot.
 func requireIndex(t testing.TB, d disk.FS, size int) uint64 {
 	t.Helper()
 	r, err := Open(d, testDir)
@@ -97,7 +97,7 @@ func requireIndex(t testing.TB, d disk.FS, size int) uint64 {
 	return r.Meta().Index
 }
 
-// readRaw returns the whole file.
+// readRaw returns the content of the whole snapshot file.
 func readRaw(t testing.TB, r *Reader) []byte {
 	t.Helper()
 	b, err := io.ReadAll(io.NewSectionReader(r.Raw(), 0, r.Size()))
@@ -106,7 +106,7 @@ func readRaw(t testing.TB, r *Reader) []byte {
 	return b
 }
 
-// encodedSnapshot returns the content of a file that writeSnapshot writes.
+// encodedSnapshot returns the content of the file that writeSnapshot writes.
 func encodedSnapshot(t testing.TB, index uint64, size int) []byte {
 	t.Helper()
 	d := newDisk(t, 0)
@@ -117,7 +117,7 @@ func encodedSnapshot(t testing.TB, index uint64, size int) []byte {
 	return readRaw(t, r)
 }
 
-// createFile creates a durable file.
+// createFile creates a durable file with the content b.
 func createFile(t testing.TB, d disk.FS, name string, b []byte) {
 	t.Helper()
 	f, err := d.Create(name)

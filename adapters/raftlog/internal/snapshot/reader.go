@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// Reader is an open snapshot whose content was verified. It may be used by several goroutines, and
-// remains readable when another snapshot replaces it.
+// Reader is an open snapshot whose whole content Open has verified. Several goroutines may use a
+// Reader, which remains readable when another snapshot replaces its file.
 type Reader struct {
 	layout layout
 	file   disk.File
@@ -21,11 +21,11 @@ type Reader struct {
 	closed atomic.Bool
 }
 
-// Open opens the newest snapshot in dir. It reads and verifies the whole file. It first removes
+// Open opens the newest snapshot in dir. It reads and verifies the whole file. Before that, it removes
 // incomplete snapshots that a crash has left; therefore no Writer or Install may be in progress. To
-// read a snapshot while one is, call OpenFile with the file [Name] in dir. Errors wrap
-// [io/fs.ErrNotExist] if there is no snapshot, and ErrCorrupt if it is damaged. Then a backup or the
-// snapshot of another peer can be used.
+// read a snapshot during a Writer or Install, call OpenFile with the file [Name] in dir. Errors wrap
+// [io/fs.ErrNotExist] if there is no snapshot, and ErrCorrupt if the snapshot is damaged. After
+// ErrCorrupt, a backup or the snapshot of another peer can be used.
 func Open(fs disk.FS, dir string) (*Reader, error) {
 	if err := removeTemps(fs, dir); err != nil {
 		return nil, err
@@ -33,7 +33,8 @@ func Open(fs disk.FS, dir string) (*Reader, error) {
 	return OpenFile(fs, path.Join(dir, Name))
 }
 
-// OpenFile opens any snapshot, such as a backup, and changes nothing. The errors are those of Open.
+// OpenFile opens and verifies any snapshot file, such as a backup, and changes nothing. The errors are
+// those of Open.
 func OpenFile(fs disk.FS, name string) (*Reader, error) {
 	f, err := fs.OpenRead(name)
 	if err != nil {
@@ -51,14 +52,14 @@ func OpenFile(fs disk.FS, name string) (*Reader, error) {
 	return &Reader{layout: l, file: f, name: name}, nil
 }
 
-// Verify reads a whole file, and returns its metadata. The error wraps ErrCorrupt if the file is not a snapshot,
-// and does not contain any part of the file.
+// Verify reads and verifies a whole snapshot file, and returns its metadata. The error wraps ErrCorrupt if the
+// file is not a valid snapshot. The text of the error contains no part of the file.
 func Verify(f disk.File) (Meta, error) {
 	l, err := verifyFile(f)
 	return l.meta, err
 }
 
-// verifyFile reads a whole file.
+// verifyFile reads and verifies a whole snapshot file, and returns its layout.
 func verifyFile(f disk.File) (layout, error) {
 	size, err := f.Size()
 	if err != nil {
@@ -76,33 +77,34 @@ func verifyFile(f disk.File) (layout, error) {
 	return l, err
 }
 
-// newScanner returns a scanner that begins at a section.
+// newScanner returns a scanner that begins at the section from.
 func newScanner(f disk.File, size int64, from section) *scanner {
 	r := bufio.NewReaderSize(io.NewSectionReader(f, from.offset, size-from.offset), 2*maxChunk)
 	return &scanner{r: r, offset: from.offset, crc: from.crc}
 }
 
-// Meta returns the metadata. Conf is not nil and must not be changed.
+// Meta returns the metadata. Its field Conf is not nil, and the caller must not change it.
 func (r *Reader) Meta() Meta { return r.layout.meta }
 
-// Size returns the size of the file in bytes.
+// Size returns the size of the snapshot file in bytes.
 func (r *Reader) Size() int64 { return r.layout.size }
 
-// DataSize returns the size of the data of the state machine in bytes.
+// DataSize returns the size in bytes of the state machine's data in the snapshot.
 func (r *Reader) DataSize() int64 { return r.layout.data.size }
 
-// Raw returns the content of the file, which Install accepts.
+// Raw returns the content of the snapshot file, which another peer can pass to Install.
 func (r *Reader) Raw() io.ReaderAt { return io.NewSectionReader(r.file, 0, r.layout.size) }
 
-// Tables returns a new reader of the tables. If the file was damaged after it was opened, the
-// reader fails with ErrCorrupt instead of returning io.EOF.
+// Tables returns a new reader of the tables in the snapshot. If the file was damaged after Open, the
+// reader fails with ErrCorrupt instead of io.EOF.
 func (r *Reader) Tables() io.Reader { return r.newSection(kindTables, r.layout.tables) }
 
-// Data returns a new reader of the data of the state machine. If the file was damaged after it was
-// opened, it fails with ErrCorrupt instead of returning io.EOF. Reading fails after it or r is closed.
+// Data returns a new reader of the state machine's data in the snapshot. If the file was damaged after
+// Open, the reader fails with ErrCorrupt instead of io.EOF. Reading fails after the result or r is
+// closed.
 func (r *Reader) Data() io.ReadCloser { return r.newSection(kindData, r.layout.data) }
 
-// Close closes the file. Further calls do nothing.
+// Close closes the snapshot file. Later calls do nothing.
 func (r *Reader) Close() error {
 	if r.closed.Swap(true) {
 		return nil
@@ -117,11 +119,11 @@ func (r *Reader) newSection(kind byte, s section) *sectionReader {
 	return &sectionReader{scanner: newScanner(r.file, r.layout.size, s), kind: kind, left: s.size, name: r.name}
 }
 
-// sectionReader reads the payloads of a section.
+// sectionReader reads the payloads of one section of a snapshot file.
 type sectionReader struct {
 	scanner *scanner
 	kind    byte
-	left    int64 // the bytes of the chunks that were not read yet
+	left    int64 // the number of bytes in frames that are not read yet
 	chunk   []byte
 	name    string
 	err     error
@@ -146,7 +148,7 @@ func (s *sectionReader) readChunk() {
 	}
 	kind, chunk, err := s.scanner.readFrame()
 	if err == nil && (kind != s.kind || int64(len(chunk)) > s.left) {
-		err = s.scanner.corrupt("the chunk has changed")
+		err = s.scanner.corrupt("the chunk was changed after the file was opened")
 	}
 	if err != nil {
 		s.err = fmt.Errorf("snapshot: read %s: %w", s.name, err)
@@ -155,7 +157,7 @@ func (s *sectionReader) readChunk() {
 	s.chunk, s.left = chunk, s.left-int64(len(chunk))
 }
 
-// Close makes later reads fail.
+// Close makes later calls of Read fail.
 func (s *sectionReader) Close() error {
 	s.err, s.chunk = fmt.Errorf("snapshot: read %s: %w", s.name, fs.ErrClosed), nil
 	return nil

@@ -20,7 +20,7 @@ func TestOpen_RemovesOnlyTemporaryFiles(t *testing.T) {
 	require.Equal(t, []string{"other.tmp-1", "snap", "snap-x-1.bak", "snap.tmp", "snap.tmp-", "snap.tmp-1x"}, listNames(t, d))
 }
 
-func TestOpen_UnknownVersion(t *testing.T) {
+func TestOpen_RejectsUnknownVersion(t *testing.T) {
 	b := binary.LittleEndian.AppendUint32([]byte(magic), version+1)
 	b = binary.LittleEndian.AppendUint32(b, updateCRC(0, b))
 	d := newDisk(t, 0)
@@ -31,8 +31,9 @@ func TestOpen_UnknownVersion(t *testing.T) {
 	require.Equal(t, []string{"snap"}, listNames(t, d))
 }
 
-// TestReader_DetectsLaterDamage checks that damage after Open is reported as an error, and not as io.EOF.
-func TestReader_DetectsLaterDamage(t *testing.T) {
+// TestReader_DetectsDamageAfterOpen checks that reading a file that was damaged after Open returns
+// ErrCorrupt, and not io.EOF.
+func TestReader_DetectsDamageAfterOpen(t *testing.T) {
 	d := newDisk(t, 0)
 	size := 3 * maxChunk
 	require.NoError(t, writeSnapshot(d, 1, size))
@@ -62,9 +63,9 @@ func TestReader_DetectsLaterDamage(t *testing.T) {
 	}
 }
 
-// TestDamage_IsAlwaysDetected checks that a flipped bit or a truncation is detected by Open, Install and
-// InstallFile, and that these change nothing then.
-func TestDamage_IsAlwaysDetected(t *testing.T) {
+// TestOpenAndInstall_DetectEveryDamage checks that Open, Install and InstallFile detect each flipped bit and each
+// truncation of a snapshot, and change nothing then.
+func TestOpenAndInstall_DetectEveryDamage(t *testing.T) {
 	whole := encodedSnapshot(t, 6, 30)
 	check := func(bad []byte, name string, at int) {
 		t.Helper()

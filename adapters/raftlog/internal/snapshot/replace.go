@@ -11,11 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-// Install reads a snapshot, the content of Reader.Raw, and makes it the newest one in dir, in the
-// same way as Commit. It does not read beyond the snapshot. The current snapshot is not changed
-// before the new one is verified and durable. Errors wrap ErrCorrupt, ErrVersion, ErrOlder,
-// ErrOtherCluster or the error of from. After an error nothing has changed, unless the error
-// concerns the durability of the change.
+// Install reads a snapshot, which is the content of a Reader.Raw, from the reader from, and makes it
+// the newest snapshot in dir, in the same way as Commit. It does not read beyond the snapshot. It
+// replaces the current snapshot only after the new one is verified and durable. Errors wrap ErrCorrupt,
+// ErrVersion, ErrOlder, ErrOtherCluster or the error of from. After an error nothing has changed,
+// unless the error concerns the durability of the change.
 func Install(fs disk.FS, dir string, from io.Reader) (*Reader, error) {
 	name, f, err := createTemp(fs, dir)
 	if err != nil {
@@ -27,13 +27,14 @@ func Install(fs disk.FS, dir string, from io.Reader) (*Reader, error) {
 	}
 	if err != nil {
 		f.Close()
-		fs.Remove(name) // if the removal fails, Open removes the file later
+		fs.Remove(name) // if Remove fails, Open removes the file later
 		return nil, fmt.Errorf("snapshot: install in %s: %w", dir, err)
 	}
 	return &Reader{layout: l, file: f, name: path.Join(dir, Name)}, nil
 }
 
-// receiveFile writes a snapshot that may replace the current one to a file, and makes it durable.
+// receiveFile writes a snapshot from a reader to the file f, and makes the file durable. It returns an
+// error if the snapshot must not replace the current one.
 func receiveFile(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, error) {
 	out := bufio.NewWriterSize(io.NewOffsetWriter(f, 0), 2*maxChunk)
 	s := &scanner{r: io.TeeReader(from, out)}
@@ -41,7 +42,7 @@ func receiveFile(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, e
 	if err != nil {
 		return layout{}, err
 	}
-	// Reject an older or foreign snapshot before its data is received.
+	// Reject an older snapshot, or a snapshot of another cluster, before receiving its data.
 	if _, err := checkReplaceable(fs, dir, m); err != nil {
 		return layout{}, err
 	}
@@ -55,11 +56,12 @@ func receiveFile(fs disk.FS, dir string, f disk.File, from io.Reader) (layout, e
 	return l, f.Sync()
 }
 
-// InstallFile makes a snapshot file on the same disk, which another program has written, the newest one
-// in dir. It verifies and replaces as Install does, but renames the file. After an error the file still
-// exists, unless the error concerns the durability of the change.
+// InstallFile makes a snapshot file that another program has written on the same disk the newest
+// snapshot in dir. It verifies the file and replaces the current snapshot like Install, but renames the
+// file instead of copying it. After an error the file still exists, unless the error concerns the
+// durability of the change.
 func InstallFile(fs disk.FS, dir, name string) (*Reader, error) {
-	f, err := fs.Open(name) // open it for writing, which Sync requires
+	f, err := fs.Open(name) // open for writing, because Sync requires it
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: install %s: %w", name, err)
 	}
@@ -83,13 +85,14 @@ func InstallFile(fs disk.FS, dir, name string) (*Reader, error) {
 	return &Reader{layout: l, file: f, name: path.Join(dir, Name)}, nil
 }
 
-// currentSnapshot describes the snapshot that will be replaced.
+// currentSnapshot describes the snapshot that a new snapshot would replace.
 type currentSnapshot struct {
 	exists bool
-	meta   Meta // the metadata; zero if the snapshot is not readable
+	meta   Meta // the metadata of the snapshot; zero if the file is not readable
 }
 
-// checkReplaceable returns an error if a snapshot must not replace the current one in dir.
+// checkReplaceable describes the current snapshot in dir. It returns an error if a snapshot with the
+// metadata m must not replace it.
 func checkReplaceable(fsys disk.FS, dir string, m Meta) (currentSnapshot, error) {
 	name := path.Join(dir, Name)
 	f, err := fsys.OpenRead(name)
@@ -107,7 +110,7 @@ func checkReplaceable(fsys disk.FS, dir string, m Meta) (currentSnapshot, error)
 	old, err := newScanner(f, size, section{}).readMeta()
 	switch {
 	case errors.Is(err, ErrCorrupt):
-		// The damaged snapshot is kept as a backup.
+		// A damaged snapshot may be replaced, and is kept as a backup.
 		return currentSnapshot{exists: true}, nil
 	case err != nil:
 		return currentSnapshot{}, fmt.Errorf("read the current snapshot %s: %w", name, err)
@@ -120,7 +123,8 @@ func checkReplaceable(fsys disk.FS, dir string, m Meta) (currentSnapshot, error)
 	return currentSnapshot{exists: true, meta: old}, nil
 }
 
-// replaceCurrent makes a durable file the newest snapshot. There is a snapshot at any time.
+// replaceCurrent renames a durable file to the name of the newest snapshot, and keeps the current
+// snapshot as a backup. There is a snapshot at any time.
 func replaceCurrent(fs disk.FS, dir, name string, m Meta) error {
 	old, err := checkReplaceable(fs, dir, m)
 	if err != nil {
@@ -128,7 +132,7 @@ func replaceCurrent(fs disk.FS, dir, name string, m Meta) error {
 	}
 	if old.exists {
 		if err := backUp(fs, dir, old.meta, m); err != nil {
-			return fmt.Errorf("snapshot: keep the current snapshot of %s: %w", dir, err)
+			return fmt.Errorf("snapshot: back up the current snapshot in %s: %w", dir, err)
 		}
 	}
 	if err := fs.Rename(name, path.Join(dir, Name)); err != nil {
@@ -140,8 +144,9 @@ func replaceCurrent(fs disk.FS, dir, name string, m Meta) error {
 	return nil
 }
 
-// backUp gives the current snapshot a second name, which contains the time when it was created. If that
-// time is unknown, the name contains the time when the new snapshot was created.
+// backUp gives the current snapshot a second name, which contains the time when that snapshot was
+// created. If the current snapshot is not readable, the name contains the time when the new snapshot
+// was created.
 func backUp(fsys disk.FS, dir string, old, m Meta) error {
 	created := old.Created
 	if old.Index == 0 {
@@ -156,8 +161,7 @@ func backUp(fsys disk.FS, dir string, old, m Meta) error {
 		if err != nil {
 			return err
 		}
-		// Sync here, because a power failure could otherwise undo the link and keep the rename that
-		// follows.
+		// Without this sync, a power failure could undo the link and keep the rename that follows.
 		return fsys.SyncDir(dir)
 	}
 }

@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	contentSize = 66_000 // the content has more than one chunk
+	contentSize = 66_000 // large enough for more than one chunk
 	oldIndex    = 5
 	newIndex    = 6
 )
 
-// replacements are the functions that replace a snapshot. file is the new snapshot.
+// replacements are the ways to replace the current snapshot by the snapshot file with the given
+// content.
 var replacements = map[string]func(t *testing.T, d *testenv.Disk, file []byte) error{
 	"commit": func(_ *testing.T, d *testenv.Disk, _ []byte) error { return writeSnapshot(d, newIndex, contentSize) },
 	"install": func(_ *testing.T, d *testenv.Disk, file []byte) error {
@@ -30,7 +31,7 @@ var replacements = map[string]func(t *testing.T, d *testenv.Disk, file []byte) e
 		return err
 	},
 	"installFile": func(_ *testing.T, d *testenv.Disk, file []byte) error {
-		// The other program does not sync the file.
+		// Another program need not sync the file that it writes.
 		f, err := d.Create("data/outside")
 		if err != nil {
 			return err
@@ -46,7 +47,7 @@ var replacements = map[string]func(t *testing.T, d *testenv.Disk, file []byte) e
 	},
 }
 
-// requireOldInBackup requires that a backup contains the old snapshot.
+// requireOldInBackup requires that one of the backups contains the old snapshot.
 func requireOldInBackup(t *testing.T, d *testenv.Disk) {
 	t.Helper()
 	for _, name := range listNames(t, d) {
@@ -65,8 +66,8 @@ func requireOldInBackup(t *testing.T, d *testenv.Disk) {
 	require.Fail(t, "no backup contains the old snapshot")
 }
 
-// requireOldOrNew requires that the old or the new snapshot exists after a failure, and returns its
-// index.
+// requireOldOrNew requires that, after a failure, either the old or the new snapshot is the newest one,
+// and returns its index.
 func requireOldOrNew(t *testing.T, d *testenv.Disk, hadOld bool) uint64 {
 	t.Helper()
 	index := requireIndex(t, d, contentSize)
@@ -86,8 +87,8 @@ func requireOldOrNew(t *testing.T, d *testenv.Disk, hadOld bool) uint64 {
 	return index
 }
 
-// failEveryOperation executes each replacement repeatedly. Each time, arm configures the failure of
-// the next operation of the disk, and check is called with the error of the replacement.
+// failEveryOperation executes each of the replacements repeatedly. Each time, it makes another
+// operation of the disk fail, by the function arm, and calls check with the error of the replacement.
 func failEveryOperation(t *testing.T, arm func(*testenv.Disk, int), check func(t *testing.T, d *testenv.Disk, hadOld bool, err error)) {
 	file := encodedSnapshot(t, newIndex, contentSize)
 	for name, replacement := range replacements {
@@ -102,7 +103,7 @@ func failEveryOperation(t *testing.T, arm func(*testenv.Disk, int), check func(t
 					before := d.Ops()
 					arm(d, before+n)
 					err := replacement(t, d, file)
-					last := d.Ops() < before+n // the replacement has fewer operations than n
+					last := d.Ops() < before+n // the replacement has fewer than n operations
 					if last {
 						require.NoError(t, err)
 					} else {
@@ -118,7 +119,7 @@ func failEveryOperation(t *testing.T, arm func(*testenv.Disk, int), check func(t
 	}
 }
 
-func TestReplace_CrashAtEveryOperation(t *testing.T) {
+func TestReplace_KeepsOldOrNewSnapshotAfterCrash(t *testing.T) {
 	failEveryOperation(t, (*testenv.Disk).CrashAt, func(t *testing.T, d *testenv.Disk, hadOld bool, err error) {
 		for outcome := range 10 {
 			found := d.Crash()
@@ -129,7 +130,7 @@ func TestReplace_CrashAtEveryOperation(t *testing.T) {
 			if outcome%5 > 0 {
 				continue
 			}
-			// The next snapshot can be written after the crash.
+			// The next snapshot can replace the one that was found after the crash.
 			require.NoError(t, writeSnapshot(found, newIndex+1, contentSize))
 			require.EqualValues(t, newIndex+1, requireIndex(t, found, contentSize))
 			if hadOld {
@@ -139,7 +140,7 @@ func TestReplace_CrashAtEveryOperation(t *testing.T) {
 	})
 }
 
-func TestReplace_ErrorOfEveryOperation(t *testing.T) {
+func TestReplace_KeepsOldOrNewSnapshotAfterDiskError(t *testing.T) {
 	failEveryOperation(t, (*testenv.Disk).FailAt, func(t *testing.T, d *testenv.Disk, hadOld bool, err error) {
 		if err != nil {
 			require.ErrorIs(t, err, testenv.ErrIO)
@@ -175,14 +176,15 @@ func TestReplace_RejectsOlderAndForeignSnapshots(t *testing.T) {
 	require.ErrorIs(t, err, ErrOlder)
 	require.Equal(t, []string{"outside", "snap"}, listNames(t, d))
 	require.EqualValues(t, 5, requireIndex(t, d, 10))
-	// A snapshot with the same index is accepted.
+	// A snapshot may replace a snapshot with the same index.
 	r, err = Install(d, testDir, bytes.NewReader(encodedSnapshot(t, 5, 10)))
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 }
 
-// An older snapshot is rejected before its data is read.
-func TestInstall_RejectsOlderSnapshotEarly(t *testing.T) {
+// TestInstall_RejectsOlderSnapshotBeforeReadingData checks that Install rejects an older snapshot by
+// its metadata, and does not read its data.
+func TestInstall_RejectsOlderSnapshotBeforeReadingData(t *testing.T) {
 	d := newDisk(t, 0)
 	require.NoError(t, writeSnapshot(d, 5, 10))
 	whole := encodedSnapshot(t, 4, 300_000)
@@ -204,7 +206,8 @@ func TestInstall_DoesNotReadBeyondTheSnapshot(t *testing.T) {
 	require.Equal(t, "next", string(rest))
 }
 
-// TestInstall_ReplacesDamagedSnapshot checks that a damaged snapshot can be replaced, and is kept as a backup.
+// TestInstall_ReplacesDamagedSnapshot checks that Install replaces a damaged snapshot, and keeps the
+// damaged file as a backup.
 func TestInstall_ReplacesDamagedSnapshot(t *testing.T) {
 	d := newDisk(t, 0)
 	createFile(t, d, "data/snap", []byte("damaged"))

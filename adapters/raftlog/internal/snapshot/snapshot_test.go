@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/disk"
 )
 
-func TestSnapshots_OnFilesOfTheMachine(t *testing.T) {
+func TestCommitAndInstall_KeepBackupsOnRealFileSystem(t *testing.T) {
 	d := disk.OS(t.TempDir())
 	require.NoError(t, d.MkdirAll(testDir))
 	_, err := Open(d, testDir)
@@ -22,7 +22,7 @@ func TestSnapshots_OnFilesOfTheMachine(t *testing.T) {
 	r, err := Install(d, testDir, bytes.NewReader(encodedSnapshot(t, 9, 200)))
 	require.NoError(t, err)
 	require.NoError(t, writeSnapshot(d, 10, 5))
-	requireComplete(t, r, 200) // the reader still works after the snapshot was replaced
+	requireComplete(t, r, 200) // r remains readable after another snapshot has replaced its file
 	require.NoError(t, r.Close())
 	require.NoError(t, r.Close())
 	createFile(t, d, "data/from-outside", encodedSnapshot(t, 11, 7))

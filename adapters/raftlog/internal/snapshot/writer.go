@@ -17,8 +17,8 @@ const tempPrefix = Name + ".tmp-"
 // errFinished is returned by the methods of a Writer after Commit or Abort.
 var errFinished = fmt.Errorf("snapshot: already written or abandoned: %w", fs.ErrClosed)
 
-// Writer writes a snapshot: first Tables, then Data, then Commit. Tables and Data may be omitted. It
-// must be used by one goroutine. After an error, the caller must call Abort.
+// Writer writes a snapshot: first Tables, then Data, then Commit. Tables and Data may be omitted. Only
+// one goroutine may use a Writer. After an error, the caller must call Abort.
 type Writer struct {
 	fs         disk.FS
 	dir, name  string
@@ -27,22 +27,22 @@ type Writer struct {
 	offset     int64
 	crc        uint32
 	kind       byte
-	chunk      []byte // the payload of the current kind that is not written yet
+	chunk      []byte // the payload of the current kind that is not written to the file yet
 	buffer     []byte // the frame that is being written
 	tablesSize int64
 	dataSize   int64
 	err        error
 }
 
-// Create begins a snapshot in dir, which must exist. The current snapshot is not changed before
-// Commit. The error wraps api.ErrInvalid if the index is 0 or the metadata is larger than 1 MiB.
+// Create begins to write a snapshot in dir, which must exist. The current snapshot is not changed
+// before Commit. The error wraps api.ErrInvalid if the index is 0 or the metadata is larger than 1 MiB.
 func Create(fs disk.FS, dir string, m Meta) (*Writer, error) {
 	meta, err := m.encode()
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%w: snapshot of index %d: members: %w", api.ErrInvalid, m.Index, err)
+		return nil, fmt.Errorf("%w: encode the members in the snapshot of index %d: %w", api.ErrInvalid, m.Index, err)
 	case m.Index == 0 || len(meta) > maxMeta:
-		return nil, fmt.Errorf("%w: snapshot of index %d, with members and cluster of %d bytes; may be %d",
+		return nil, fmt.Errorf("%w: the members and the cluster in the snapshot of index %d have %d bytes, the limit is %d",
 			api.ErrInvalid, m.Index, len(meta), maxMeta)
 	}
 	name, f, err := createTemp(fs, dir)
@@ -61,7 +61,7 @@ func Create(fs disk.FS, dir string, m Meta) (*Writer, error) {
 	return w, nil
 }
 
-// createTemp creates a temporary file with a new name.
+// createTemp creates a temporary file in dir, under a name that is not used yet.
 func createTemp(fsys disk.FS, dir string) (string, disk.File, error) {
 	for n := 1; ; n++ {
 		name := path.Join(dir, fmt.Sprint(tempPrefix, n))
@@ -76,10 +76,11 @@ func createTemp(fsys disk.FS, dir string) (string, disk.File, error) {
 }
 
 // syncInterval is the number of bytes after which a file is synced while it is written. Otherwise the
-// system collects writes, and a sync of the log waits until gigabytes of a snapshot are on the disk.
+// system would collect writes in memory, and a sync of the log would wait until gigabytes of a snapshot
+// are on the disk.
 const syncInterval = 1 << 20
 
-// steadyFile is a file that is synced after every syncInterval bytes.
+// steadyFile is a file that is synced whenever syncInterval more bytes were written.
 type steadyFile struct {
 	disk.File
 	unsynced int
@@ -94,13 +95,13 @@ func (f *steadyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// isTemp reports whether createTemp creates files with that name.
+// isTemp reports whether name is a name of the files that createTemp creates.
 func isTemp(name string) bool {
 	n, ok := strings.CutPrefix(name, tempPrefix)
 	return ok && n != "" && strings.Trim(n, "0123456789") == ""
 }
 
-// removeTemps removes incomplete snapshots that a crash has left.
+// removeTemps removes the incomplete snapshots that a crash has left in dir.
 func removeTemps(fs disk.FS, dir string) error {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -116,10 +117,10 @@ func removeTemps(fs disk.FS, dir string) error {
 	return nil
 }
 
-// Tables returns a writer of the tables. It fails after Data was written to.
+// Tables returns a writer of the tables in the snapshot. Writing fails after data was written.
 func (w *Writer) Tables() io.Writer { return sectionWriter{w, kindTables} }
 
-// Data returns a writer of the data of the state machine.
+// Data returns a writer of the state machine's data in the snapshot.
 func (w *Writer) Data() io.Writer { return sectionWriter{w, kindData} }
 
 type sectionWriter struct {
@@ -150,7 +151,7 @@ func (s sectionWriter) Write(p []byte) (int, error) {
 	return written, w.err
 }
 
-// flushChunk writes the chunk, unless it is empty.
+// flushChunk writes the collected payload as a frame, unless it is empty.
 func (w *Writer) flushChunk() {
 	if len(w.chunk) == 0 {
 		return
@@ -180,9 +181,10 @@ func (w *Writer) writeBytes(p []byte) {
 	}
 }
 
-// Commit makes this the newest snapshot, durably, and the current one a backup. Nothing has changed
-// after ErrOlder, ErrOtherCluster and errors of writing. After an error that concerns the durability
-// of the change, Open finds the old or the new snapshot. The Writer cannot be used any more.
+// Commit makes this snapshot the newest one, durably, and keeps the current one as a backup. After
+// ErrOlder, ErrOtherCluster and errors of writing, nothing has changed. After an error that concerns
+// the durability of the change, Open finds either the old or the new snapshot. The Writer cannot be
+// used after Commit.
 func (w *Writer) Commit() error {
 	w.flushChunk()
 	w.writeFrame(kindEnd, appendEnd(nil, w.tablesSize, w.dataSize, w.offset+endSize+frameOverhead))
@@ -203,13 +205,13 @@ func (w *Writer) Commit() error {
 		err = replaceCurrent(w.fs, w.dir, w.name, w.meta)
 	}
 	if err != nil {
-		w.fs.Remove(w.name) // ignore the error: the file was renamed, or Open removes it later
+		w.fs.Remove(w.name) // fails if Commit has renamed the file; otherwise Open removes the file later
 	}
 	return err
 }
 
-// Abort discards the snapshot and removes its file. If that fails, Open removes it. After Commit,
-// Abort does nothing.
+// Abort discards the snapshot and removes its file. If the removal fails, Open removes the file later.
+// After Commit, Abort does nothing.
 func (w *Writer) Abort() {
 	if errors.Is(w.err, errFinished) {
 		return

@@ -47,11 +47,11 @@ func TestWriter_FailsAfterCommitAndAbort(t *testing.T) {
 	require.Equal(t, []string{"snap"}, listNames(t, d))
 }
 
-// countingDisk counts the bytes that were written to the files and are not synced.
+// countingDisk counts the bytes that were written to its files and are not synced.
 type countingDisk struct {
 	disk.FS
 	unsynced, most int
-	failure        error // is returned by Sync
+	failure        error // the error that Sync returns, or nil
 }
 
 func (d *countingDisk) Create(name string) (disk.File, error) {
@@ -75,9 +75,9 @@ func (f countingFile) Sync() error {
 	return errors.Join(f.disk.failure, f.File.Sync())
 }
 
-// TestWriter_SyncsWhileItWrites checks that the system cannot collect a whole snapshot in memory, for
-// which syncs of the log would wait, while it is written or received, and that the error of such a sync is
-// not ignored.
+// TestWriter_SyncsWhileItWrites checks that a snapshot is synced in small parts while it is written or
+// received, and that the error of such a sync is returned. Otherwise the system could collect a whole
+// snapshot in memory, and syncs of the log would wait for it.
 func TestWriter_SyncsWhileItWrites(t *testing.T) {
 	const most = syncInterval + 4*maxChunk
 	d := &countingDisk{FS: newDisk(t, 0)}

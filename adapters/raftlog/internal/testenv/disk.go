@@ -15,25 +15,25 @@ import (
 )
 
 var (
-	// ErrCrashed is returned by all operations after a crash. [Disk.Crash] returns the disk as it is
-	// after the crash.
+	// ErrCrashed is returned by all operations after a crash of the disk. [Disk.Crash] returns the disk
+	// as it is after the crash.
 	ErrCrashed = errors.New("testenv: power has failed")
-	// ErrIO is returned by an operation that FailAt or FailReadAt makes fail.
+	// ErrIO is returned by an operation that a test makes fail by FailAt or FailReadAt.
 	ErrIO = errors.New("testenv: input/output error")
 )
 
 // Disk is a disk in memory that can crash in any operation, and whose operations can fail. It implements
-// [disk.FS]. Its methods may be called by any goroutine.
+// [disk.FS]. Any goroutine may call its methods.
 //
 // After a crash, everything that was synced exists, and parts of the rest: some unsynced writes are
 // applied, some are not, and some are torn at sectors of 512 bytes; a file has its old or its new
-// length; and each change of a directory that was not followed by SyncDir is applied or not. A
-// random source decides; everything else is deterministic.
+// length; and each change of a directory that was not followed by SyncDir is applied or not. A random
+// source decides about each of these; everything else is deterministic.
 type Disk struct {
 	mu         sync.Mutex
 	random     *rand.Rand
 	root       *node
-	pending    []dirChange // changes of directories that are not durable, in order
+	pending    []dirChange // the changes of directories that are not durable, in order
 	locks      map[string]bool
 	ops        int
 	reads      int
@@ -42,23 +42,23 @@ type Disk struct {
 	failReadAt int
 	crashAt    int
 	crashed    bool
-	space      int64 // maximum size of all files in bytes; negative if there is no limit
+	space      int64 // the maximum total size of all files in bytes; negative if there is no limit
 }
 
-// node is a file or a directory.
+// node is a file or a directory of the disk.
 type node struct {
-	// live contains the entries of a directory, and is nil if the node is a file. durable
-	// contains the entries that are durable.
+	// live contains the current entries of a directory, and is nil if the node is a file. durable
+	// contains those entries that are durable.
 	live, durable map[string]*node
-	// current is the content of a file, synced its durable content. writes lead from synced to
-	// current.
+	// current is the content of a file, and synced is the durable content. writes are the changes that
+	// lead from synced to current.
 	current, synced content
 	writes          []fileWrite
 	syncFailed      bool
 }
 
-// dirChange is a change of directories that is not durable yet: child loses its name in the directory
-// from, gets a name in the directory to, or both.
+// dirChange is a change of directories that is not durable yet: the node child loses its name in the
+// directory from, gets a name in the directory to, or both.
 type dirChange struct {
 	child            *node
 	from, to         *node
@@ -67,13 +67,13 @@ type dirChange struct {
 
 // fileWrite is a change of a file that is not durable yet.
 type fileWrite struct {
-	data   []byte // nil if only the length changes
-	offset int64  // the offset of the data, or the new length
-	extend bool   // reports that the length does not decrease
+	data   []byte // the written bytes; nil if the change only sets the length
+	offset int64  // the offset of the written bytes, or the new length
+	extend bool   // whether the length must not decrease
 }
 
-// NewDisk returns an empty disk. Its random source has this seed. The disk and its copies after crashes
-// share the source, and must not be used concurrently.
+// NewDisk returns an empty disk whose random source has the given seed. The disk and its copies after
+// crashes share the random source, so they must not be used concurrently.
 func NewDisk(seed uint64) *Disk { return newDisk(rand.New(rand.NewPCG(seed, 1))) }
 
 func newDisk(random *rand.Rand) *Disk {
@@ -82,15 +82,15 @@ func newDisk(random *rand.Rand) *Disk {
 
 func newDir() *node { return &node{live: map[string]*node{}, durable: map[string]*node{}} }
 
-// Ops returns the number of operations so far that change something or make it durable, including
-// those that have failed. [Disk.Reads] returns the number of the other operations.
+// Ops returns the number of operations so far that change something or make something durable,
+// including failed ones. [Disk.Reads] returns the number of all other operations.
 func (d *Disk) Ops() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ops
 }
 
-// Reads returns the number of operations so far that only read: Open, OpenRead, List, Size, ReadAt.
+// Reads returns the number of operations so far that only read: Open, OpenRead, List, Size and ReadAt.
 func (d *Disk) Reads() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,12 +98,12 @@ func (d *Disk) Reads() int {
 }
 
 // FailAt makes the n-th operation, as counted by Ops, fail with [ErrIO] without any effect, with two
-// exceptions: a write may have written a part of the data, and a Sync discards everything that was
-// not durable, although it can still be read, and every later Sync of the file fails. If n is 0, no
-// operation fails.
+// exceptions: a failed write may have written a part of the data, and a failed Sync discards everything
+// that was not durable, although it can still be read, and makes every later Sync of the file fail. If
+// n is 0, no operation fails.
 func (d *Disk) FailAt(n int) { d.FailWith(n, ErrIO) }
 
-// FailWith makes an operation fail like FailAt, but with err instead of ErrIO.
+// FailWith makes the n-th operation fail like FailAt, but with err instead of ErrIO.
 func (d *Disk) FailWith(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,9 +118,9 @@ func (d *Disk) FailReadAt(n int) {
 	d.failReadAt = n
 }
 
-// CrashAt makes the disk crash in the n-th operation, as counted by Ops. This operation and all
-// later ones, including reads, return [ErrCrashed]. The change of this operation may survive, as any
-// unsynced change. If n is 0, the disk does not crash.
+// CrashAt makes the disk crash in the n-th operation, as counted by Ops. This operation and all later
+// ones, including reads, return [ErrCrashed]. The change of the n-th operation may survive the crash,
+// like any unsynced change. If n is 0, the disk does not crash.
 func (d *Disk) CrashAt(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,8 +135,9 @@ func (d *Disk) SetSpace(bytes int64) {
 	d.space = bytes
 }
 
-// countOperation counts an operation. The operation must return the error, if there is one. If crash is
-// true, it must be executed nevertheless, because its change may survive. d.mu is held.
+// countOperation counts an operation of the disk, and decides whether the operation fails. The
+// operation must return err if it is not nil. If crash is true, the operation must be executed
+// nevertheless, because its change may survive the crash. The caller holds d.mu.
 func (d *Disk) countOperation() (crash bool, err error) {
 	if d.crashed {
 		return false, ErrCrashed
@@ -165,7 +166,7 @@ func (d *Disk) countRead() error {
 
 func pathError(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }
 
-// lookUp returns the node with that name, or nil.
+// lookUp returns the node with the given name, or nil if there is none.
 func (d *Disk) lookUp(name string) *node {
 	n := d.root
 	if name == "." {
@@ -179,7 +180,8 @@ func (d *Disk) lookUp(name string) *node {
 	return n
 }
 
-// locateEntry returns the directory that contains the named file, and the last element of the name.
+// locateEntry returns the directory that contains the named file, and the last element of the file's
+// name.
 func (d *Disk) locateEntry(op, name string) (*node, string, error) {
 	if !fs.ValidPath(name) || name == "." {
 		return nil, "", pathError(op, name, fs.ErrInvalid)
@@ -191,13 +193,14 @@ func (d *Disk) locateEntry(op, name string) (*node, string, error) {
 	return n, path.Base(name), nil
 }
 
-// applyChange applies c, which becomes durable by SyncDir.
+// applyChange applies a change of directories, which SyncDir makes durable later.
 func (d *Disk) applyChange(c dirChange) {
 	c.applyTo(func(n *node) map[string]*node { return n.live })
 	d.pending = append(d.pending, c)
 }
 
-// applyTo applies the change to the entries of directories that entries returns: the live or the durable ones.
+// applyTo applies the change to the entries of directories, which the function entries returns: the
+// live or the durable ones.
 func (c dirChange) applyTo(entries func(*node) map[string]*node) {
 	if c.from != nil {
 		if e := entries(c.from); e[c.oldName] == c.child {
@@ -309,7 +312,7 @@ func (d *Disk) moveName(op, from, to string, rename bool) error {
 	case n == nil:
 		return pathError(op, from, fs.ErrNotExist)
 	case n.live != nil:
-		return pathError(op, from, syscall.EISDIR) // only files can be renamed, because a log renames nothing else
+		return pathError(op, from, syscall.EISDIR) // only files can be renamed, because a log renames no directories
 	case !rename && tdir.live[tbase] != nil:
 		return pathError(op, to, fs.ErrExist)
 	case tdir.live[tbase] != nil && tdir.live[tbase].live != nil:
@@ -380,7 +383,7 @@ func (d *Disk) SyncDir(dir string) error {
 	if n == nil || n.live == nil {
 		return pathError("sync", dir, fs.ErrNotExist)
 	}
-	// Earlier changes of the same files in other directories become durable as well.
+	// SyncDir also makes durable the earlier changes of the same files in other directories.
 	moved := map[*node]bool{}
 	due := make([]bool, len(d.pending))
 	for i, c := range slices.Backward(d.pending) {

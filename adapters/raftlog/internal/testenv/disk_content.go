@@ -4,8 +4,8 @@ const pageSize = 4096
 
 type page [pageSize]byte
 
-// content is the content of a file. Pages that were allocated and not written are nil, so that they
-// use no memory.
+// content is the content of a file, divided into pages. A page that was allocated and not written is
+// nil, so that it uses no memory.
 type content struct {
 	size  int64
 	pages []*page

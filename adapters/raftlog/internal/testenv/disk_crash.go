@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 )
 
-// sector is the size in bytes of the parts of a write that survive a crash separately.
+// sector is the size in bytes of the parts of a write, each of which survives a crash or not.
 const sector = 512
 
-// Crash returns the disk as it is after a crash: the random source decides which changes that were not
-// durable have survived. No lock is held, and no failure is configured. After Crash, d must not be
-// used, except to call Crash again, which returns another possible outcome.
+// Crash returns the disk as it is after a crash: the random source decides which of the changes that
+// were not durable have survived. On the result, no lock is held, and no failure is configured. After
+// Crash, d must not be used, except to call Crash again, which returns another possible outcome.
 func (d *Disk) Crash() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -30,13 +30,14 @@ func (d *Disk) Crash() *Disk {
 // crashOutcome is one possible outcome of a crash.
 type crashOutcome struct {
 	random   *rand.Rand
-	survives func() bool                // decides whether a change survives
-	entries  map[*node]map[string]*node // the surviving entries of directories
-	copies   map[*node]*node            // the nodes of the disk after the crash
+	survives func() bool                // decides at random whether a change survives
+	entries  map[*node]map[string]*node // the entries of directories that have survived
+	copies   map[*node]*node            // maps the nodes before the crash to their copies after it
 }
 
-// newChoice returns a function that decides whether an unsynced change survives. It chooses between
-// all, none, and each at random, because all and none would be improbable otherwise.
+// newChoice returns a function that decides for each unsynced change whether it survives. newChoice
+// chooses whether all changes, none, or each at random survives, because all and none would otherwise
+// be improbable.
 func newChoice(random *rand.Rand) func() bool {
 	switch random.IntN(6) {
 	case 0:
@@ -54,7 +55,7 @@ func (o *crashOutcome) entriesOf(dir *node) map[string]*node {
 	return o.entries[dir]
 }
 
-// copyOf returns a copy of n with the content that survives.
+// copyOf returns the copy of n on the disk after the crash, with the content that survives.
 func (o *crashOutcome) copyOf(n *node) *node {
 	if c := o.copies[n]; c != nil {
 		return c
@@ -63,7 +64,7 @@ func (o *crashOutcome) copyOf(n *node) *node {
 		c := newDir()
 		o.copies[n] = c
 		entries := o.entriesOf(n)
-		for _, name := range sortedNames(entries) { // sorted, so that the outcome is reproducible
+		for _, name := range sortedNames(entries) { // sorted, so that the same seed has the same outcome
 			child := o.copyOf(entries[name])
 			c.live[name], c.durable[name] = child, child
 		}
@@ -78,7 +79,7 @@ func (o *crashOutcome) copyOf(n *node) *node {
 	return c
 }
 
-// applyTorn applies the part of a write that survives the crash.
+// applyTorn applies those parts of a write to b that survive the crash.
 func (o *crashOutcome) applyTorn(w fileWrite, b *content) {
 	if !o.survives() {
 		return
@@ -96,6 +97,6 @@ func (o *crashOutcome) applyTorn(w fileWrite, b *content) {
 		}
 	}
 	if w.data != nil && b.size > size && o.random.IntN(4) == 0 {
-		b.resize(size) // the data was written, but not the new length of the file
+		b.resize(size) // the data survives, but the new length of the file does not
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// openFile is an open file. It implements [disk.File].
+// openFile is an open file of a Disk. It implements [disk.File].
 type openFile struct {
 	disk     *Disk
 	node     *node
@@ -64,7 +64,7 @@ func (f *openFile) WriteAt(p []byte, offset int64) (int, error) {
 		err = f.checkSpace("write", offset+int64(len(p)))
 	}
 	if err != nil && !crash {
-		// A write that fails may write a part of the data.
+		// A failed write may have written a part of the data.
 		n := f.disk.random.IntN(len(p) + 1)
 		if err := f.checkOpen("write"); err == nil && !f.readOnly && offset >= 0 && !f.disk.crashed && f.checkSpace("write", offset+int64(n)) == nil {
 			f.recordWrite(p[:n], offset)
@@ -83,8 +83,8 @@ func (f *openFile) recordWrite(p []byte, offset int64) {
 	f.node.writes = append(f.node.writes, fileWrite{data: append([]byte{}, p...), offset: offset})
 }
 
-// beginChange counts an operation that changes the file and checks its argument, which must not be
-// negative. The results are those of countOperation.
+// beginChange counts an operation that changes the file, and checks that the argument of the operation
+// is not negative. The results are those of countOperation.
 func (f *openFile) beginChange(op string, arg int64) (crash bool, err error) {
 	if err := f.checkOpen(op); err != nil {
 		return false, err
@@ -101,7 +101,7 @@ func (f *openFile) beginChange(op string, arg int64) (crash bool, err error) {
 	return false, nil
 }
 
-// checkSpace returns an error if the disk has no space for a file of this length.
+// checkSpace returns an error if the disk has no space for the file with the given length.
 func (f *openFile) checkSpace(op string, size int64) error {
 	if f.disk.space >= 0 && size > f.node.current.size && f.disk.usedBy(f.disk.root, map[*node]bool{})+size-f.node.current.size > f.disk.space {
 		return pathError(op, f.name, syscall.ENOSPC)

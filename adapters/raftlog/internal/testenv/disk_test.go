@@ -36,7 +36,7 @@ func readFile(t *testing.T, d *Disk, name string) []byte {
 	return b
 }
 
-func TestDisk_IsAFileSystem(t *testing.T) {
+func TestDisk_ImplementsFileSystem(t *testing.T) {
 	d := NewDisk(1)
 	require.NoError(t, d.MkdirAll("a/b"))
 	f := createFile(t, d, "a/b/x")
@@ -76,8 +76,8 @@ func TestDisk_IsAFileSystem(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Synced data survives every crash. Data that is not synced is lost, kept or torn, and each of these
-// happens in some of many crashes.
+// TestCrash_UnsyncedWritesMayBeLost checks that synced data survives every crash, and that unsynced
+// data is lost in some crashes, kept in some, and torn in others.
 func TestCrash_UnsyncedWritesMayBeLost(t *testing.T) {
 	old, fresh := bytes.Repeat([]byte("o"), 2048), bytes.Repeat([]byte("n"), 2048)
 	lost, kept, torn, sizes := 0, 0, 0, map[int]int{}
@@ -130,7 +130,7 @@ func TestCrash_UnsyncedDirectoryChangesMayBeLost(t *testing.T) {
 		names, err := found.List("a")
 		require.NoError(t, err)
 		outcomes[fmt.Sprint(names)]++
-		// The file has one of its two names.
+		// After a crash, the renamed file has exactly one of its two names.
 		name := "a/synced"
 		if slices.Contains(names, "renamed") {
 			name = "a/renamed"
@@ -193,7 +193,7 @@ func TestFailAt_FailedSyncLosesData(t *testing.T) {
 	}
 }
 
-func TestFailAt_OneOperationFails(t *testing.T) {
+func TestFailAt_MakesOnlyOneOperationFail(t *testing.T) {
 	d := NewDisk(1)
 	f := createFile(t, d, "x")
 	d.FailWith(d.Ops()+1, syscall.ENOSPC)

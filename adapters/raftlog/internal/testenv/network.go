@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// capacity is the number of bytes that a direction of a connection holds.
+// capacity is the number of bytes that one direction of a connection can hold.
 const capacity = 64 << 10
 
-// backlog is the number of connections that wait to be accepted before Dial blocks.
+// backlog is the number of connections to a listener that can wait for Accept before Dial blocks.
 const backlog = 128
 
 // Addr is an address on a Network.
@@ -25,7 +25,7 @@ func (Addr) Network() string { return "mem" }
 
 func (a Addr) String() string { return string(a) }
 
-// direction is the direction from one address to another.
+// direction is the direction in which data flows from one address to another.
 type direction struct{ from, to string }
 
 type condition struct {
@@ -34,19 +34,18 @@ type condition struct {
 }
 
 // Network is a network in memory. Each direction between two addresses can be interrupted, restored and delayed
-// separately. It waits only for channels and timers, so it can be used in bubbles of testing/synctest. Its methods
-// may be called by any goroutine.
+// separately. Network waits only for channels and timers, so it can be used in bubbles of testing/synctest. Any
+// goroutine may call its methods.
 //
-// An interrupted direction carries nothing, and returns no errors, as if a cable was unplugged. Data
-// that is written waits until the direction is restored, and so does the close of a connection. A
-// direction of a connection holds 64 KiB; further writes block. Data is lost if the reader closes the
-// connection.
+// An interrupted direction carries nothing, and causes no errors, as if a cable was unplugged. Data that is
+// written waits until the direction is restored, and so does the close of a connection. A direction of a
+// connection holds 64 KiB; further writes block. Data is lost if the reader closes the connection.
 type Network struct {
 	mu         sync.Mutex
 	listeners  map[string]*listener
 	conditions map[direction]condition
-	conns      map[*conn]struct{} // both ends of each connection
-	changed    chan struct{}      // closed and replaced with every change of conditions
+	conns      map[*conn]struct{} // contains both ends of each connection
+	changed    chan struct{}      // closed and replaced whenever a direction is cut, healed or delayed
 }
 
 // NewNetwork returns a network without listeners, interruptions and delays.
@@ -73,8 +72,9 @@ func netError(op, addr string, err error) error {
 	return &net.OpError{Op: op, Net: "mem", Addr: Addr(addr), Err: err}
 }
 
-// Dial connects the address from to a listener. It waits while one of the directions is interrupted,
-// until ctx is done. If there is no listener, it returns an error immediately.
+// Dial connects from the address from to the listener at addr. While one of the two directions is
+// interrupted, Dial waits until ctx is done. If there is no listener, Dial returns an error
+// immediately.
 func (n *Network) Dial(ctx context.Context, from, addr string) (net.Conn, error) {
 	there, back := direction{from, addr}, direction{addr, from}
 	for {
@@ -118,7 +118,7 @@ func (n *Network) newConn(ctx context.Context, l *listener, there, back directio
 	select {
 	case l.incoming <- far:
 		select {
-		case <-l.closed: // close the connection, which Close of the listener may not have found
+		case <-l.closed: // Close of the listener may have missed this connection
 			far.Close()
 		default:
 		}
@@ -138,19 +138,19 @@ func (n *Network) Cut(from, to string) {
 	n.changeCondition(from, to, func(c *condition) { c.cut = true })
 }
 
-// Heal restores a direction. Data that waits is delivered.
+// Heal restores the direction from one address to another, and delivers the data that has waited.
 func (n *Network) Heal(from, to string) {
 	n.changeCondition(from, to, func(c *condition) { c.cut = false })
 }
 
-// CutBoth interrupts both directions.
+// CutBoth interrupts both directions between two addresses.
 func (n *Network) CutBoth(a, b string) { n.Cut(a, b); n.Cut(b, a) }
 
-// HealBoth restores both directions.
+// HealBoth restores both directions between two addresses.
 func (n *Network) HealBoth(a, b string) { n.Heal(a, b); n.Heal(b, a) }
 
-// Delay sets the time that data needs from one address to another. The time does not apply to data that
-// was written before. The order of the data does not change.
+// Delay sets how long data needs from one address to another. It does not apply to data that was
+// written before the call. The order of the data does not change.
 func (n *Network) Delay(from, to string, d time.Duration) {
 	n.changeCondition(from, to, func(c *condition) { c.delay = d })
 }
@@ -174,8 +174,8 @@ func (n *Network) conditionOf(d direction) (condition, <-chan struct{}) {
 	return n.conditions[d], n.changed
 }
 
-// Reset breaks the connections between two addresses, even if the directions are interrupted. Both ends
-// return errors immediately, and data in transit is lost.
+// Reset breaks the connections between two addresses, even while the directions are interrupted. Both
+// ends of each connection return errors immediately, and data in transit is lost.
 func (n *Network) Reset(a, b string) {
 	n.mu.Lock()
 	var broken []*conn
@@ -215,7 +215,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 func (l *listener) Addr() net.Addr { return Addr(l.addr) }
 
-// Close also closes the connections that were not accepted.
+// Close closes the listener, and the connections to it that were not accepted.
 func (l *listener) Close() error {
 	err := fmt.Errorf("testenv: listener at %s: %w", l.addr, net.ErrClosed)
 	l.once.Do(func() {

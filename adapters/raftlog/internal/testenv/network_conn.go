@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// conn is one end of a connection. It implements net.Conn.
+// conn is one end of a connection on a Network. It implements net.Conn.
 type conn struct {
 	network       *Network
 	local, remote string
@@ -46,22 +46,22 @@ func (c *conn) Close() error {
 	return err
 }
 
-// chunk is data that was written together.
+// chunk is the data of one write.
 type chunk struct {
 	data    []byte
 	arrival time.Time // the time from which the data can be read
 }
 
-// stream is one direction of a connection.
+// stream is the data in one direction of a connection.
 type stream struct {
 	network   *Network
 	direction direction
 
 	mu            sync.Mutex
-	changed       chan struct{} // closed and replaced with every change
+	changed       chan struct{} // closed and replaced with every change of the stream
 	chunks        []chunk
 	size          int
-	lastArrival   time.Time // the arrival of the last chunk
+	lastArrival   time.Time // the arrival time of the last chunk
 	readerGone    bool
 	writerGone    bool
 	broken        bool
@@ -69,13 +69,14 @@ type stream struct {
 	writeDeadline time.Time
 }
 
-// notifyChange wakes all goroutines that wait for a change of s. s.mu is held.
+// notifyChange wakes all goroutines that wait for a change of s. The caller holds s.mu.
 func (s *stream) notifyChange() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// closeEnd sets one of readerGone and writerGone. Data that is not read yet is lost if the reader is gone.
+// closeEnd sets readerGone or writerGone of s, to which which points. If the reader is gone, the data
+// that is not read yet is lost.
 func (s *stream) closeEnd(which *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *stream) closeEnd(which *bool) {
 	s.notifyChange()
 }
 
-// breakOff makes reads and writes fail, and loses data that is not read yet.
+// breakOff makes reads and writes of the stream fail, and loses the data that is not read yet.
 func (s *stream) breakOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (s *stream) setDeadline(which *time.Time, t time.Time) error {
 	return nil
 }
 
-// waitForChange waits for a change of the stream or the network, or until the earliest of the times
+// waitForChange waits until the stream or the network has changed, or until the earliest of the times
 // that are not zero.
 func waitForChange(changed, conditions <-chan struct{}, times ...time.Time) {
 	var timeout <-chan time.Time
@@ -124,12 +125,13 @@ func waitForChange(changed, conditions <-chan struct{}, times ...time.Time) {
 	}
 }
 
-// isPast reports whether a deadline has expired.
+// isPast reports whether a deadline is set and has passed.
 func isPast(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
 func (s *stream) readBytes(p []byte) (int, error) {
 	for {
-		// Get the conditions of the network before looking at the stream, so that no change is missed.
+		// Get the conditions of the network before the state of the stream, so that the wait misses no
+		// change of either.
 		now, conditions := s.network.conditionOf(s.direction)
 		s.mu.Lock()
 		switch {
@@ -166,7 +168,7 @@ func (s *stream) readBytes(p []byte) (int, error) {
 	}
 }
 
-// receiveChunks moves data that has arrived to p.
+// receiveChunks moves data that has arrived from the stream to p.
 func (s *stream) receiveChunks(p []byte) (n int) {
 	for n < len(p) && len(s.chunks) > 0 && !time.Now().Before(s.chunks[0].arrival) {
 		first := &s.chunks[0]
@@ -191,7 +193,7 @@ func (s *stream) writeBytes(p []byte) (written int, err error) {
 			err = net.ErrClosed
 		case s.broken:
 			err = syscall.ECONNRESET
-		case s.readerGone && !reverse.cut: // while the reverse direction is cut, the writer has not received the close
+		case s.readerGone && !reverse.cut: // a cut keeps the close from the writer
 			err = syscall.EPIPE
 		case isPast(s.writeDeadline):
 			err = os.ErrDeadlineExceeded

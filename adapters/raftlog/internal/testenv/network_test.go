@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runInBubble calls test with a network and a connection from a to b, in fake time.
+// runInBubble calls test in fake time, with a network and both ends of a connection from address a to
+// address b.
 func runInBubble(t *testing.T, test func(t *testing.T, n *Network, a, b net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNetwork()
@@ -33,7 +34,7 @@ func runInBubble(t *testing.T, test func(t *testing.T, n *Network, a, b net.Conn
 	})
 }
 
-// startRead reads n bytes in another goroutine.
+// startRead reads n bytes from c in another goroutine, which sends the bytes and the error as text.
 func startRead(c net.Conn, n int) <-chan string {
 	result := make(chan string, 1)
 	go func() {
@@ -81,7 +82,7 @@ func TestCut_AffectsOneDirection(t *testing.T) {
 	})
 }
 
-func TestConn_FullBlocksUntilHealed(t *testing.T) {
+func TestConn_BlocksWritesUntilFullConnectionIsHealed(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
 		writeString(t, a, string(make([]byte, capacity)))
@@ -99,7 +100,7 @@ func TestConn_FullBlocksUntilHealed(t *testing.T) {
 	})
 }
 
-func TestConn_ClosedWhileCut(t *testing.T) {
+func TestConn_DeliversCloseAfterHeal(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
 		writeString(t, a, "last")
@@ -118,7 +119,7 @@ func TestConn_ClosedWhileCut(t *testing.T) {
 	})
 }
 
-func TestDelay_KeepsOrder(t *testing.T) {
+func TestDelay_KeepsOrderOfData(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		start := time.Now()
 		n.Delay("a", "b", time.Second)
@@ -141,7 +142,7 @@ func TestDelay_KeepsOrder(t *testing.T) {
 	})
 }
 
-func TestReset_DespiteCut(t *testing.T) {
+func TestReset_BreaksConnectionsEvenWhileCut(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		n.CutBoth("a", "b")
 		writeString(t, a, "lost")
@@ -157,9 +158,9 @@ func TestReset_DespiteCut(t *testing.T) {
 	})
 }
 
-// TestConn_Deadlines checks that a read or a write ends at its deadline, even when the deadline is set while
-// it is in progress.
-func TestConn_Deadlines(t *testing.T) {
+// TestConn_EndsReadsAndWritesAtDeadline checks that a read or a write ends at its deadline, even if the deadline is
+// set while the read or write is in progress.
+func TestConn_EndsReadsAndWritesAtDeadline(t *testing.T) {
 	runInBubble(t, func(t *testing.T, n *Network, a, b net.Conn) {
 		start := time.Now()
 		require.NoError(t, a.SetDeadline(start.Add(time.Second)))
@@ -204,7 +205,7 @@ func TestDial_WaitsWhileCut(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, time.Minute+time.Second, time.Since(start))
 
-		require.NoError(t, l.Close()) // the listener closes the connection, which was not accepted
+		require.NoError(t, l.Close()) // the listener closes this connection, because it was not accepted
 		n.Delay("b", "a", 0)
 		_, err = c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF)
@@ -218,7 +219,8 @@ func TestDial_WaitsWhileCut(t *testing.T) {
 	})
 }
 
-// The test uses real time and several goroutines, for the race detector.
+// TestConn_TransfersManyBytes checks that many bytes arrive unchanged between several goroutines. It
+// uses real time, so that the race detector can find races.
 func TestConn_TransfersManyBytes(t *testing.T) {
 	n := NewNetwork()
 	l, err := n.Listen("b")

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkRoundTrip measures the round trip of one frame at a time, for example of a heartbeat.
+// BenchmarkRoundTrip measures the round trip of one frame at a time, for example of a heartbeat and its
+// reply.
 func BenchmarkRoundTrip(b *testing.B) {
 	for _, name := range []string{"plain", "TLS"} {
 		b.Run(name, func(b *testing.B) {
@@ -25,7 +26,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkStream measures the throughput of frames, of which up to 200 are in flight.
+// BenchmarkStream measures the throughput of frames of which up to 200 are in flight.
 func BenchmarkStream(b *testing.B) {
 	for _, size := range []struct {
 		name  string

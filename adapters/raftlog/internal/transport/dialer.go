@@ -10,15 +10,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// dialer maintains a connection to a peer, at one of its addresses.
+// dialer maintains a connection to one peer, at one of the peer's addresses.
 type dialer struct {
 	peer     *peer
 	cancel   context.CancelFunc
-	retryNow chan struct{} // ends the pause before the next attempt
-	addr     string        // the address of the session peer.dialed
+	retryNow chan struct{} // ends the pause before the next attempt to connect
+	addr     string        // the address to which the session peer.dialed is connected
 }
 
-// startDialer starts the dialer of a peer. t.mu is held.
+// startDialer starts the dialer of a peer. The caller holds t.mu.
 func (t *Transport) startDialer(p *peer) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	d := &dialer{peer: p, cancel: cancel, retryNow: make(chan struct{}, 1)}
@@ -30,7 +30,8 @@ func (t *Transport) startDialer(p *peer) {
 }
 
 // stopDialer stops the dialer of a peer. If drain is true, the session of the dialer ends after the
-// queues are sent. Otherwise stopDialer returns the session, which the caller must close. t.mu is held.
+// queued frames are sent. Otherwise stopDialer returns that session, which the caller must close. The
+// caller holds t.mu.
 func (t *Transport) stopDialer(p *peer, drain bool) *session {
 	if p.dialer == nil {
 		return nil
@@ -49,7 +50,7 @@ func (t *Transport) stopDialer(p *peer, drain bool) *session {
 }
 
 // runDialer connects to the peer again and again until ctx is done. It tries one address after another,
-// and begins with the first one after a connection has ended.
+// and begins with the first address again after a connection has ended.
 func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 	pause := minPause
 	reports := Reporters{}
@@ -70,14 +71,14 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 			clear(reports)
 			t.serveDialed(d, conn, addr)
 			select {
-			case <-d.retryNow: // drop a request that was sent before this connection was established
+			case <-d.retryNow: // discard a request that is older than the connection
 			default:
 			}
 		} else if i++; ctx.Err() == nil && reports.ShouldReport(addr, err) {
 			t.cfg.Log.Warn("cannot connect to peer", "remote", d.peer.id, "addr", addr, "err", err)
 		}
 		if err != nil && i%len(addrs) != 0 {
-			continue // try the next address
+			continue // try the next address of the peer
 		}
 		timer := time.NewTimer(pause/2 + time.Duration(t.cfg.Rand()*float64(pause/2)))
 		select {
@@ -92,14 +93,14 @@ func (t *Transport) runDialer(ctx context.Context, d *dialer) {
 	}
 }
 
-// serveDialed exchanges frames on a new connection until it ends.
+// serveDialed exchanges frames with the peer on a new connection, until the connection ends.
 func (t *Transport) serveDialed(d *dialer, conn *link.Conn, addr string) {
 	if !t.trackCloser(conn) {
 		return
 	}
 	t.mu.Lock()
 	if d.peer.dialer != d || d.peer.dialed != nil || d.peer.isOtherProcess(conn.Remote().Claim) {
-		// Close the connection, because the peer was removed or has moved, or an earlier connection
+		// Close this connection, because the peer was removed or has moved, or an earlier connection
 		// exists.
 		t.mu.Unlock()
 		t.closeTracked(conn)
@@ -118,7 +119,7 @@ func (t *Transport) serveDialed(d *dialer, conn *link.Conn, addr string) {
 	}
 }
 
-// dialPeer connects to a peer and verifies its identity.
+// dialPeer connects to a peer, and checks that the other side is that peer.
 func (t *Transport) dialPeer(ctx context.Context, addr, id string, purpose link.Purpose) (*link.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()

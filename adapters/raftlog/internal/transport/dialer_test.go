@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// TestDialer_ReconnectsAfterPartition checks that a peer detects a partition, which causes no error, and
-// restores the connection afterwards.
+// TestDialer_ReconnectsAfterPartition checks that a peer detects a partition, although it causes no
+// error, and connects again afterwards.
 func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", peersOf("a"))
@@ -36,8 +36,9 @@ func TestDialer_ReconnectsAfterPartition(t *testing.T) {
 	})
 }
 
-// TestDialer_PausesIncrease checks that the pauses between attempts to connect increase to a limit, and are
-// ended by a success, a new address or a connection of the peer.
+// TestDialer_PausesIncrease checks that the pauses between attempts to connect increase up to a limit.
+// After a success they start again with the shortest one, and a new address or a connection of the peer
+// ends a pause.
 func TestDialer_PausesIncrease(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var mu sync.Mutex
@@ -75,7 +76,7 @@ func TestDialer_PausesIncrease(t *testing.T) {
 		require.Equal(t, want, gaps())
 		require.Equal(t, 1, h.logs["a"].countText("cannot connect to peer"), "the same error was logged repeatedly")
 
-		// The pauses restart after a success.
+		// After a success, the pauses start again with the shortest one.
 		h.startPeer("b", nil)
 		time.Sleep(time.Second)
 		require.Len(t, gaps(), 1)
@@ -87,7 +88,7 @@ func TestDialer_PausesIncrease(t *testing.T) {
 		time.Sleep(400 * ms)
 		require.Equal(t, []time.Duration{37_500 * time.Microsecond, 37_500 * time.Microsecond, 75 * ms, 150 * ms}, gaps())
 
-		// A new address, or a connection of the peer, ends a pause.
+		// A new address, or a connection that the peer establishes, ends a pause.
 		time.Sleep(time.Minute)
 		gaps()
 		last = time.Now()
@@ -102,13 +103,13 @@ func TestDialer_PausesIncrease(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		require.Equal(t, []time.Duration{0}, gaps())
-		// SetPeers with the same peers does not dial again.
+		// SetPeers with unchanged peers does not end a pause.
 		a.SetPeers([]api.Peer{{ID: "b", Addr: "elsewhere:7"}})
 		require.Empty(t, gaps())
 	})
 }
 
-func TestDialer_AddressChanges(t *testing.T) {
+func TestDialer_ConnectsToNewAddress(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
 		waitIdle()
@@ -124,8 +125,8 @@ func TestDialer_AddressChanges(t *testing.T) {
 	})
 }
 
-// TestDialer_TriesBothAddresses checks that a peer is found at the second of its addresses, and that a connection
-// does not end while its address remains in the list.
+// TestDialer_TriesBothAddresses checks that a peer finds another peer at the second of its addresses, and that a
+// connection continues while its address remains in the list.
 func TestDialer_TriesBothAddresses(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
@@ -146,8 +147,8 @@ func TestDialer_TriesBothAddresses(t *testing.T) {
 	})
 }
 
-// TestListen_AcceptsHandshakesBeforeRun checks that a process does not wait for a handshake with a peer that
-// has not started yet.
+// TestListen_AcceptsHandshakesBeforeRun checks that other processes need not wait for a handshake with a
+// peer that listens and does not run yet.
 func TestListen_AcceptsHandshakesBeforeRun(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		l, err := h.network.Listen("b:7")

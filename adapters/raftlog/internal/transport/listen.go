@@ -10,15 +10,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// maxPending is the maximum number of concurrent handshakes. If there are more, the oldest one is
-// cancelled, because processes that do not complete the handshake must not prevent other connections.
+// maxPending is the maximum number of concurrent handshakes. If there are more, the oldest handshake is
+// cancelled, so that processes that do not complete theirs cannot prevent other connections.
 const maxPending = 256
 
-// errOtherProcess rejects a second process with the ID of a connected one. A peer cannot determine which
-// of the two has the newer data, and the first one may have voted.
+// errOtherProcess rejects a second process with the ID of a process that is already connected. A peer
+// cannot determine which of the two has the newer data, and the first process may have voted.
 var errOtherProcess = &link.RefusedError{Reason: link.ReasonRunning}
 
-// hasOtherProcess reports whether another process with the ID of h is connected.
+// hasOtherProcess reports whether this peer is connected to another process with the ID of h.
 func (t *Transport) hasOtherProcess(h link.Hello) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -28,7 +28,7 @@ func (t *Transport) hasOtherProcess(h link.Hello) bool {
 
 var errTooManyHandshakes = errors.New("too many connections without a handshake")
 
-// pendingConn is a connection whose handshake has not completed.
+// pendingConn is an accepted connection whose handshake has not completed.
 type pendingConn struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -63,7 +63,8 @@ func (t *Transport) acceptConns() {
 	}
 }
 
-// startHandshake executes the handshake of a connection, and serves it, in a new goroutine.
+// startHandshake executes the handshake of an accepted connection, and then serves the connection, in a
+// new goroutine.
 func (t *Transport) startHandshake(conn net.Conn) {
 	pending := &pendingConn{}
 	pending.ctx, pending.cancel = context.WithCancelCause(t.ctx)
@@ -96,7 +97,8 @@ func (t *Transport) startHandshake(conn net.Conn) {
 	})
 }
 
-// checkAccepted decides about a process of the cluster that has connected.
+// checkAccepted returns an error if a process of the cluster that has connected to this peer must be
+// rejected.
 func (t *Transport) checkAccepted(h link.Hello) error {
 	if h.Purpose.ForClients() && t.cfg.OnClient == nil ||
 		h.Purpose == link.PurposeSnapshot && t.cfg.OnSnapshot == nil {
@@ -105,7 +107,7 @@ func (t *Transport) checkAccepted(h link.Hello) error {
 	return t.checkRemote(h)
 }
 
-// checkRemote decides about a process that has connected, or to which this peer has connected.
+// checkRemote returns an error if a process of the cluster must be rejected, whichever side has dialed.
 func (t *Transport) checkRemote(h link.Hello) error {
 	if !h.Purpose.ForClients() && t.hasOtherProcess(h) {
 		return errOtherProcess
@@ -134,13 +136,14 @@ func (t *Transport) serveAccepted(c *link.Conn) {
 	t.closeTracked(c)
 }
 
-// servePeer exchanges frames with a peer that has connected. The connection replaces an earlier one of
-// the same peer, which would not have connected again if the earlier one were usable.
+// servePeer exchanges frames with a peer that has connected to this one. The new connection replaces an
+// earlier connection of the same peer, which would not have connected again if the earlier connection
+// were usable.
 func (t *Transport) servePeer(c *link.Conn) {
 	from := c.Remote()
 	t.mu.Lock()
 	p := t.ensurePeer(from.ID)
-	if p.isOtherProcess(from.Claim) { // another process was connected while this handshake took place
+	if p.isOtherProcess(from.Claim) { // another process has connected during this handshake
 		t.mu.Unlock()
 		t.closeTracked(c)
 		return
@@ -153,14 +156,14 @@ func (t *Transport) servePeer(c *link.Conn) {
 		p.sender = s
 	}
 	if p.dialer != nil && p.dialed == nil {
-		signal(p.dialer.retryNow) // dial the peer now, because it is reachable
+		signal(p.dialer.retryNow) // dial the peer without a pause, because it is reachable
 	}
 	t.mu.Unlock()
 	if old != nil {
 		old.close()
 	}
 	if replaced {
-		t.unreachable.addID(p.id) // frames that the replaced session has sent may be lost
+		t.unreachable.addID(p.id) // frames that the replaced session has sent may not have arrived
 	}
 	t.cfg.Log.Info("peer connected", "remote", from.ID, "from", c.RemoteAddr().String())
 	err := s.serve()

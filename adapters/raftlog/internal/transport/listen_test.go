@@ -34,7 +34,7 @@ func TestListen_NewConnectionReplacesOlderOne(t *testing.T) {
 	})
 }
 
-func TestListen_RejectedPeer(t *testing.T) {
+func TestListen_ReportsReasonToRejectedPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.startPeer("a", peersOf("b"))
 		h.startPeer("b", nil, func(c *Config) {
@@ -50,11 +50,12 @@ func TestListen_RejectedPeer(t *testing.T) {
 	})
 }
 
-// TestCheckPeers_ClosesRejectedConnections checks that the connection of a peer that is not accepted any more
-// is closed, even after a change between its handshake and the first frame, and no other connection.
+// TestCheckPeers_ClosesRejectedConnections checks that CheckPeers closes the connection of a peer that
+// Config.Accepts rejects now, even if it rejects the peer between the handshake and the first frame, and
+// closes no other connection.
 func TestCheckPeers_ClosesRejectedConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
-		var calls, rejectFrom atomic.Int32 // calls is the number of calls of Accepts for peer a
+		var calls, rejectFrom atomic.Int32 // calls counts how often Accepts was called for peer a
 		rejectFrom.Store(1000)
 		b := h.startPeer("b", nil, func(c *Config) {
 			c.Accepts = func(h link.Hello) error {
@@ -82,7 +83,7 @@ func TestCheckPeers_ClosesRejectedConnections(t *testing.T) {
 		rejectFrom.Store(0)
 		b.CheckPeers()
 		requireClosed(a)
-		// Accept the handshake, which is the next call, and reject the connection after that.
+		// Accept peer a in the handshake, which is the next call of Accepts, and reject it after that.
 		rejectFrom.Store(calls.Load() + 2)
 		requireClosed(connect("a"))
 		requireReceipt(t, b, other, "there")
@@ -126,7 +127,8 @@ func TestListen_AcceptsClientsAndSnapshots(t *testing.T) {
 	})
 }
 
-// TestListen_LimitsPendingHandshakes checks that many connections that send nothing do not prevent other connections.
+// TestListen_LimitsPendingHandshakes checks that other processes can connect while many connections
+// send nothing.
 func TestListen_LimitsPendingHandshakes(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		b := h.startPeer("b", nil)
@@ -160,7 +162,8 @@ func TestListen_LimitsPendingHandshakes(t *testing.T) {
 	})
 }
 
-// brokenListener fails a few times, as a listener without free file descriptors does.
+// brokenListener is a listener whose Accept fails a few times, as if there were no free file
+// descriptors.
 type brokenListener struct {
 	net.Listener
 	failures int
@@ -177,14 +180,14 @@ func TestListen_RetriesAfterErrors(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		h.startPeer("b", nil, func(c *Config) { c.Listener = &brokenListener{c.Listener, 5} })
 		c, err := h.dialAs("a", "b", link.PurposeClient)
-		require.ErrorIs(t, err, api.ErrRefused) // the peer was accepted at first, and rejected afterwards
+		require.ErrorIs(t, err, api.ErrRefused) // Accept has succeeded at last, and the peer has rejected the connection
 		require.Nil(t, c)
 		require.Equal(t, 1, h.logs["b"].countText("too many open files"))
 	})
 }
 
-// TestSecrets_RemovedSecretClosesConnections checks that a connection is closed when its secret is not valid
-// any more, and other connections are not.
+// TestSecrets_RemovedSecretClosesConnections checks that a transport closes a connection when its secret is
+// not valid any more, and keeps other connections.
 func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		var current atomic.Pointer[api.Secrets]
@@ -224,8 +227,9 @@ func TestSecrets_RemovedSecretClosesConnections(t *testing.T) {
 	})
 }
 
-// TestConnections_ReportReason checks that the reason why there is no connection is reported.
-func TestConnections_ReportReason(t *testing.T) {
+// TestConnections_ReportWhyPeersAreNotConnected checks that Connections returns the reason why a peer
+// is not connected.
+func TestConnections_ReportWhyPeersAreNotConnected(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b", "c"))
 		h.startPeer("b", nil, func(c *Config) { c.Self.Cluster = "c2" })

@@ -2,23 +2,23 @@ package transport
 
 import "time"
 
-// Reporters suppresses repeated errors, for each key separately.
+// Reporters suppresses repeated log messages about the same error, separately for each key.
 type Reporters map[string]reportedError
 
-// reportedError is the last error that was reported for a key.
+// reportedError is the error that was last logged for a key, and when.
 type reportedError struct {
 	text string
 	last time.Time
 }
 
-// reportInterval is the interval at which a repeated error is reported again.
+// reportInterval is the interval at which the same error of a key is logged again.
 const reportInterval = time.Minute
 
-// maxReporters is the maximum number of keys that are remembered.
+// maxReporters is the maximum number of keys that a Reporters remembers.
 const maxReporters = 256
 
-// ShouldReport reports whether err differs from the last error of the key, or whether the last error
-// was reported more than reportInterval ago.
+// ShouldReport reports whether to log err: it differs from the last logged error of the key, or that
+// error was logged more than reportInterval ago. If so, ShouldReport records err as logged.
 func (r Reporters) ShouldReport(key string, err error) bool {
 	now := time.Now()
 	last, found := r[key]
@@ -32,13 +32,14 @@ func (r Reporters) ShouldReport(key string, err error) bool {
 	return true
 }
 
-// throttle limits messages to one per second.
+// throttle limits log messages to one per second.
 type throttle struct {
 	last    time.Time
 	skipped int
 }
 
-// allowMessage reports whether a message may be logged, and how many messages were skipped before.
+// allowMessage reports whether a message may be logged now, and how many messages were skipped since
+// the last one.
 func (t *throttle) allowMessage() (skipped int, ok bool) {
 	now := time.Now()
 	if now.Sub(t.last) < time.Second {
@@ -50,7 +51,7 @@ func (t *throttle) allowMessage() (skipped int, ok bool) {
 	return skipped, true
 }
 
-// warnThrottled logs a warning that other processes can cause at any rate.
+// warnThrottled logs a warning that other processes can cause, at most once per second.
 func (t *Transport) warnThrottled(message string, err error) {
 	t.mu.Lock()
 	skipped, ok := t.warnings.allowMessage()

@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// mailboxSize is the maximum number of IDs in a mailbox. If it is full, the oldest ID is removed.
+// mailboxSize is the maximum number of IDs in a mailbox. If a mailbox is full, adding an ID removes the
+// oldest one.
 const mailboxSize = 1024
 
-// mailbox delivers IDs to a reader that may be slow. Adding an ID does not block, and does nothing if
+// mailbox delivers IDs to a reader that may be slow. Adding an ID does not block, and has no effect if
 // the mailbox already contains the ID.
 type mailbox struct {
 	out  chan string
@@ -23,7 +24,7 @@ func newMailbox() *mailbox {
 	return &mailbox{out: make(chan string), wake: make(chan struct{}, 1), known: map[string]struct{}{}}
 }
 
-// addID adds an ID.
+// addID adds an ID to the mailbox, unless the mailbox already contains it.
 func (m *mailbox) addID(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -39,8 +40,8 @@ func (m *mailbox) addID(id string) {
 	signal(m.wake)
 }
 
-// takeID removes and returns an ID. The ID is removed before it is delivered, so that it is delivered
-// again if it is added during the delivery.
+// takeID removes an ID from the mailbox and returns it. It removes the ID before the delivery, so that
+// the ID is delivered again if it is added during the delivery.
 func (m *mailbox) takeID() (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +54,7 @@ func (m *mailbox) takeID() (string, bool) {
 	return id, true
 }
 
-// deliver sends the IDs to m.out until ctx is done.
+// deliver sends the IDs of the mailbox to m.out until ctx is done.
 func (m *mailbox) deliver(ctx context.Context) {
 	for {
 		id, ok := m.takeID()

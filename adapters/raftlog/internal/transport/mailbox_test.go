@@ -15,7 +15,7 @@ func TestMailbox_DeliversEachIDOnce(t *testing.T) {
 	id, ok := m.takeID()
 	require.True(t, ok)
 	require.Equal(t, "a", id)
-	m.addID("a") // a is being delivered, so it is delivered again
+	m.addID("a") // the previous a is being delivered, so this one is delivered again
 	for _, want := range []string{"b", "a"} {
 		id, _ = m.takeID()
 		require.Equal(t, want, id)

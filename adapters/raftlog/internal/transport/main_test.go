@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// logRecord contains the output of a logger.
+// logRecord contains everything that a logger has written.
 type logRecord struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -33,22 +33,22 @@ func (r *logRecord) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-// countText returns how often the log contains a text.
+// countText returns how often the log contains the given text.
 func (r *logRecord) countText(text string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return bytes.Count(r.text.Bytes(), []byte(text))
 }
 
-// harness is a network in memory with peers, in fake time. The peer x listens at x:7.
+// harness is a network in memory with peers, in fake time. The peer with the ID x listens at x:7.
 type harness struct {
 	t       *testing.T
 	network *testenv.Network
 	peers   []*Transport
-	logs    map[string]*logRecord // the logs by the IDs of the peers
+	logs    map[string]*logRecord // the logs of the peers, by peer ID
 }
 
-// runInBubble calls test in fake time, and closes all peers afterwards.
+// runInBubble calls test in fake time, and closes all peers after that.
 func runInBubble(t *testing.T, test func(t *testing.T, h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,8 @@ func peersOf(ids ...string) (list []api.Peer) {
 	return list
 }
 
-// startPeer runs a peer that connects to others. changes modify its configuration.
+// startPeer runs a peer that connects to the peers others. changes modify the configuration of the
+// peer.
 func (h *harness) startPeer(id string, others []api.Peer, changes ...func(*Config)) *Transport {
 	h.t.Helper()
 	l, err := h.network.Listen(addressOf(id))
@@ -97,14 +98,14 @@ func (h *harness) startPeer(id string, others []api.Peer, changes ...func(*Confi
 	return p
 }
 
-// dialAs connects to a peer without a Transport.
+// dialAs connects to a peer, as the process with the given ID, without a Transport.
 func (h *harness) dialAs(id, to string, purpose link.Purpose) (*link.Conn, error) {
 	raw, err := h.network.Dial(h.t.Context(), addressOf(id), addressOf(to))
 	require.NoError(h.t, err)
 	return link.Dial(h.t.Context(), raw, identityOf(id), peersOf(to)[0], purpose)
 }
 
-// waitIdle waits until all goroutines wait for time to pass.
+// waitIdle waits until all goroutines are blocked until time passes.
 func waitIdle() { synctest.Wait() }
 
 func receiveFrame(t *testing.T, p *Transport) Frame {
@@ -119,21 +120,21 @@ func receiveFrame(t *testing.T, p *Transport) Frame {
 	}
 }
 
-// requireDelivery requires that a frame from one peer to another is delivered.
+// requireDelivery sends a frame from one peer to another, and requires that it arrives.
 func requireDelivery(t *testing.T, from, to *Transport, text string) {
 	t.Helper()
 	require.True(t, from.Send(to.cfg.Self.ID, false, []byte(text)))
 	require.Equal(t, text, string(receiveFrame(t, to).Data))
 }
 
-// requireReceipt requires that a peer receives a frame that is sent on a connection.
+// requireReceipt sends a frame on a connection to a peer, and requires that the peer receives it.
 func requireReceipt(t *testing.T, p *Transport, c *link.Conn, text string) {
 	t.Helper()
 	require.NoError(t, c.WriteFrame([]byte(text)))
 	require.Equal(t, text, string(receiveFrame(t, p).Data))
 }
 
-// requireFrame requires that the next frame of a connection has this text.
+// requireFrame requires that the next frame of a connection contains the given text.
 func requireFrame(t *testing.T, c *link.Conn, text string) {
 	t.Helper()
 	frame, err := c.ReadFrame()
@@ -141,7 +142,7 @@ func requireFrame(t *testing.T, c *link.Conn, text string) {
 	require.Equal(t, text, string(frame))
 }
 
-// requireUnreachable requires that p reports the peer with that ID next.
+// requireUnreachable requires that p reports the peer with the given ID as unreachable next.
 func requireUnreachable(t *testing.T, p *Transport, id string) {
 	t.Helper()
 	select {
@@ -164,7 +165,8 @@ func requireNoneUnreachable(t *testing.T, p *Transport) {
 
 func numberedFrame(i int) []byte { return fmt.Appendf(nil, "frame %d", i) }
 
-// connectOverTCP returns two peers that are connected over loopback. change modifies their identities.
+// connectOverTCP returns two peers that are connected over loopback. The function change modifies the
+// identity of each peer.
 func connectOverTCP(tb testing.TB, change func(*link.Identity)) (*Transport, *Transport) {
 	tb.Helper()
 	var both []*Transport
@@ -196,7 +198,7 @@ func connectOverTCP(tb testing.TB, change func(*link.Identity)) (*Transport, *Tr
 	return both[0], both[1]
 }
 
-// modes are ways to authenticate peers.
+// modes are the ways to authenticate peers. Each function modifies an identity accordingly.
 var modes = map[string]func(*link.Identity){
 	"plain": func(i *link.Identity) { i.Insecure = true },
 	"TLS":   func(i *link.Identity) { i.Secret = []byte("a secret of more than 16 bytes") },

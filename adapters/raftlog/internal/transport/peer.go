@@ -3,15 +3,15 @@ package transport
 import "github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 
 const (
-	// queueFrames and queueBytes are the limits of each queue of a peer.
+	// queueFrames and queueBytes are the maximum number and size of the frames in each queue of a peer.
 	queueFrames = 4096
 	queueBytes  = 64 << 20
-	// batchBytes is the size of the frames that are not urgent after which newer urgent frames are
-	// sent.
+	// batchBytes is the size of the other frames in a batch. After so many bytes, newer urgent frames
+	// are sent first.
 	batchBytes = 64 << 10
 )
 
-// frameQueue is a queue of frames, implemented as a ring that grows.
+// frameQueue is a queue of frames, implemented as a ring buffer that grows.
 type frameQueue struct {
 	frames [][]byte
 	first  int
@@ -45,22 +45,23 @@ func (l *frameQueue) popFrame() []byte {
 	return frame
 }
 
-// peer is the state of another peer. Transport.mu guards it.
+// peer is what this transport knows about another peer. Transport.mu guards it.
 type peer struct {
 	id       string
-	addrs    []string // empty if SetPeers does not contain the peer
+	addrs    []string // the addresses in SetPeers; empty if SetPeers does not contain the peer
 	dialer   *dialer  // nil if addrs is empty or the transport does not run
 	err      error    // the error of the last attempt to connect, or nil
-	dialed   *session // the connection to one of addrs, or nil
-	accepted *session // the connection that the peer has established, or nil
-	// sender is the session that sends frames: the older one of dialed and accepted. It does
-	// not change while it exists, so that frames remain in order.
+	dialed   *session // the connection that this peer has dialed, or nil
+	accepted *session // the connection that the other peer has dialed, or nil
+	// sender is the session on which frames are sent: the older one of dialed and accepted. It does not
+	// change while the session exists, so that frames remain in order.
 	sender *session
 	urgent frameQueue
 	normal frameQueue
 }
 
-// enqueue adds a frame to a queue, unless it cannot be sent.
+// enqueue adds a frame to one of the queues. It returns false if the frame cannot be sent or the queue
+// is full.
 func (p *peer) enqueue(urgent bool, frame []byte) bool {
 	s := p.sender
 	if s == nil || s.draining || len(frame) == 0 || len(frame) > link.MaxFrame {
@@ -77,7 +78,8 @@ func (p *peer) enqueue(urgent bool, frame []byte) bool {
 	return true
 }
 
-// isOtherProcess reports whether there is a session with another process than that of the claim.
+// isOtherProcess reports whether this peer has a session with another process of the peer than the one
+// with the claim c.
 func (p *peer) isOtherProcess(c link.Claim) bool {
 	for _, s := range []*session{p.accepted, p.dialed} {
 		if s != nil && s.conn.Remote().Claim.Process != c.Process {
@@ -87,7 +89,7 @@ func (p *peer) isOtherProcess(c link.Claim) bool {
 	return false
 }
 
-// dropFrames empties the queues. It returns false if they were empty.
+// dropFrames empties the queues of a peer, and reports whether they contained frames.
 func (p *peer) dropFrames() bool {
 	waited := p.urgent.count+p.normal.count > 0
 	p.urgent, p.normal = frameQueue{}, frameQueue{}

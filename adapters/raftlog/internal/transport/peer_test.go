@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestFrameQueue_KeepsOrder(t *testing.T) {
+func TestFrameQueue_ReturnsFramesInOrder(t *testing.T) {
 	var l frameQueue
 	next, sum := 0, 0
 	for i := range 10_000 {
@@ -45,7 +45,8 @@ func TestPeer_EnqueueDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// TestPeer_QueuesAreLimited checks that a queue is limited in the number and in the size of its frames.
+// TestPeer_QueuesAreLimited checks that the number and the total size of the frames in a queue are
+// limited.
 func TestPeer_QueuesAreLimited(t *testing.T) {
 	for name, c := range map[string]struct{ size, least, most int }{
 		"number": {16, queueFrames, queueFrames + 4*batchBytes/16},
@@ -74,7 +75,7 @@ func TestPeer_QueuesAreLimited(t *testing.T) {
 	}
 }
 
-func TestPeer_DroppedFrameIsReported(t *testing.T) {
+func TestSend_ReportsPeerAfterDroppedFrame(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b"))
 		waitIdle()
@@ -84,7 +85,7 @@ func TestPeer_DroppedFrameIsReported(t *testing.T) {
 		requireUnreachable(t, a, "b")
 		require.False(t, a.Send("z", true, []byte("x")), "the peer is unknown")
 		for id := range a.Unreachable() {
-			if id == "z" { // ignore b, which may be reported again
+			if id == "z" { // ignore further reports about b
 				break
 			}
 		}

@@ -7,11 +7,11 @@ import (
 )
 
 // refusalFrame is the first byte of a frame by which the dialing side rejects the other side before it
-// closes the connection. The reason and the text follow. Frames of the users of a Transport do not
-// begin with this byte.
+// closes the connection. The reason and the text follow. The first byte of a frame of a Transport's
+// user is never refusalFrame.
 const refusalFrame = 0xff
 
-// sendRefusal sends the reason of a rejection to the other side and closes the connection.
+// sendRefusal sends the reason of a rejection to the other side, and closes the connection.
 func sendRefusal(conn *link.Conn, purpose link.Purpose, err error) {
 	defer conn.Close()
 	var refused *link.RefusedError
@@ -22,7 +22,7 @@ func sendRefusal(conn *link.Conn, purpose link.Purpose, err error) {
 	_ = conn.WriteFrame(append([]byte{refusalFrame, byte(refused.Reason)}, refused.Text...))
 }
 
-// decodeRefusal returns nil if the frame is not one of sendRefusal.
+// decodeRefusal returns the refusal in a frame of sendRefusal, and nil for any other frame.
 func decodeRefusal(frame []byte) *link.RefusedError {
 	if len(frame) < 2 || frame[0] != refusalFrame {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// session is a connection that exchanges frames with a peer.
+// session is a connection on which this peer exchanges frames with another peer.
 type session struct {
 	transport *Transport
 	peer      *peer
@@ -15,17 +15,17 @@ type session struct {
 	wake      chan struct{}
 	done      chan struct{}
 	once      sync.Once
-	draining  bool // the session ends when the queues are empty; guarded by Transport.mu
+	draining  bool // whether the session ends when the queues are empty; guarded by Transport.mu
 }
 
 func (t *Transport) newSession(p *peer, conn *link.Conn) *session {
 	return &session{transport: t, peer: p, conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// wakeUp makes sendFrames look for frames.
+// wakeUp makes the goroutine of sendFrames look for new frames.
 func (s *session) wakeUp() { signal(s.wake) }
 
-// signal sends to a channel of capacity 1, unless a value is pending.
+// signal sends a value to a channel of capacity 1, unless the channel already contains one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -33,7 +33,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// close ends the session. It may be called repeatedly.
+// close ends the session and closes its connection. It may be called repeatedly.
 func (s *session) close() {
 	s.once.Do(func() {
 		close(s.done)
@@ -41,8 +41,8 @@ func (s *session) close() {
 	})
 }
 
-// checkAccepted closes the session if Config.Accepts rejects the other side now.
-func (s *session) checkAccepted() {
+// closeIfNotAccepted closes the session if Config.Accepts rejects the other side now.
+func (s *session) closeIfNotAccepted() {
 	t := s.transport
 	if t.cfg.Accepts == nil {
 		return
@@ -53,7 +53,7 @@ func (s *session) checkAccepted() {
 	}
 }
 
-// CheckPeers closes the connections to peers that Config.Accepts rejects now.
+// CheckPeers closes the connections to all peers that Config.Accepts rejects now.
 func (t *Transport) CheckPeers() {
 	var all []*session
 	t.mu.Lock()
@@ -66,14 +66,14 @@ func (t *Transport) CheckPeers() {
 	}
 	t.mu.Unlock()
 	for _, s := range all {
-		s.checkAccepted()
+		s.closeIfNotAccepted()
 	}
 }
 
-// serve receives and sends frames until the session ends. It returns the reason.
+// serve receives and sends frames until the session ends, and returns the reason why it has ended.
 func (s *session) serve() error {
-	// CheckPeers may have run after the handshake and before the session was known: check again.
-	s.checkAccepted()
+	// CheckPeers may have run between the handshake and the creation of this session: check again.
+	s.closeIfNotAccepted()
 	s.conn.SetTimeouts(readTimeout, writeTimeout)
 	var writer sync.WaitGroup
 	var writeErr error
@@ -83,7 +83,7 @@ func (s *session) serve() error {
 	})
 	err := s.receiveFrames()
 	select {
-	case <-s.done: // the writer has ended the session
+	case <-s.done: // the goroutine that writes has ended the session
 		writer.Wait()
 		if writeErr != nil {
 			err = writeErr
@@ -96,7 +96,7 @@ func (s *session) serve() error {
 	return err
 }
 
-// receiveFrames passes received frames to the user until the session ends.
+// receiveFrames passes received frames to the user of the Transport until the session ends.
 func (s *session) receiveFrames() error {
 	from := s.conn.Remote()
 	for {
@@ -105,7 +105,7 @@ func (s *session) receiveFrames() error {
 			return err
 		}
 		if len(data) == 0 {
-			continue // an empty frame only keeps the connection alive
+			continue // an empty frame only shows that the connection is alive
 		}
 		if refused := decodeRefusal(data); refused != nil {
 			if s.transport.cfg.OnRefused != nil {
@@ -114,7 +114,7 @@ func (s *session) receiveFrames() error {
 			return refused
 		}
 		select {
-		case <-s.done: // frames that were received before the session was closed are not passed on
+		case <-s.done: // drop frames that arrived before the session was closed
 			return nil
 		default:
 		}
@@ -128,7 +128,8 @@ func (s *session) receiveFrames() error {
 	}
 }
 
-// sendFrames sends the queued frames in batches: all urgent frames and some of the others.
+// sendFrames sends the queued frames in batches. Each batch contains all urgent frames and some of the
+// others.
 func (s *session) sendFrames() error {
 	ticker := time.NewTicker(keepaliveInterval)
 	defer ticker.Stop()
@@ -168,7 +169,8 @@ func (s *session) sendFrames() error {
 	}
 }
 
-// nextBatch appends the frames to be sent next to batch. If done is true, the session ends after them.
+// nextBatch appends the frames to send next to batch. If done is true, the session must end after these
+// frames.
 func (s *session) nextBatch(batch [][]byte) (_ [][]byte, done bool) {
 	s.transport.mu.Lock()
 	defer s.transport.mu.Unlock()
@@ -186,7 +188,8 @@ func (s *session) nextBatch(batch [][]byte) (_ [][]byte, done bool) {
 	return batch, s.draining
 }
 
-// removeSession removes a session that has ended from its peer.
+// removeSession removes a session that has ended from its peer, and chooses another session to send
+// frames on.
 func (t *Transport) removeSession(s *session) {
 	t.mu.Lock()
 	p := s.peer

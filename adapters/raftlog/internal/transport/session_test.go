@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestSession_FramesAreInOrder(t *testing.T) {
+func TestSession_DeliversFramesInOrder(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("a", "b")), h.startPeer("b", peersOf("a", "b"))
 		waitIdle()
@@ -18,7 +18,7 @@ func TestSession_FramesAreInOrder(t *testing.T) {
 			require.True(t, b.Send("a", i%2 == 0, numberedFrame(i)))
 		}
 		for _, n := range []*Transport{a, b} {
-			next := []int{0, 1} // the next urgent frame, the next other frame
+			next := []int{0, 1} // the numbers of the next urgent frame and of the next other frame
 			for range 1000 {
 				f := receiveFrame(t, n)
 				lane := int(f.Data[len(f.Data)-1]-'0') % 2
@@ -33,9 +33,9 @@ func TestSession_FramesAreInOrder(t *testing.T) {
 	})
 }
 
-// TestSession_UrgentFrameOvertakes checks that a heartbeat does not wait for 10 MB of queued entries. It
-// waits only for the data that was written to the connection before.
-func TestSession_UrgentFrameOvertakes(t *testing.T) {
+// TestSession_SendsUrgentFramesFirst checks that a heartbeat does not wait for 10 MB of queued entries. It
+// waits only for the data that was already written to the connection.
+func TestSession_SendsUrgentFramesFirst(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
 		waitIdle()
@@ -62,9 +62,9 @@ func TestSession_UrgentFrameOvertakes(t *testing.T) {
 	})
 }
 
-// TestSession_UnknownPeer checks that a peer that is not in SetPeers can connect, and receives replies on
-// its connection.
-func TestSession_UnknownPeer(t *testing.T) {
+// TestSession_SendsRepliesToUnknownPeer checks that a peer that is not in SetPeers can connect, and receives
+// replies on the connection that it has dialed.
+func TestSession_SendsRepliesToUnknownPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b")), h.startPeer("b", nil)
 		waitIdle()
@@ -80,9 +80,10 @@ func TestSession_UnknownPeer(t *testing.T) {
 	})
 }
 
-// TestSession_LateEndOfReplacedKeepsNewPeer checks that a replaced session that ends after its peer was
-// removed and has connected again does not remove the peer once more, which would drop frames for it.
-func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
+// TestSession_EndOfReplacedSessionKeepsNewPeer checks that a replaced session which ends late, after its
+// peer was removed and has connected again, does not remove the new state of the peer. Otherwise frames
+// for the peer would be dropped.
+func TestSession_EndOfReplacedSessionKeepsNewPeer(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		release := make(chan struct{})
 		b := h.startPeer("b", nil, func(c *Config) { c.OnRefused = func(string, *link.RefusedError) { <-release } })
@@ -94,10 +95,10 @@ func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
 		}
 		late := connect()
 		defer late.Close()
-		// The session of late blocks in OnRefused.
+		// The goroutine that receives on the connection late blocks in OnRefused.
 		require.NoError(t, late.WriteFrame([]byte{refusalFrame, byte(link.ReasonRunning)}))
 		waitIdle()
-		require.NoError(t, connect().Close()) // a new connection replaces late
+		require.NoError(t, connect().Close()) // a newer connection of the same peer replaces late
 		waitIdle()
 		require.Empty(t, b.peers)
 		requireUnreachable(t, b, "a")
@@ -110,9 +111,9 @@ func TestSession_LateEndOfReplacedKeepsNewPeer(t *testing.T) {
 	})
 }
 
-// TestSession_PeerThatDoesNotRead checks that a peer that does not read does not block Send, and does not
-// affect frames to and from other peers. Frames for it are dropped.
-func TestSession_PeerThatDoesNotRead(t *testing.T) {
+// TestSend_DoesNotBlockIfPeerDoesNotRead checks that a peer that does not read neither blocks Send nor affects
+// frames to and from other peers. Frames for that peer are dropped.
+func TestSend_DoesNotBlockIfPeerDoesNotRead(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "c")), h.startPeer("b", peersOf("a"))
 		c := h.startPeer("c", nil)
@@ -134,12 +135,12 @@ func TestSession_PeerThatDoesNotRead(t *testing.T) {
 		requireDelivery(t, a, c, "hello")
 		requireDelivery(t, b, a, "the other direction works")
 
-		// A write that makes no progress ends the connection.
+		// A write that makes no progress ends the connection to b.
 		require.Zero(t, h.logs["a"].countText("peer ended"))
 		time.Sleep(writeTimeout + time.Second)
 		require.NotZero(t, h.logs["a"].countText("peer ended"))
 		requireUnreachable(t, a, "b")
-		// Frames are sent again when b reads again.
+		// Frames for b are sent again when b reads again.
 		go func() {
 			for range b.Received() {
 			}

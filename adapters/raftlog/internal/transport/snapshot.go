@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// snapshotChunk is the size of the frames of a snapshot.
+	// snapshotChunk is the size of the frames in which a snapshot is sent.
 	snapshotChunk = 256 << 10
-	// snapshotTimeout is the time after which the receiver fails if no data has arrived.
+	// snapshotTimeout is the time after which receiving a snapshot fails if no data has arrived.
 	snapshotTimeout = 30 * time.Second
-	// The receiver of a snapshot stores and verifies it before it answers. The sender waits for
-	// answerTimeout, and a second longer for each answerRate bytes of the snapshot, which is less
+	// The receiver of a snapshot stores and verifies the snapshot before it answers. The sender waits
+	// for answerTimeout, and a second longer for each answerRate bytes of the snapshot, which is less
 	// than slow disks process in a second.
 	answerTimeout = time.Minute
 	answerRate    = 4 << 20
 	// maxHeader is the maximum size of the first frame of a snapshot, which must arrive within
-	// headerTimeout, and snapshotChunk is that of the other frames.
+	// headerTimeout. The maximum size of the other frames is snapshotChunk.
 	maxHeader     = 1 << 20
 	headerTimeout = 5 * time.Second
-	// maxRefusal is the maximum length of the reason for which a snapshot is rejected.
+	// maxRefusal is the maximum length of the reason for which the receiver rejects a snapshot.
 	maxRefusal = 1 << 10
 )
 
-// Snapshot sends a snapshot to a peer of SetPeers on a separate connection, and waits until the other
-// side has installed it: it returns nil if the other side has called Finish(nil). It sends the header
+// Snapshot sends a snapshot to a peer of SetPeers on a separate connection, and waits until the
+// receiver has installed it: it returns nil if the receiver has called Finish(nil). It sends the header
 // and exactly size bytes of the body. It returns when ctx is done or the Transport is closed, unless
-// Read of the body blocks. It also returns if the other side does not answer within a minute, and a
+// Read of the body blocks. It also returns if the receiver does not answer within a minute, and a
 // second for each 4 MiB, after the last byte was sent. Errors wrap api.ErrInvalid if the peer is
 // unknown, api.ErrClosed, or the cause of ctx.
 func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size int64, body io.Reader) error {
@@ -65,13 +65,13 @@ func (t *Transport) Snapshot(ctx context.Context, to string, header []byte, size
 		return nil
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case t.ctx.Err() != nil: // the connection was closed before ctx was cancelled
+	case t.ctx.Err() != nil: // Close of the Transport has closed the connection
 		err = api.ErrClosed
 	}
 	return fmt.Errorf("raftlog: send a snapshot to peer %q: %w", to, err)
 }
 
-// sendSnapshot sends a snapshot until ctx is done.
+// sendSnapshot connects to a peer and sends a snapshot, until ctx is done.
 func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []byte, size int64, body io.Reader) error {
 	conn, err := t.dialPeer(ctx, addr, to, link.PurposeSnapshot)
 	if err != nil {
@@ -91,13 +91,13 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 	for left := size; left > 0; {
 		chunk = chunk[:min(left, snapshotChunk)]
 		if _, err := io.ReadFull(body, chunk); err != nil {
-			return fmt.Errorf("read snapshot, %d bytes missing: %w", left, err)
+			return fmt.Errorf("read the snapshot: %d bytes are missing: %w", left, err)
 		}
 		if err := conn.WriteFrame(chunk); err != nil {
-			// The other side may have sent the reason why it rejects the snapshot.
+			// The receiver may have sent the reason why it rejects the snapshot.
 			conn.SetTimeouts(time.Second, writeTimeout)
 			if answer, readErr := conn.ReadFrame(); readErr == nil && len(answer) > 0 {
-				return fmt.Errorf("snapshot rejected: %s", answer)
+				return fmt.Errorf("the receiver has rejected the snapshot: %s", answer)
 			}
 			return err
 		}
@@ -107,14 +107,14 @@ func (t *Transport) sendSnapshot(ctx context.Context, addr, to string, header []
 	answer, err := conn.ReadFrame()
 	switch {
 	case err != nil:
-		return fmt.Errorf("wait for the answer: %w", err)
+		return fmt.Errorf("wait for the answer of the receiver: %w", err)
 	case len(answer) > 0:
-		return fmt.Errorf("snapshot rejected: %s", answer)
+		return fmt.Errorf("the receiver has rejected the snapshot: %s", answer)
 	}
 	return nil
 }
 
-// Incoming is a snapshot that a peer sends. It must be used by one goroutine.
+// Incoming is a snapshot that another peer is sending. Only one goroutine may use an Incoming.
 type Incoming struct {
 	Header    []byte
 	Size      int64
@@ -123,7 +123,8 @@ type Incoming struct {
 	unread    []byte
 }
 
-// ReceiveSnapshot receives the header of a snapshot on a connection that was passed to OnSnapshot.
+// ReceiveSnapshot receives the header of a snapshot on a connection that the Transport has passed to
+// OnSnapshot.
 func ReceiveSnapshot(conn *link.Conn) (*Incoming, error) {
 	conn.LimitFrames(link.FrameLimits{Max: maxHeader})
 	conn.SetTimeouts(headerTimeout, writeTimeout)
@@ -140,7 +141,7 @@ func ReceiveSnapshot(conn *link.Conn) (*Incoming, error) {
 }
 
 // Read reads the body of the snapshot. After Size bytes it returns io.EOF. If the connection ends
-// before, it returns io.ErrUnexpectedEOF or another error.
+// before that, it returns io.ErrUnexpectedEOF or another error.
 func (i *Incoming) Read(p []byte) (int, error) {
 	if i.remaining == 0 {
 		return 0, io.EOF
@@ -163,11 +164,12 @@ func (i *Incoming) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Abort closes the connection, so that Read returns an error. It may be called by any goroutine.
+// Abort closes the connection, so that Read returns an error. Any goroutine may call Abort.
 func (i *Incoming) Abort() { i.conn.Close() }
 
-// Finish notifies the sender that the snapshot was installed, or rejected because of err, and closes
-// the connection. If it returns an error, the sender may not have been notified.
+// Finish tells the sender that the receiver has installed the snapshot, or has rejected it because of
+// err, and closes the connection. If Finish returns an error, the sender may not have received this
+// answer.
 func (i *Incoming) Finish(err error) error {
 	defer i.conn.Close()
 	text := ""

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestSnapshot_IsReceived(t *testing.T) {
+func TestSnapshot_SendsHeaderAndBody(t *testing.T) {
 	for _, size := range []int{0, 1, snapshotChunk, 3*snapshotChunk + 17} {
 		runInBubble(t, func(t *testing.T, h *harness) {
 			type result struct {
@@ -40,7 +40,7 @@ func TestSnapshot_IsReceived(t *testing.T) {
 				}
 			})
 			data := bytes.Repeat([]byte("snapshot"), size/8+1)
-			// The reader contains more than size bytes.
+			// The reader contains more than size bytes, of which only size must be sent.
 			require.NoError(t, a.Snapshot(t.Context(), "b", []byte("header"), int64(size), bytes.NewReader(data)))
 			r := <-results
 			require.NoError(t, r.err)
@@ -51,7 +51,7 @@ func TestSnapshot_IsReceived(t *testing.T) {
 	}
 }
 
-func TestSnapshot_ReturnsErrors(t *testing.T) {
+func TestSnapshot_ReturnsReasonOfFailure(t *testing.T) {
 	disk := errors.New("the disk is full")
 	for name, c := range map[string]struct {
 		header  int
@@ -130,8 +130,8 @@ func TestSnapshot_ReturnsErrors(t *testing.T) {
 	}
 }
 
-// The time limit for storing a snapshot is a minute, and a second for each 4 MiB. The sender must wait for the
-// receiver, but not forever after the network was interrupted.
+// TestSnapshot_WaitsForSlowReceiver checks that the sender waits for a receiver that stores a snapshot for
+// almost a minute, and a second for each 4 MiB, but fails if the network was interrupted for longer.
 func TestSnapshot_WaitsForSlowReceiver(t *testing.T) {
 	const size = 40 << 20
 	const limit = time.Minute + 10*time.Second
@@ -207,7 +207,8 @@ func TestReceiveSnapshot_RejectsInvalidFrames(t *testing.T) {
 	}
 }
 
-// FuzzRefusal decodes arbitrary frames as a refusal. The reason and the text are parts of the frame.
+// FuzzRefusal decodes arbitrary frames as a refusal. The reason and the text must be parts of the
+// frame.
 func FuzzRefusal(f *testing.F) {
 	f.Add([]byte{refusalFrame, 3, 'x'})
 	f.Add([]byte{refusalFrame})
@@ -218,8 +219,8 @@ func FuzzRefusal(f *testing.F) {
 	})
 }
 
-// FuzzReceiveSnapshot receives arbitrary bytes as a snapshot. The body has the announced size, or there is
-// an error.
+// FuzzReceiveSnapshot receives arbitrary bytes as a snapshot. Either the body has the announced size, or
+// there must be an error.
 func FuzzReceiveSnapshot(f *testing.F) {
 	frame := func(data string) []byte {
 		return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)

@@ -1,6 +1,6 @@
-// Package transport exchanges messages between peers as frames. It connects to the peers and
-// reconnects when a connection is lost. Sending does not block: frames are dropped if they cannot be
-// sent, and the peer is reported as unreachable.
+// Package transport exchanges messages between peers as frames. It connects to the other peers, and
+// connects again when a connection is lost. Sending does not block: a frame that cannot be sent is
+// dropped, and its peer is reported as unreachable.
 package transport
 
 import (
@@ -22,68 +22,71 @@ import (
 )
 
 const (
-	// receiveBuffer is the number of received frames that are buffered for the user. If the
-	// buffer is full, connections are not read, and the queues of the other peers fill.
+	// receiveBuffer is the number of received frames that are buffered for the user of the Transport.
+	// While the buffer is full, the Transport does not read from its connections, and the queues of the
+	// other peers fill.
 	receiveBuffer = 256
 	// DialTimeout is the maximum duration of an attempt to connect.
 	DialTimeout = 5 * time.Second
-	// The pause between attempts doubles from minPause to maxPause.
+	// The pause between two attempts to connect doubles from minPause to maxPause.
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
-	// keepaliveInterval is the interval at which an idle connection carries an empty frame, so
-	// that a lost connection is detected after readTimeout. TCP alone needs minutes to detect
-	// it, and seconds to detect that a network has recovered.
+	// keepaliveInterval is the interval at which an empty frame is sent on an idle connection, so that
+	// a lost connection is detected after readTimeout. TCP alone needs minutes to detect a lost
+	// connection, and seconds to detect that a network has recovered.
 	keepaliveInterval = 500 * time.Millisecond
 	readTimeout       = 3 * time.Second
 	// writeTimeout is the time after which a write that makes no progress fails.
 	writeTimeout = 10 * time.Second
-	// secretsInterval is the interval at which connections are closed whose secret is not valid any more.
+	// secretsInterval is the interval at which the Transport closes connections whose secret is not
+	// valid any more.
 	secretsInterval = 5 * time.Second
 )
 
-// Frame is a frame that a peer has sent. The receiver may keep Data.
+// Frame is a frame that a peer has sent to this peer. The receiver may keep Data.
 type Frame struct {
 	From link.Hello
 	Data []byte
 }
 
-// Config configures a Transport. Self, Listener and Dial are required.
+// Config configures a Transport. The fields Self, Listener and Dial are required.
 type Config struct {
 	// Self is the identity of this process, which must be a peer.
 	Self link.Identity
-	// Listener accepts the connections of others. The Transport closes it.
+	// Listener accepts the connections of other processes. The Transport closes it.
 	Listener net.Listener
 	// Dial connects to the address of a peer. It must return when ctx is done.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Log receives the events of connections. If it is nil, the messages are discarded.
+	// Log receives messages about connections. If it is nil, the messages are discarded.
 	Log *slog.Logger
 	// OnClient is called with each connection of a client, in a separate goroutine. It owns the
-	// connection until it returns. Close closes the connection and waits for OnClient. If
-	// OnClient is nil, such connections are rejected.
+	// connection until it returns. Close of the Transport closes the connection and waits for OnClient.
+	// If OnClient is nil, connections of clients are rejected.
 	OnClient func(*link.Conn)
-	// OnSnapshot is called, like OnClient, with each connection on which a peer sends a snapshot. It
-	// should call ReceiveSnapshot first.
+	// OnSnapshot is called, like OnClient, with each connection on which a peer sends a snapshot.
+	// OnSnapshot should call ReceiveSnapshot first.
 	OnSnapshot func(*link.Conn)
-	// Accepts decides whether a connection is accepted. It is called for processes that have
-	// connected to this one, and for peers to which this one has connected. If it returns an
-	// error, the connection is rejected, and the other side receives the text of the error, and
-	// its reason if it is a link.RefusedError. It is called by the goroutine of the connection
-	// and must not block. It is called again for a connection that exchanges frames, before the first
-	// frame is received and by CheckPeers, and the connection is closed if it returns an error then.
+	// Accepts decides whether a connection is accepted. It is called for processes that have connected
+	// to this one, and for peers to which this one has connected. If it returns an error, the
+	// connection is rejected, and the other side receives the text of the error, and its reason if it
+	// is a link.RefusedError. It is called by the goroutine of the connection and must not block.
+	// Accepts is called again for a connection that exchanges frames, before the first frame is
+	// received and by CheckPeers, and the connection is closed if Accepts returns an error then.
 	Accepts func(link.Hello) error
-	// OnRefused is called if a peer has rejected a connection of this one. It is called by the
-	// goroutine of the connection and must not block.
+	// OnRefused is called if a peer has rejected a connection of this process. The goroutine of the
+	// connection calls it, so it must not block.
 	OnRefused func(id string, refused *link.RefusedError)
-	// Rand returns random numbers in [0, 1), which vary the pauses between attempts. It may be
-	// called by any goroutine. The default is rand.Float64.
+	// Rand returns random numbers in [0, 1), which vary the pauses between attempts to connect. Any
+	// goroutine may call it. The default is rand.Float64.
 	Rand func() float64
 }
 
-// Transport connects a peer with other peers. Its methods may be called by any goroutine.
+// Transport connects a peer with other peers. Any goroutine may call its methods.
 //
-// Between two peers there are two connections, one dialed by each of them. Frames are received on
-// both, and sent on the connection that was established first, until it is lost. So a peer that has
-// connected receives replies, even if this one does not know its address.
+// Between two peers there are two connections, one dialed by each of them. A peer receives frames on
+// both, and sends frames on the connection that was established first, until that connection is lost.
+// So a peer that has connected to this one receives replies, even if this one does not know its
+// address.
 type Transport struct {
 	cfg         Config
 	ctx         context.Context
@@ -91,19 +94,20 @@ type Transport struct {
 	frames      chan Frame
 	unreachable *mailbox
 	goroutines  sync.WaitGroup
-	closed      chan struct{} // closed when Close has completed
+	closed      chan struct{} // closed after Close has completed
 
 	mu        sync.Mutex
-	listening bool // reports whether acceptConns runs
+	listening bool // whether acceptConns runs
 	running   bool
 	closing   bool
 	peers     map[string]*peer
 	tracked   map[io.Closer]struct{}
-	pending   []*pendingConn // connections without a complete handshake, oldest first
+	pending   []*pendingConn // connections whose handshake is not complete, oldest first
 	warnings  throttle
 }
 
-// New returns a Transport. It does nothing before Run is called.
+// New returns a Transport with the given configuration, which does nothing before Run or Listen is
+// called.
 func New(cfg Config) *Transport {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -119,7 +123,7 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// Run starts to accept connections and to connect to the peers of SetPeers. It does not block. The
+// Run starts to accept connections, and to connect to the peers of SetPeers. It does not block. The
 // error wraps api.ErrInvalid if the Config is invalid, and api.ErrClosed after Close.
 func (t *Transport) Run() error {
 	switch err := t.cfg.Self.Validate(); {
@@ -142,7 +146,7 @@ func (t *Transport) Run() error {
 	t.listen()
 	t.goroutines.Go(func() { t.unreachable.deliver(t.ctx) })
 	if t.cfg.Self.Secrets != nil {
-		t.goroutines.Go(t.checkSecrets)
+		t.goroutines.Go(t.closeUnauthenticated)
 	}
 	for _, p := range t.peers {
 		if len(p.addrs) > 0 {
@@ -152,9 +156,9 @@ func (t *Transport) Run() error {
 	return nil
 }
 
-// checkSecrets closes connections whose secret is not valid any more, until the transport is closed.
-// Otherwise a process that had access once would keep it.
-func (t *Transport) checkSecrets() {
+// closeUnauthenticated closes connections whose secret is not valid any more, until the transport is closed.
+// Without this, a process that had access once would keep it.
+func (t *Transport) closeUnauthenticated() {
 	tick := time.NewTicker(secretsInterval)
 	defer tick.Stop()
 	for {
@@ -176,14 +180,14 @@ func (t *Transport) checkSecrets() {
 	}
 }
 
-// Connection describes the connection to a peer of SetPeers.
+// Connection describes the connection of this Transport to a peer of SetPeers.
 type Connection struct {
 	ID        string
 	Connected bool
 	Err       error // the error of the last attempt to connect, or nil
 }
 
-// Connections returns the connections to the peers of SetPeers, in the order of their IDs.
+// Connections describes the connections to all peers of SetPeers, in the order of the peers' IDs.
 func (t *Transport) Connections() (all []Connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,16 +200,15 @@ func (t *Transport) Connections() (all []Connection) {
 	return all
 }
 
-// Listen accepts connections and closes them, until Run is called. So other peers do not wait for a
-// handshake with a peer that is starting. Until Run is called, SetClaim may set the claim of
-// Config.Self.
+// Listen accepts connections, and closes them until Run is called. So other peers do not wait for a
+// handshake with a peer that is starting. The caller may still call SetClaim until it calls Run.
 func (t *Transport) Listen() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.listen()
 }
 
-// listen starts to accept connections. t.mu is held.
+// listen starts to accept connections, unless it has started already. The caller holds t.mu.
 func (t *Transport) listen() {
 	if !t.listening && !t.closing {
 		t.listening = true
@@ -213,22 +216,24 @@ func (t *Transport) listen() {
 	}
 }
 
-// SetClaim sets the claim of Config.Self. It must be called before Run.
+// SetClaim sets the claim of Config.Self. The caller must call it before Run.
 func (t *Transport) SetClaim(c link.Claim) { t.cfg.Self.Claim = c }
 
-// Received returns the channel of the frames of all peers. The frames of one connection are in order.
-// Close closes the channel. If the channel is not read, connections are not read either.
+// Received returns the channel of the frames that arrive from all peers. The frames of one connection
+// are in order. Close closes the channel. While the channel is not read, the Transport does not read
+// from its connections either.
 func (t *Transport) Received() <-chan Frame { return t.frames }
 
-// Unreachable returns the channel of the IDs of peers for which a frame was dropped or may have been
-// lost. An ID that was not received yet is not sent again. Close closes the channel.
+// Unreachable returns a channel of the IDs of those peers for which a frame was dropped or may have
+// been lost. The channel does not contain an ID twice. Close closes the channel.
 func (t *Transport) Unreachable() <-chan string { return t.unreachable.out }
 
-// Send enqueues a frame for a peer. It does not block and does not copy the frame, which must not be
-// modified any more. Urgent frames are sent before other frames. Send returns false if the frame was
-// dropped: there is no connection, the queue is full (4096 frames or 64 MiB of urgent or other
-// frames), the frame is empty or larger than link.MaxFrame, or the Transport is closed. Then
-// Unreachable reports the peer. True does not mean that the frame will be received.
+// Send enqueues a frame for a peer. It does not block and does not copy the frame, so the caller must
+// not modify the frame any more. Urgent frames are sent before other frames. Send returns false if the
+// frame was dropped: there is no connection, the queue is full (4096 frames or 64 MiB of urgent or
+// other frames), the frame is empty or larger than link.MaxFrame, or the Transport is closed. After a
+// dropped frame, Unreachable reports the peer. The result true does not mean that the peer will receive
+// the frame.
 func (t *Transport) Send(to string, urgent bool, frame []byte) bool {
 	t.mu.Lock()
 	p := t.peers[to]
@@ -240,11 +245,11 @@ func (t *Transport) Send(to string, urgent bool, frame []byte) bool {
 	return ok
 }
 
-// SetPeers sets the peers to which the Transport connects. If it contains several addresses of a peer,
-// the Transport tries one after another. It ignores this peer, and peers without an ID or an address.
-// Connections to peers that are not in the list any more are closed after their queues are sent.
-// Connections that other peers have established remain. If the address of a connection is not in the
-// list any more, the Transport connects to the new ones immediately.
+// SetPeers sets the peers to which the Transport connects. If the list contains several addresses of a
+// peer, the Transport tries one after another. It ignores this peer itself, and peers without an ID or
+// an address. Connections to peers that are not in the list any more are closed after their queues are
+// sent. Connections that other peers have established remain. If the address of a connection is not in
+// the list any more, the Transport immediately connects to the new addresses.
 func (t *Transport) SetPeers(peers []api.Peer) {
 	want := map[string][]string{}
 	for _, p := range peers {
@@ -267,7 +272,7 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 		switch {
 		case slices.Equal(want[id], p.addrs):
 		case p.dialed != nil && p.dialer != nil && slices.Contains(want[id], p.dialer.addr):
-			p.addrs = want[id] // the dialer uses these addresses when the connection has ended
+			p.addrs = want[id] // the dialer uses the new addresses after the connection has ended
 		default:
 			if s := t.stopDialer(p, len(want[id]) == 0); s != nil {
 				moved = append(moved, s)
@@ -288,7 +293,8 @@ func (t *Transport) SetPeers(peers []api.Peer) {
 	}
 }
 
-// ensurePeer returns the peer with that ID, and adds it if it does not exist. t.mu is held.
+// ensurePeer returns the peer with the given ID, and adds the peer if it does not exist. The caller
+// holds t.mu.
 func (t *Transport) ensurePeer(id string) *peer {
 	p := t.peers[id]
 	if p == nil {
@@ -298,15 +304,16 @@ func (t *Transport) ensurePeer(id string) *peer {
 	return p
 }
 
-// removeIfUnused removes a peer that has no address and no connection. It may have been removed before, and
-// another peer with the same ID may have been added. t.mu is held.
+// removeIfUnused removes a peer that has no address and no connection. If p was removed before, another
+// peer with the same ID may have been added, which must not be removed. The caller holds t.mu.
 func (t *Transport) removeIfUnused(p *peer) {
 	if t.peers[p.id] == p && len(p.addrs) == 0 && p.dialed == nil && p.accepted == nil {
 		delete(t.peers, p.id)
 	}
 }
 
-// trackCloser makes Close close c. If Close was already called, it closes c and returns false.
+// trackCloser makes Close of the Transport close c. If Close was already called, trackCloser closes c
+// and returns false.
 func (t *Transport) trackCloser(c io.Closer) bool {
 	t.mu.Lock()
 	closing := t.closing
@@ -320,7 +327,7 @@ func (t *Transport) trackCloser(c io.Closer) bool {
 	return !closing
 }
 
-// closeTracked closes c and makes Close ignore it.
+// closeTracked closes c, so that Close of the Transport need not close it any more.
 func (t *Transport) closeTracked(c io.Closer) {
 	t.mu.Lock()
 	delete(t.tracked, c)
@@ -328,8 +335,8 @@ func (t *Transport) closeTracked(c io.Closer) {
 	c.Close()
 }
 
-// Close closes the listener and all connections, and waits for all goroutines, for the functions of
-// Config and for calls of Snapshot. Frames that were not sent are lost. It may be called repeatedly.
+// Close closes the listener and all connections. It waits for all goroutines, for the functions of
+// Config and for calls of Snapshot. Frames that were not sent are lost. Close may be called repeatedly.
 func (t *Transport) Close() {
 	t.mu.Lock()
 	if t.closing {
@@ -339,7 +346,7 @@ func (t *Transport) Close() {
 	}
 	t.closing = true
 	t.cancel()
-	open := slices.Collect(maps.Keys(t.tracked)) // tracked is complete, because trackCloser adds nothing any more
+	open := slices.Collect(maps.Keys(t.tracked)) // complete, because trackCloser adds nothing after closing is set
 	t.mu.Unlock()
 	for _, c := range open {
 		c.Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-func TestTransport_IdleConnectionsRemain(t *testing.T) {
+func TestTransport_KeepsIdleConnections(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a := h.startPeer("a", peersOf("b"))
 		h.startPeer("b", peersOf("a"))
@@ -24,13 +24,13 @@ func TestTransport_IdleConnectionsRemain(t *testing.T) {
 	})
 }
 
-// TestTransport_CloseDoesNotBlock checks that Close does not wait for peers, and that a closed transport
-// accepts neither connections nor frames.
+// TestTransport_CloseDoesNotBlock checks that Close does not wait for other peers, and that a closed
+// transport accepts neither connections nor frames.
 func TestTransport_CloseDoesNotBlock(t *testing.T) {
 	runInBubble(t, func(t *testing.T, h *harness) {
 		a, b := h.startPeer("a", peersOf("b", "absent")), h.startPeer("b", peersOf("a"))
 		time.Sleep(maxPause)
-		for range 2 * receiveBuffer { // send more than b buffers
+		for range 2 * receiveBuffer { // send more frames than b buffers
 			a.Send("b", false, []byte("x"))
 		}
 		silent, err := h.network.Dial(t.Context(), "x", "b:7")
@@ -86,8 +86,9 @@ func TestTransport_RunRejectsInvalidConfig(t *testing.T) {
 	})
 }
 
-// The test sends small and large frames, and a snapshot, over sockets and in real time.
-func TestTransport_OverTCP(t *testing.T) {
+// TestTransport_DeliversFramesOverTCP checks that small and large frames arrive in order over TCP
+// sockets in real time, and that a peer without OnSnapshot refuses a snapshot.
+func TestTransport_DeliversFramesOverTCP(t *testing.T) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			a, b := connectOverTCP(t, mode)

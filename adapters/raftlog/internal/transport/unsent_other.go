@@ -4,5 +4,5 @@ package transport
 
 import "net"
 
-// limitUnsent does nothing on this system.
+// limitUnsent does nothing, because this system has no such limit.
 func limitUnsent(net.Conn) {}

@@ -7,7 +7,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// sentinels are the errors that messages can contain. The position of an error is a part of
+// sentinels are the errors that messages can contain. The position of an error in the list is a part of
 // the protocol: append new errors at the end.
 var sentinels = [...]error{
 	api.ErrNotLeader, api.ErrUnknownOutcome, api.ErrStale, api.ErrFuture, api.ErrRequestIDReused,
@@ -17,7 +17,7 @@ var sentinels = [...]error{
 
 const allErrors = 1<<len(sentinels) - 1
 
-// errorBits returns the set of the sentinels that err wraps.
+// errorBits returns the set of those sentinels that err wraps, as bits by their positions.
 func errorBits(err error) (bits uint64) {
 	for i, s := range sentinels {
 		if errors.Is(err, s) {
@@ -27,11 +27,11 @@ func errorBits(err error) (bits uint64) {
 	return bits
 }
 
-// IsKnown reports whether err wraps an error of package api that messages can contain.
+// IsKnown reports whether err wraps one of the errors of package api that messages can contain.
 func IsKnown(err error) bool { return errorBits(err) != 0 }
 
-// AppendError appends an error: the errors of package api that it wraps, the leader of an
-// api.NotLeaderError, and the text.
+// AppendError appends the encoding of an error: the errors of package api that err wraps, the leader of
+// an api.NotLeaderError, and the text.
 func AppendError(b []byte, err error) []byte {
 	var leader api.Peer
 	if not, ok := errors.AsType[*api.NotLeaderError](err); ok && CheckPeers(not.Leader) == nil {
@@ -40,7 +40,7 @@ func AppendError(b []byte, err error) []byte {
 	return AppendString(AppendPeer(binary.AppendUvarint(b, errorBits(err)), leader), Cut(err.Error(), MaxText))
 }
 
-// remoteError is an error that was received in a message.
+// remoteError is an error that another process has sent in a message.
 type remoteError struct {
 	text string
 	is   []error
@@ -49,7 +49,7 @@ type remoteError struct {
 func (e *remoteError) Error() string   { return e.text }
 func (e *remoteError) Unwrap() []error { return e.is }
 
-// Error removes an error. The result is not nil if d.Err is nil.
+// Error decodes an error and removes it from the message. The result is not nil if d.Err is nil.
 func (d *Decoder) Error() error {
 	bits, leader := d.Uint("kind of an error", allErrors), d.Peer()
 	e := &remoteError{text: d.String("text of an error", MaxText)}

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// TestError_KeepsWrappedErrors checks that a received error wraps the same errors of package api as the error
-// that was sent.
+// TestError_KeepsWrappedErrors checks that a decoded error wraps the same errors of package api as the error
+// that was encoded.
 func TestError_KeepsWrappedErrors(t *testing.T) {
 	transfer := func(err error) error {
 		d := Decoder{B: AppendError(nil, err)}

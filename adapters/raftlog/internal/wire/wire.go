@@ -18,7 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/api"
 )
 
-// The limits of messages. They are checked before a message is sent and when it is decoded.
+// These are the limits of messages. The sender checks them before it sends a message, and the receiver
+// when it decodes the message.
 const (
 	// MaxData is the maximum size of the data of an update in bytes.
 	MaxData = 16 << 20
@@ -30,14 +31,13 @@ const (
 	MaxText = 4 << 10
 	// MaxPeers is the maximum length of a list of peers.
 	MaxPeers = 1 << 10
-	// MaxRemoved is the maximum number of the IDs of removed peers.
+	// MaxRemoved is the maximum number of IDs of removed peers in a membership.
 	MaxRemoved = 1 << 16
-	// maxRemovedBytes is the maximum size of the IDs of removed peers together.
+	// maxRemovedBytes is the maximum total size of the IDs of removed peers in a membership, in bytes.
 	maxRemovedBytes = MaxData
 )
 
-// CheckElection returns an error that describes why name is not the name of an election, or
-// nil.
+// CheckElection returns an error that describes why name cannot be the name of an election, or nil.
 func CheckElection(name string) error {
 	switch {
 	case name == "" || len(name) > MaxElection:
@@ -50,22 +50,24 @@ func CheckElection(name string) error {
 	return nil
 }
 
-// ErrProtocol is returned if the other side has sent a message that violates the protocol.
+// ErrProtocol is wrapped by the error for a message that violates the protocol.
 var ErrProtocol = errors.New("violation of the protocol")
 
-// Violation returns an error that wraps ErrProtocol.
+// Violation returns an error that wraps ErrProtocol and describes the violation.
 func Violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// A Decoder removes elements from the front of B. After the first element that is missing or
-// exceeds its limit, all methods return zero values, and Err wraps ErrProtocol.
+// A Decoder decodes the elements of a message and removes them from the front of B. After the first
+// element that is missing or exceeds its limit, all methods return zero values, and Err wraps
+// ErrProtocol.
 type Decoder struct {
 	B   []byte
 	Err error
 }
 
-// Fail sets Err, unless it is set already.
+// Fail sets Err to the error that the element what is invalid, unless Err is set already, and discards
+// the rest of the message.
 func (d *Decoder) Fail(what string) {
 	if d.Err == nil {
 		d.Err = Violation("invalid or missing %s", what)
@@ -73,7 +75,7 @@ func (d *Decoder) Fail(what string) {
 	d.B = nil
 }
 
-// End returns Err, and sets it if bytes are left.
+// End returns Err. If bytes are left in B, it sets Err first.
 func (d *Decoder) End() error {
 	if d.Err == nil && len(d.B) > 0 {
 		d.Err = Violation("%d bytes after the end of a message", len(d.B))
@@ -81,7 +83,7 @@ func (d *Decoder) End() error {
 	return d.Err
 }
 
-// Byte removes one byte from the message and returns it.
+// Byte decodes one byte and removes it from the message.
 func (d *Decoder) Byte(what string) byte {
 	if len(d.B) == 0 {
 		d.Fail(what)
@@ -92,7 +94,7 @@ func (d *Decoder) Byte(what string) byte {
 	return v
 }
 
-// Uint removes an unsigned integer of at most limit.
+// Uint decodes an unsigned integer, which must be at most limit.
 func (d *Decoder) Uint(what string, limit uint64) uint64 {
 	v, n := binary.Uvarint(d.B)
 	if n <= 0 || v > limit {
@@ -103,10 +105,10 @@ func (d *Decoder) Uint(what string, limit uint64) uint64 {
 	return v
 }
 
-// Uint64 removes an unsigned integer.
+// Uint64 decodes an unsigned integer.
 func (d *Decoder) Uint64(what string) uint64 { return d.Uint(what, 1<<64-1) }
 
-// Int removes a signed integer.
+// Int decodes a signed integer.
 func (d *Decoder) Int(what string) int64 {
 	v, n := binary.Varint(d.B)
 	if n <= 0 {
@@ -117,7 +119,7 @@ func (d *Decoder) Int(what string) int64 {
 	return v
 }
 
-// Bool removes a boolean from the message and returns it.
+// Bool decodes a boolean and removes it from the message.
 func (d *Decoder) Bool(what string) bool {
 	v := d.Byte(what)
 	if v > 1 {
@@ -126,7 +128,7 @@ func (d *Decoder) Bool(what string) bool {
 	return v == 1
 }
 
-// Raw removes n bytes. The result is a part of the message.
+// Raw removes n bytes from the message and returns them. The result shares the memory of the message.
 func (d *Decoder) Raw(what string, n uint64) []byte {
 	if n > uint64(len(d.B)) {
 		d.Fail(what)
@@ -137,12 +139,13 @@ func (d *Decoder) Raw(what string, n uint64) []byte {
 	return v
 }
 
-// String removes a string of at most limit bytes.
+// String decodes a string, which must have at most limit bytes.
 func (d *Decoder) String(what string, limit uint64) string {
 	return string(d.Raw(what, d.Uint(what, limit)))
 }
 
-// Data removes all remaining bytes, at most MaxData. The result is a part of the message.
+// Data removes all remaining bytes, of which there must be at most MaxData, and returns them. The
+// result shares the memory of the message.
 func (d *Decoder) Data(what string) []byte {
 	if len(d.B) > MaxData {
 		d.Fail(what)
@@ -150,8 +153,8 @@ func (d *Decoder) Data(what string) []byte {
 	return d.Raw(what, uint64(len(d.B)))
 }
 
-// Count removes the number of elements that follow, each of at least size bytes. It fails if
-// there are more than limit, or more than the remaining bytes can contain.
+// Count decodes the number of the elements that follow, each of which has at least size bytes. It fails
+// if there are more than limit elements, or more than the remaining bytes can contain.
 func (d *Decoder) Count(what string, limit, size uint64) int {
 	n := d.Uint(what, limit)
 	if n*size > uint64(len(d.B)) {
@@ -161,12 +164,12 @@ func (d *Decoder) Count(what string, limit, size uint64) int {
 	return int(n)
 }
 
-// Peer removes a peer from the message and returns it.
+// Peer decodes a peer and removes it from the message.
 func (d *Decoder) Peer() api.Peer {
 	return api.Peer{ID: d.String("ID of a peer", MaxString), Addr: d.String("address of a peer", MaxString)}
 }
 
-// Peers removes a list of peers.
+// Peers decodes a list of peers.
 func (d *Decoder) Peers() []api.Peer {
 	n := d.Count("number of peers", MaxPeers, 2)
 	if n == 0 {
@@ -179,7 +182,7 @@ func (d *Decoder) Peers() []api.Peer {
 	return peers
 }
 
-// Time removes a time: seconds and nanoseconds. 10^9 nanoseconds represent the zero time.
+// Time decodes a time: seconds and nanoseconds. 10^9 nanoseconds represent the zero time.
 func (d *Decoder) Time() time.Time {
 	sec, nsec := d.Int("time"), d.Uint("time", 1e9)
 	if d.Err != nil || nsec == 1e9 {
@@ -188,7 +191,7 @@ func (d *Decoder) Time() time.Time {
 	return time.Unix(sec, int64(nsec)).UTC()
 }
 
-// Membership removes a membership from the message and returns it.
+// Membership decodes a membership and removes it from the message.
 func (d *Decoder) Membership() api.Membership {
 	m := api.Membership{Index: d.Uint64("index")}
 	m.Voters, m.Outgoing, m.Learners = d.Peers(), d.Peers(), d.Peers()
@@ -201,7 +204,7 @@ func (d *Decoder) Membership() api.Membership {
 	return m
 }
 
-// AppendBool appends a boolean.
+// AppendBool appends the encoding of a boolean.
 func AppendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, 1)
@@ -209,17 +212,17 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// AppendString appends a string.
+// AppendString appends the encoding of a string.
 func AppendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// AppendPeer appends a peer.
+// AppendPeer appends the encoding of a peer.
 func AppendPeer(b []byte, p api.Peer) []byte {
 	return AppendString(AppendString(b, p.ID), p.Addr)
 }
 
-// AppendPeers appends a list of peers.
+// AppendPeers appends the encoding of a list of peers.
 func AppendPeers(b []byte, peers []api.Peer) []byte {
 	b = binary.AppendUvarint(b, uint64(len(peers)))
 	for _, p := range peers {
@@ -228,7 +231,7 @@ func AppendPeers(b []byte, peers []api.Peer) []byte {
 	return b
 }
 
-// AppendTime appends a time.
+// AppendTime appends the encoding of a time.
 func AppendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return binary.AppendUvarint(binary.AppendVarint(b, 0), 1e9)
@@ -236,7 +239,7 @@ func AppendTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(b, t.Unix()), uint64(t.Nanosecond()))
 }
 
-// AppendMembership appends a membership.
+// AppendMembership appends the encoding of a membership.
 func AppendMembership(b []byte, m api.Membership) []byte {
 	b = binary.AppendUvarint(b, m.Index)
 	b = AppendPeers(AppendPeers(AppendPeers(b, m.Voters), m.Outgoing), m.Learners)
@@ -247,7 +250,7 @@ func AppendMembership(b []byte, m api.Membership) []byte {
 	return b
 }
 
-// CheckPeers returns an error that wraps api.ErrInvalid if the other side would reject the
+// CheckPeers returns an error that wraps api.ErrInvalid if the receiver of a message would reject the
 // peers.
 func CheckPeers(peers ...api.Peer) error {
 	if len(peers) > MaxPeers {
@@ -262,8 +265,8 @@ func CheckPeers(peers ...api.Peer) error {
 	return nil
 }
 
-// CheckMembership returns an error that wraps api.ErrInvalid or api.ErrTooLarge if the other
-// side would reject the membership.
+// CheckMembership returns an error that wraps api.ErrInvalid or api.ErrTooLarge if the receiver of a
+// message would reject the membership.
 func CheckMembership(m api.Membership) error {
 	for _, peers := range [][]api.Peer{m.Voters, m.Outgoing, m.Learners} {
 		if err := CheckPeers(peers...); err != nil {
@@ -277,11 +280,11 @@ func CheckMembership(m api.Membership) error {
 	for _, id := range m.Removed {
 		size += len(id)
 		if len(id) > MaxString || size > maxRemovedBytes {
-			return fmt.Errorf("%w: the removed IDs are too long", api.ErrTooLarge)
+			return fmt.Errorf("%w: the IDs of the removed peers are too long together", api.ErrTooLarge)
 		}
 	}
 	return nil
 }
 
-// Cut returns the first limit bytes of s.
+// Cut returns the first limit bytes of s, or all of s if it is shorter.
 func Cut(s string, limit int) string { return s[:min(len(s), limit)] }

@@ -17,7 +17,7 @@ import (
 // PulseEvery is the interval at which the streams of peers report their progress.
 const PulseEvery = 300 * time.Millisecond
 
-// Cluster is a log that all peers share, and its leader.
+// Cluster is a log in memory that all its peers share, and the leader of the log.
 type Cluster struct {
 	mu       sync.Mutex
 	entries  []*api.Entry // the entries after the snapshot
@@ -27,14 +27,14 @@ type Cluster struct {
 	leader   api.Peer
 	applied  map[api.RequestID]uint64
 	sums     map[api.RequestID]uint32
-	holding  bool // reports that entries are not applied
+	holding  bool // whether entries wait for Release before they are applied
 	changed  chan struct{}
 	peers    map[string]*Peer
 
 	elections map[string]api.Election
 }
 
-// New returns a cluster of these peers. The first one is the leader.
+// New returns a cluster whose members are the given peers. The first peer is the leader.
 func New(peers ...api.Peer) *Cluster {
 	c := &Cluster{
 		applied: map[api.RequestID]uint64{}, sums: map[api.RequestID]uint32{},
@@ -47,7 +47,8 @@ func New(peers ...api.Peer) *Cluster {
 	return c
 }
 
-// Peer returns the peer with the ID of p. If it does not exist, it is created, but is not a member.
+// Peer returns the peer with the ID of p. If there is no such peer, Peer creates one that is not a
+// member.
 func (c *Cluster) Peer(p api.Peer) *Peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,21 +61,21 @@ func (c *Cluster) Peer(p api.Peer) *Peer {
 // Lead makes p the leader. If p is the zero peer, there is no leader.
 func (c *Cluster) Lead(p api.Peer) { c.update(func() { c.leader = p }) }
 
-// Hold makes proposals wait after they were appended to the log, until Release.
+// Hold makes proposals wait after they were appended to the log, until Release is called.
 func (c *Cluster) Hold() { c.update(func() { c.holding = true }) }
 
-// Release applies the entries that wait because of Hold, and ends it.
+// Release applies the entries that wait because of Hold. Later entries do not wait any more.
 func (c *Cluster) Release() { c.update(func() { c.holding = false }) }
 
-// SetMembers changes the membership.
+// SetMembers replaces the membership of the cluster.
 func (c *Cluster) SetMembers(m api.Membership) { c.update(func() { c.members = m }) }
 
-// Compact replaces all entries by a snapshot with this data.
+// Compact replaces all entries of the log by a snapshot with the given data.
 func (c *Cluster) Compact(data []byte) {
 	c.update(func() { c.snapshot, c.entries, c.data = c.lastIndex(), nil, data })
 }
 
-// Append adds n entries of size bytes.
+// Append appends n entries of size bytes each to the log.
 func (c *Cluster) Append(n, size int) {
 	c.update(func() {
 		for range n {
@@ -83,7 +84,7 @@ func (c *Cluster) Append(n, size int) {
 	})
 }
 
-// Entries returns the entries with that ID.
+// Entries returns the entries with the given request ID.
 func (c *Cluster) Entries(id api.RequestID) (found []*api.Entry) {
 	c.update(func() {
 		for _, e := range c.entries {
@@ -95,7 +96,7 @@ func (c *Cluster) Entries(id api.RequestID) (found []*api.Entry) {
 	return found
 }
 
-// Last returns the index of the last entry.
+// Last returns the index of the last entry of the log.
 func (c *Cluster) Last() (last uint64) {
 	c.update(func() { last = c.lastIndex() })
 	return last
@@ -111,7 +112,7 @@ func (c *Cluster) update(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// Peer implements rpc.Service.
+// Peer is one peer of a Cluster. It implements rpc.Service.
 type Peer struct {
 	Self    api.Peer
 	cluster *Cluster
@@ -126,25 +127,26 @@ type Peer struct {
 	entriesRead uint64
 }
 
-// Before makes every call of a method call f first, with the name of the method. If f returns an error,
-// the call returns it.
+// Before makes every call of a method of the peer call f first, with the name of the method. If f
+// returns an error, the method returns that error.
 func (p *Peer) Before(f func(ctx context.Context, call string) error) {
 	p.configure(func() { p.before = f })
 }
 
 // After makes every Propose and ChangePeers call f after the entry was applied. If f returns an error,
-// the call returns it instead of the result.
+// the method returns that error instead of its result.
 func (p *Peer) After(f func(ctx context.Context, call string) error) {
 	p.configure(func() { p.after = f })
 }
 
-// Gap makes the peer send entries and snapshots with the indexes that f returns.
+// Gap makes the peer send each entry and each snapshot with the index that f returns for its real
+// index.
 func (p *Peer) Gap(f func(index uint64) uint64) { p.configure(func() { p.gap = f }) }
 
-// Stale makes the peer report that it has no contact to a leader.
+// Stale makes the peer report that it has no contact to a leader, or that it has again.
 func (p *Peer) Stale(stale bool) { p.configure(func() { p.stale = stale }) }
 
-// Silent makes streams send nothing.
+// Silent makes the streams of the peer send nothing, or send again.
 func (p *Peer) Silent(silent bool) {
 	p.configure(func() { p.silent = silent })
 	p.cluster.update(func() {})
@@ -156,13 +158,13 @@ func (p *Peer) configure(f func()) {
 	f()
 }
 
-// Calls returns the number of calls of a method.
+// Calls returns how often clients have called a method of the peer.
 func (p *Peer) Calls(call string) (n int) {
 	p.configure(func() { n = p.calls[call] })
 	return n
 }
 
-// Read returns the number of entries that streams have read from the log.
+// Read returns the number of entries that the streams of the peer have read from the log.
 func (p *Peer) Read() (n uint64) {
 	p.configure(func() { n = p.entriesRead })
 	return n
@@ -278,7 +280,7 @@ func (p *Peer) RequestResign(ctx context.Context, name, candidate string) error 
 	return nil
 }
 
-// SetElection sets the state of an election.
+// SetElection sets the state that the peers return for an election.
 func (c *Cluster) SetElection(name string, e api.Election) {
 	c.update(func() { c.elections[name] = e })
 }
@@ -308,7 +310,7 @@ func (c *Cluster) newSnapshotStream() api.SnapshotStream {
 	return api.SnapshotStream{Index: c.snapshot, Term: 1, Size: int64(len(c.data)), Data: io.NopCloser(bytes.NewReader(c.data))}
 }
 
-// maxEvents is the maximum number of entries that are passed to a stream together.
+// maxEvents is the maximum number of entries in one call of the send function of a stream.
 const maxEvents = 200
 
 // Entries implements rpc.Service.
@@ -339,14 +341,15 @@ func (p *Peer) Entries(ctx context.Context, from uint64, send func([]api.Event) 
 	}
 }
 
-// streamCursor is the position of a stream.
+// streamCursor is the position in the log up to which a stream has sent entries.
 type streamCursor struct {
 	peer       *Peer
 	nextIndex  uint64
 	progressed bool
 }
 
-// nextEvents returns the next events, or a channel that is closed after the next change.
+// nextEvents returns the next events of a stream. If there are none, it returns a channel that is
+// closed after the next change.
 func (e *streamCursor) nextEvents(due bool) (found []api.Event, changed <-chan struct{}) {
 	p, c := e.peer, e.peer.cluster
 	c.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/rpc"
 )
 
-// Network connects clients to the peers of a cluster.
+// Network connects clients to the peers of a Cluster in memory.
 type Network struct {
 	*Cluster
 
@@ -33,13 +33,13 @@ func NewNetwork(c *Cluster) *Network {
 	return n
 }
 
-// Close closes all connections and waits for the servers.
+// Close closes all connections, and waits until the servers have ended.
 func (n *Network) Close() {
 	n.cancel()
 	n.served.Wait()
 }
 
-// Connect connects a client named "client" to the peer with the ID of p.
+// Connect connects a client named "client" to the peer with the ID of p, for the given purpose.
 func (n *Network) Connect(_ context.Context, p api.Peer, purpose link.Purpose) (rpc.Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,8 +75,8 @@ func (n *Network) Connect(_ context.Context, p api.Peer, purpose link.Purpose) (
 	return near, nil
 }
 
-// Down closes the connections of a peer, and makes later attempts to connect fail with err, unless it
-// is nil.
+// Down closes the connections of a peer, and makes later attempts to connect to the peer fail with err.
+// If err is nil, later attempts succeed.
 func (n *Network) Down(id string, err error) {
 	n.mu.Lock()
 	n.down[id] = err
@@ -84,8 +84,8 @@ func (n *Network) Down(id string, err error) {
 	n.Cut(id)
 }
 
-// Deaf closes the connections of a peer. If deaf is true, it accepts later connections but does not
-// answer.
+// Deaf closes the connections of a peer. If deaf is true, the peer accepts later connections but does
+// not answer on them.
 func (n *Network) Deaf(id string, deaf bool) {
 	n.mu.Lock()
 	n.deaf[id] = deaf
@@ -93,7 +93,7 @@ func (n *Network) Deaf(id string, deaf bool) {
 	n.Cut(id)
 }
 
-// Cut closes the connections of a peer and returns their number.
+// Cut closes the connections of a peer, and returns how many there were.
 func (n *Network) Cut(id string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/raftlog/internal/link"
 )
 
-// Pipe returns both ends of a connection in memory. Flush blocks until the other end reads, and
-// then transfers all buffered frames. It works in bubbles of testing/synctest.
+// Pipe returns both ends of a connection in memory. Flush blocks until the other end reads, and then
+// transfers all buffered frames. Pipe works in bubbles of testing/synctest.
 func Pipe() (a, b *End) {
 	ab, ba := make(chan [][]byte), make(chan [][]byte)
 	closed := &closeSignal{done: make(chan struct{})}
 	return &End{in: ba, out: ab, closed: closed}, &End{in: ab, out: ba, closed: closed}
 }
 
-// closeSignal is closed when one end of a connection is closed.
+// closeSignal is a channel that is closed when either end of a connection is closed.
 type closeSignal struct {
 	once sync.Once
 	done chan struct{}
@@ -32,30 +32,31 @@ type End struct {
 	out      chan<- [][]byte
 	closed   *closeSignal
 	limits   link.FrameLimits
-	received [][]byte // frames that were transferred and not read yet
+	received [][]byte // the frames that were transferred to this end and not read yet
 
 	mu          sync.Mutex
 	buffered    [][]byte
-	size        int // the size of the frames in buffered, in bytes
+	size        int // the total size of the frames in buffered, in bytes
 	written     int
 	readTimeout time.Duration
 }
 
-// Written returns how often this end has transferred frames.
+// Written returns how often this end has transferred frames to the other end.
 func (e *End) Written() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.written
 }
 
-// SetTimeouts sets the read timeout. There is no write timeout.
+// SetTimeouts sets the read timeout of this end. There is no write timeout.
 func (e *End) SetTimeouts(read, _ time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.readTimeout = read
 }
 
-// LimitFrames limits the size of frames. Frames are transferred completely, so that they do not stall.
+// LimitFrames limits the size of the frames that this end receives. Frames are transferred completely,
+// so they do not stall.
 func (e *End) LimitFrames(l link.FrameLimits) { e.limits = l }
 
 // ReadFrame waits for a frame. It returns io.EOF if either end is closed.
@@ -90,7 +91,7 @@ func (e *End) ReadFrame() ([]byte, error) {
 	return frame, nil
 }
 
-// bufferSize is the size of the frames that are buffered without a Flush.
+// bufferSize is the maximum size of the frames that are buffered without a Flush.
 const bufferSize = 64 << 10
 
 // Buffer stores a copy of the frame until Flush, or until the buffer is full.
@@ -106,7 +107,7 @@ func (e *End) Buffer(frame []byte) error {
 	return nil
 }
 
-// Flush waits until the other end reads the buffered frames.
+// Flush waits until the other end reads, and transfers the buffered frames to it.
 func (e *End) Flush() error {
 	e.mu.Lock()
 	frames := e.buffered
@@ -126,7 +127,7 @@ func (e *End) Flush() error {
 	}
 }
 
-// WriteFrame transfers a frame, after the buffered ones.
+// WriteFrame transfers the buffered frames and then the given frame.
 func (e *End) WriteFrame(frame []byte) error {
 	if err := e.Buffer(frame); err != nil {
 		return err
@@ -134,7 +135,7 @@ func (e *End) WriteFrame(frame []byte) error {
 	return e.Flush()
 }
 
-// Close closes both ends.
+// Close closes both ends of the connection.
 func (e *End) Close() error {
 	e.closed.once.Do(func() { close(e.closed.done) })
 	return nil
