@@ -46,8 +46,9 @@ func TestElection_FormerErrTellsHowFormerLeaderLeft(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErrIgnoresOwnClaim checks that a claim that was not acknowledged does not count as a leadership.
-func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
+// TestElection_FormerErrIgnoresUnacknowledgedClaim checks that a claim that was not acknowledged does not count
+// as a leadership.
+func TestElection_FormerErrIgnoresUnacknowledgedClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		other := h.newCandidate("two")
@@ -71,8 +72,9 @@ func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	})
 }
 
-// TestElection_NextIsTransferTarget checks that only the target of a transfer learns that it is the target.
-func TestElection_NextIsTransferTarget(t *testing.T) {
+// TestElection_NextIsTrueOnlyForTransferTarget checks that only the target of a transfer learns that it is the
+// target.
+func TestElection_NextIsTrueOnlyForTransferTarget(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		var followers []*candidate

@@ -161,9 +161,9 @@ func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (lon
 	return longest
 }
 
-// TestElection_BrokenParticipant checks that one candidate whose store is broken does not prevent the
+// TestElection_HasLeaderDespiteBrokenParticipant checks that one candidate whose store is broken does not prevent the
 // election of a leader. The healthy leaders resign, because then the broken candidate can interfere.
-func TestElection_BrokenParticipant(t *testing.T) {
+func TestElection_HasLeaderDespiteBrokenParticipant(t *testing.T) {
 	for name, damage := range brokenStores() {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(h *harness) {
@@ -194,9 +194,9 @@ func TestElection_BrokenParticipant(t *testing.T) {
 	}
 }
 
-// TestElection_EditedRecord checks that a record that was edited by hand does not leave the candidates
-// without a leader for longer than a crash does.
-func TestElection_EditedRecord(t *testing.T) {
+// TestElection_HasLeaderAfterRecordIsEdited checks that a record that was edited by hand does not leave the
+// candidates without a leader for longer than a crash does.
+func TestElection_HasLeaderAfterRecordIsEdited(t *testing.T) {
 	for name, edit := range map[string]func(r *changefeed.Record){
 		"Nothing":         func(*changefeed.Record) {},
 		"Released":        func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 },

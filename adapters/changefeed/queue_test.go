@@ -97,9 +97,9 @@ func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferOnlyWithWorkingFeed checks that a candidate that could not lead, because its feed is
+// TestQueue_PreferRequestsNothingWithoutFeed checks that a candidate that could not lead, because its feed is
 // broken, does not request the leadership: there would be no leader for an election timeout, in each period.
-func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
+func TestQueue_PreferRequestsNothingWithoutFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		token := one.token()
@@ -158,9 +158,9 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 	})
 }
 
-// TestQueue_CandidatesCanTakeOver checks that the queue contains the leader and exactly the candidates that can take
-// over, and that it does not return a transient error, which would end Prefer.
-func TestQueue_CandidatesCanTakeOver(t *testing.T) {
+// TestQueue_ContainsCandidatesThatCanTakeOver checks that the queue contains the leader and exactly the
+// candidates that can take over, and that it does not return a transient error, which would end Prefer.
+func TestQueue_ContainsCandidatesThatCanTakeOver(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
 		queue := changefeed.NewQueue(two.Election)
@@ -221,10 +221,11 @@ func (s *transferRecordingStore) Heartbeat(ctx context.Context, prev, next chang
 	return r, err
 }
 
-// TestQueue_PreferInSimulation runs elections with faults in which each candidate prefers itself by its
-// priority. There must be at most one leader at a time, and at most one request for the leadership in a period.
-// When the faults are over, the candidate with the highest priority must lead and must not be replaced.
-func TestQueue_PreferInSimulation(t *testing.T) {
+// TestQueue_PreferWithstandsFaultsInSimulation runs elections with faults in which each candidate prefers
+// itself by its priority. There must be at most one leader at a time, and at most one request for the
+// leadership in a period. When the faults are over, the candidate with the highest priority must lead and must
+// not be replaced.
+func TestQueue_PreferWithstandsFaultsInSimulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {
 		synctest.Test(t, func(t *testing.T) { requests += simulatePreference(t, seed) })

@@ -40,9 +40,9 @@ func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	})
 }
 
-// TestElection_ConcurrentClaims checks that only one of several candidates that claim the record at the same
-// time becomes the leader.
-func TestElection_ConcurrentClaims(t *testing.T) {
+// TestElection_HasOneLeaderAfterConcurrentClaims checks that only one of several candidates that claim the
+// record at the same time becomes the leader.
+func TestElection_HasOneLeaderAfterConcurrentClaims(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		sameTime := changefeed.WithRandom(func() float64 { return 0.5 })
 		for i := range 5 {
@@ -56,9 +56,9 @@ func TestElection_ConcurrentClaims(t *testing.T) {
 	})
 }
 
-// TestElection_NoHeartbeatAfterDemotion checks that a leader that is demoted while a heartbeat is in flight
+// TestElection_DemotedLeaderStopsWriting checks that a leader that is demoted while a heartbeat is in flight
 // stops writing.
-func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
+func TestElection_DemotedLeaderStopsWriting(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.join("first")
 		h.awaitLeader()
@@ -76,9 +76,9 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 	})
 }
 
-// TestElection_PartitionedLeaderStops checks that a leader whose writes are not answered has stopped when
-// another candidate becomes the leader.
-func TestElection_PartitionedLeaderStops(t *testing.T) {
+// TestElection_PartitionedLeaderStopsBeforeNextLeads checks that a leader whose writes are not answered has
+// stopped when another candidate becomes the leader.
+func TestElection_PartitionedLeaderStopsBeforeNextLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
 		h.join("two")
@@ -100,9 +100,9 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 	})
 }
 
-// TestElection_LeadsOnIfFeedIsReplaced checks that a leadership continues when each of its feeds that fails
+// TestElection_LeaderContinuesIfFeedIsReplaced checks that a leadership continues when each of its feeds that fails
 // is replaced within the lease.
-func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
+func TestElection_LeaderContinuesIfFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
@@ -147,9 +147,9 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	})
 }
 
-// TestElection_KeepLeadingWithoutFeed checks that a leader with WithKeepLeading continues when its feed
+// TestWithKeepLeading_LeaderContinuesWithoutFeed checks that a leader with WithKeepLeading continues when its feed
 // fails, and stops when another candidate has claimed the record.
-func TestElection_KeepLeadingWithoutFeed(t *testing.T) {
+func TestWithKeepLeading_LeaderContinuesWithoutFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
 		l := leader.Current().Leadership
@@ -198,9 +198,9 @@ func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	})
 }
 
-// TestElection_RecordNamesCandidateThatDidNotClaim checks that a candidate is not the leader merely because
+// TestElection_CandidateDoesNotLeadWithoutClaim checks that a candidate is not the leader merely because
 // the record contains its ID, as leader or as transfer target, when it has not claimed the record.
-func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
+func TestElection_CandidateDoesNotLeadWithoutClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		require.NoError(h, store.Create(h.Context(), changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second}))
@@ -378,9 +378,9 @@ func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	})
 }
 
-// TestElection_TokensAfterLoss checks that tokens increase after a loss of the record: with a candidate that
-// knows the last token, without such a candidate, and in an ended election.
-func TestElection_TokensAfterLoss(t *testing.T) {
+// TestElection_TokensIncreaseAfterRecordIsLost checks that tokens increase after a loss of the record: with a
+// candidate that knows the last token, without such a candidate, and in an ended election.
+func TestElection_TokensIncreaseAfterRecordIsLost(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := int64(0)
 		requireGreater := func(when string) {
@@ -412,9 +412,9 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 	})
 }
 
-// TestElection_LeaderAfterRestoredStore checks that there is a leader with a greater token after the store
+// TestElection_HasLeaderAfterStoreIsRestored checks that there is a leader with a greater token after the store
 // has returned to an older state, by a failover or from a backup.
-func TestElection_LeaderAfterRestoredStore(t *testing.T) {
+func TestElection_HasLeaderAfterStoreIsRestored(t *testing.T) {
 	for lost, restore := range map[string]func(leader *changefeed.Record){
 		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
 		"all leaders":    func(r *changefeed.Record) { r.Seq, r.Term, r.Leader, r.Session = 1, 0, "", "" },
@@ -549,8 +549,8 @@ func TestElection_RejectedRequestsAreRetried(t *testing.T) {
 	})
 }
 
-// TestElection_FailuresLogged checks that the log contains why a candidate does not lead.
-func TestElection_FailuresLogged(t *testing.T) {
+// TestElection_LogsWhyCandidateDoesNotLead checks that the log contains why a candidate does not lead.
+func TestElection_LogsWhyCandidateDoesNotLead(t *testing.T) {
 	errFull := errors.New("maximum bytes exceeded")
 	for request, fail := range map[string]func(h *harness, s *storeFuncs){
 		"create": func(h *harness, s *storeFuncs) {
@@ -580,9 +580,9 @@ func TestElection_FailuresLogged(t *testing.T) {
 	}
 }
 
-// TestElection_ConnectionClosed checks that a store whose connection was closed, which cannot recover, ends
-// the candidacy.
-func TestElection_ConnectionClosed(t *testing.T) {
+// TestElection_ClosedConnectionEndsCandidacy checks that a store whose connection was closed, which cannot
+// recover, ends the candidacy.
+func TestElection_ClosedConnectionEndsCandidacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool
 		e, err := changefeed.NewElection(rejectingStore(memory.NewTable().Store("election"), func() error {
@@ -602,9 +602,9 @@ func TestElection_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestElection_ForgedHint checks that a hint of a feed that the election has ended, which any client could
-// have sent, does not end the election.
-func TestElection_ForgedHint(t *testing.T) {
+// TestElection_ForgedHintDoesNotEndElection checks that a hint of a feed that the election has ended, which any
+// client could have sent, does not end the election.
+func TestElection_ForgedHintDoesNotEndElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, forged := memory.NewTable().Store("election"), make(chan changefeed.Event, 1)
 		e, err := changefeed.NewElection(&storeFuncs{Store: s, subscribe: func(ctx context.Context) (changefeed.Feed, error) {

@@ -16,7 +16,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"\"COMMIT\"", "\"DO 0\""},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestHeartbeat_ManualCommit$",
+		tests: "./adapters/changefeed/mysql -run ^TestHeartbeat_IsCommittedWithoutAutocommit$",
 	},
 	{
 		name: "changefeed/mysql-lock", breaks: "requests wait at the server for a locked row until their context is done",
@@ -24,7 +24,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"innodb_lock_wait_timeout=1, ", "innodb_lock_wait_timeout=1000, "},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_LockedByOtherClient$/^Row$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_LimitsWaitForLocksOfOtherClients$/^Row$",
 	},
 	{
 		name: "changefeed/mysql-table-lock", breaks: "requests wait at the server for a locked table until their context is done",
@@ -32,7 +32,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{" lock_wait_timeout=1 ", " lock_wait_timeout=1000 "},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_LockedByOtherClient$/^Table$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_LimitsWaitForLocksOfOtherClients$/^Table$",
 	},
 	{
 		name: "changefeed/mysql-key", breaks: "the keys of two elections may differ in case only",
@@ -40,7 +40,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"\"election varbinary(255)\"", "\"election varchar(255)\""},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_SimilarKeys$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_DistinguishesSimilarKeys$",
 	},
 	{
 		name: "changefeed/mysql-read-only", breaks: "Start accepts a server that does not accept writes",
@@ -96,7 +96,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"add(\"binlog_readers\", is(\"binlog_readers\", \"0\")", "add(\"binlog_readers\", true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestUnsafeSettings_ListOfProcesses$",
+		tests: "./adapters/changefeed/mysql -run ^TestUnsafeSettings_FindsReplicasInListOfProcesses$",
 	},
 	{
 		name: "changefeed/mysql-replica", breaks: "Start accepts a replica that accepts writes",
@@ -136,7 +136,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"len(missing) > 0", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStart_Unsuitable$/^IgnoresCase$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_RejectsUnsuitableTableOrConnection$/^IgnoresCase$",
 	},
 	{
 		name: "changefeed/mysql-primary-key", breaks: "Start accepts a table with several records of an election",
@@ -144,7 +144,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"keys != \"election\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStart_Unsuitable$/^LongKey$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_RejectsUnsuitableTableOrConnection$/^LongKey$",
 	},
 	{
 		name: "changefeed/mysql-privileges", breaks: "Start accepts a user who may not write",
@@ -152,6 +152,6 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"conn.ExecContext(ctx, t.sql.update, append(t.recordArguments(changefeed.Record{}), []byte{})...)", "conn.ExecContext(ctx, \"DO 0\")"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStart_Unsuitable$/^MayNotUpdate$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_RejectsUnsuitableTableOrConnection$/^MayNotUpdate$",
 	},
 }

@@ -29,8 +29,8 @@ func TestElections_SatisfyContract(t *testing.T) {
 	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	for name, create := range map[string]func() (*kubernetes.Store, error){
 		"NoConfig":    func() (*kubernetes.Store, error) { return kubernetes.NewStore(nil, "default", "x") },
@@ -118,9 +118,9 @@ func TestLease_KeepsOtherMetadata(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
 }
 
-// TestLease_HeartbeatAmongManyChanges checks that a heartbeat is not repeated without a limit when other
+// TestHeartbeat_LimitsRetriesAmongManyChanges checks that a heartbeat is not repeated without a limit when other
 // programs change the Lease.
-func TestLease_HeartbeatAmongManyChanges(t *testing.T) {
+func TestHeartbeat_LimitsRetriesAmongManyChanges(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	patches := 0
@@ -136,9 +136,9 @@ func TestLease_HeartbeatAmongManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestStore_CloseWithClientCertificate checks that no goroutines remain when a store with files of a client
+// TestClose_LeavesNoGoroutinesWithCertificate checks that no goroutines remain when a store with files of a client
 // certificate is closed.
-func TestStore_CloseWithClientCertificate(t *testing.T) {
+func TestClose_LeavesNoGoroutinesWithCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
 	config.CAFile, config.CertFile, config.KeyFile = testenv.NewAuthority(t).Files("client")
@@ -159,9 +159,9 @@ func TestErrors_ContainNoPassword(t *testing.T) {
 	}
 }
 
-// TestLease_OfClientGoIsNotUsed checks that a Lease that client-go's election has changed is not used while a
+// TestLease_IsNotUsedWhileClientGoLeads checks that a Lease that client-go's election has changed is not used while a
 // candidate of client-go leads.
-func TestLease_OfClientGoIsNotUsed(t *testing.T) {
+func TestLease_IsNotUsedWhileClientGoLeads(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	holder := "a candidate of client-go"
@@ -247,8 +247,8 @@ func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestStart_NoNamespace checks that Start rejects a namespace that does not exist.
-func TestStart_NoNamespace(t *testing.T) {
+// TestStart_RejectsMissingNamespace checks that Start rejects a namespace that does not exist.
+func TestStart_RejectsMissingNamespace(t *testing.T) {
 	s, err := kubernetes.NewStore(startStandIn(t).config(), "missing", "x")
 	require.NoError(t, err)
 	defer s.Close()
@@ -268,8 +268,9 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafety_AcceptedSettings checks that Start accepts only the deployments that the documentation states.
-func TestSafety_AcceptedSettings(t *testing.T) {
+// TestStart_AcceptsDocumentedDeploymentsOnly checks that Start accepts only the deployments that the
+// documentation states.
+func TestStart_AcceptsDocumentedDeploymentsOnly(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
 		return newStore(t, server.config(), newName()).Start(fixture.Context(t))
@@ -282,9 +283,9 @@ func TestSafety_AcceptedSettings(t *testing.T) {
 	})
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store links neither the driver of
-// another store nor all APIs of Kubernetes.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store links neither the
+// driver of another store nor all APIs of Kubernetes.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "k8s.io/client-go/rest")
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }

@@ -107,9 +107,9 @@ func TestFeed_ReportsThrottling(t *testing.T) {
 	require.ErrorContains(t, err, "TooManyRequests")
 }
 
-// TestFeed_WithoutReads checks that followers do not read the record when the watch delivers it, and that a
-// heartbeat is a single request.
-func TestFeed_WithoutReads(t *testing.T) {
+// TestFeed_DeliversRecordsWithoutReads checks that followers do not read the record when the watch delivers it,
+// and that a heartbeat is a single request.
+func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 	name := newName()
 	server, leader, r := createRecord(t, name)
 	follower := newStore(t, server.config(), name, kubernetes.WithQuiet(time.Hour))
@@ -132,10 +132,10 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.EqualValues(t, 20, requests.Load())
 }
 
-// TestStore_SilentConnection checks that the store does not continue to use a connection that has failed
+// TestStore_ReplacesSilentConnection checks that the store does not continue to use a connection that has failed
 // silently, for example when a load balancer has forgotten it. With HTTP/2 the client would notice after
 // 45 seconds.
-func TestStore_SilentConnection(t *testing.T) {
+func TestStore_ReplacesSilentConnection(t *testing.T) {
 	server := &standIn{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
 	secure := httptest.NewUnstartedServer(server)
 	secure.EnableHTTP2 = true
@@ -166,9 +166,9 @@ func TestStore_SilentConnection(t *testing.T) {
 	}, fixture.Patience, 10*time.Millisecond)
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the API server has stopped when
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the API server has stopped when
 // the next leader starts.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	t.Parallel()
 	server, name := startStandIn(t), newName()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {

@@ -101,9 +101,9 @@ func (s *standIn) addCandidates(e *operators.Election, uriOf func() string) *sta
 	return s
 }
 
-// TestOperations_OnReplicaSet checks that an operation on a server does not lead to two leaders, and that
-// afterwards there is a leader, or a reason in the log. The server is a stand-in.
-func TestOperations_OnReplicaSet(t *testing.T) {
+// TestOperations_OnReplicaSetKeepOneLeader checks that an operation on a server does not lead to two leaders,
+// and that afterwards there is a leader, or a reason in the log. The server is a stand-in.
+func TestOperations_OnReplicaSetKeepOneLeader(t *testing.T) {
 	rejecting := func(name, reason string, reply bson.D) operators.Operation[*standIn] {
 		return operators.Lasting(name, reason, func(s *standIn, on bool) {
 			if on {

@@ -85,9 +85,9 @@ func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	require.EqualValues(t, 3, commands.Load())
 }
 
-// TestHeartbeat_WriteConcernError checks that a write that the server has applied, and a majority has not, is
-// not reported as success or as a conflict.
-func TestHeartbeat_WriteConcernError(t *testing.T) {
+// TestHeartbeat_WriteConcernErrorIsUnknownOutcome checks that a write that the server has applied, and a
+// majority has not, is not reported as success or as a conflict.
+func TestHeartbeat_WriteConcernErrorIsUnknownOutcome(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name != "findAndModify" && name != "update" {
@@ -104,9 +104,9 @@ func TestHeartbeat_WriteConcernError(t *testing.T) {
 	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
 }
 
-// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
-// it after the connection broke, and the server does not recognize the retry.
-func TestHeartbeat_RetriedByDriver(t *testing.T) {
+// TestHeartbeat_DoesNotConflictWithRetryOfDriver checks that a heartbeat does not conflict with itself when the
+// driver retries it after the connection broke, and the server does not recognize the retry.
+func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	var sent atomic.Int64
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
@@ -120,9 +120,9 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	fixture.RequireUnknownOutcome(t, err)
 }
 
-// TestHeartbeat_AppliedAfterContextDone checks that a write whose context was done, which may have been
+// TestHeartbeat_OutcomeIsUnknownIfContextIsDone checks that a write whose context was done, which may have been
 // applied, is not reported as rejected, and that the feed delivers it.
-func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
+func TestHeartbeat_OutcomeIsUnknownIfContextIsDone(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := fixture.SubscribeTo(t, s, r)
 	release := make(chan struct{})
@@ -143,8 +143,9 @@ func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
 	require.Equal(t, r.Seq+1, e.Record.Seq)
 }
 
-// TestCreate_DuplicateKey checks that Create does not return an error when another store has created the record.
-func TestCreate_DuplicateKey(t *testing.T) {
+// TestCreate_SucceedsIfRecordExists checks that Create does not return an error when another store has created
+// the record.
+func TestCreate_SucceedsIfRecordExists(t *testing.T) {
 	server, s, _ := createRecord(t, nil)
 	var duplicate atomic.Bool
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {

@@ -44,7 +44,7 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 			"serverStatus":     {{Key: "process", Value: "mongos"}, ok},
 			"replSetGetConfig": failure(59, "no such command: 'replSetGetConfig'"),
 		}),
-		"a user without permission to read the server's settings": {NotChecked: "the defaults are safe; TestStart_HiddenSettings has such a user"},
+		"a user without permission to read the server's settings": {NotChecked: "the defaults are safe; TestStart_AcceptsSettingsThatUserMayNotRead has such a user"},
 		"writeConcernMajorityJournalDefault false":                replyCase(settingsReplies("wiredTiger", false)),
 		"the storage engine inMemory":                             replyCase(settingsReplies("inMemory", true)),
 		"a standalone server": replyCase(map[string]bson.D{
@@ -59,9 +59,10 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 	})
 }
 
-// TestStart_HiddenSettings checks that Start accepts a server on which the user may not call a command, or
-// which does not support it, and that a command that fails for another reason is not reported as permanent.
-func TestStart_HiddenSettings(t *testing.T) {
+// TestStart_AcceptsSettingsThatUserMayNotRead checks that Start accepts a server on which the user may not call
+// a command, or which does not support it, and that a command that fails for another reason is not reported as
+// permanent.
+func TestStart_AcceptsSettingsThatUserMayNotRead(t *testing.T) {
 	for _, command := range []string{"serverStatus", "replSetGetConfig"} {
 		for _, code := range []int{13, 59, 115, 238, 303, 8000} {
 			require.NoError(t, replyCase(map[string]bson.D{command: failure(code, "not for you")}).Start(t))

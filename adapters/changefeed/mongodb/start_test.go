@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestStart_StandaloneServer checks that Start rejects a standalone server, which does not support change streams.
-func TestStart_StandaloneServer(t *testing.T) {
+// TestStart_RejectsStandaloneServer checks that Start rejects a standalone server, which does not support
+// change streams.
+func TestStart_RejectsStandaloneServer(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c")
 	server.setInterceptor(failCommand("aggregate", 40573))
@@ -57,9 +58,9 @@ func TestStart_ReportsPermanentErrors(t *testing.T) {
 	})
 }
 
-// TestStart_UnsuitableCollection checks that Start rejects a capped collection, which would lose the record,
+// TestStart_RejectsUnsuitableCollection checks that Start rejects a capped collection, which would lose the record,
 // and a view.
-func TestStart_UnsuitableCollection(t *testing.T) {
+func TestStart_RejectsUnsuitableCollection(t *testing.T) {
 	for kind, spec := range map[string]bson.D{
 		"capped": {{Key: "name", Value: "c"}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}}}},
 		"view":   {{Key: "name", Value: "c"}, {Key: "type", Value: "view"}, {Key: "options", Value: bson.D{}}},

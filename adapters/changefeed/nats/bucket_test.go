@@ -45,9 +45,9 @@ func TestCheckReplicas_RequiresOptionOrRisk(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStore_ReplicatedBucket checks that a store rejects servers that can acknowledge two writes to one
+// TestStore_RejectsUnsafeReplicatedBucket checks that a store rejects servers that can acknowledge two writes to one
 // revision, and accepts newer servers only if their risk was accepted.
-func TestStore_ReplicatedBucket(t *testing.T) {
+func TestStore_RejectsUnsafeReplicatedBucket(t *testing.T) {
 	t.Parallel()
 	all := startCluster(t)
 	conn := connect(t, all[0].Addr())
@@ -145,9 +145,9 @@ func TestAtLeast_ComparesReleases(t *testing.T) {
 	}
 }
 
-// TestCreate_Concurrently checks that Create does not return an error when stores on other connections create
-// the bucket at the same time.
-func TestCreate_Concurrently(t *testing.T) {
+// TestCreate_SucceedsIfCalledConcurrently checks that Create does not return an error when stores on other
+// connections create the bucket at the same time.
+func TestCreate_SucceedsIfCalledConcurrently(t *testing.T) {
 	server := shared.Get(t)
 	const creators, rounds = 8, 10
 	conns := make([]func(bucket string) *Store, creators)
@@ -170,9 +170,9 @@ func TestCreate_Concurrently(t *testing.T) {
 	}
 }
 
-// TestCreate_SubjectsOfOtherStream checks that Create does not wait indefinitely when another stream uses
+// TestCreate_FailsIfOtherStreamUsesSubjects checks that Create does not wait indefinitely when another stream uses
 // the subjects of the bucket.
-func TestCreate_SubjectsOfOtherStream(t *testing.T) {
+func TestCreate_FailsIfOtherStreamUsesSubjects(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	js, err := jetstream.New(conn)

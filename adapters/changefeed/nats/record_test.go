@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestHeartbeat_BucketCreatedAgain checks that a delayed heartbeat does not replace the record of a bucket
+// TestHeartbeat_ConflictsWithRecreatedBucket checks that a delayed heartbeat does not replace the record of a bucket
 // that was deleted and created again: the revisions of the new bucket restart.
-func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
+func TestHeartbeat_ConflictsWithRecreatedBucket(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	s, old := createRecord(t, conn, bucket)
@@ -42,9 +42,9 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	require.Equal(t, now, still)
 }
 
-// TestStore_SuccessForgetsFailure checks that the error of a request without an answer does not contain the
+// TestStore_ErrorOmitsFailureBeforeSuccess checks that the error of a request without an answer does not contain the
 // error of an operation before the last success.
-func TestStore_SuccessForgetsFailure(t *testing.T) {
+func TestStore_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr()), newBucket())
 	for name, succeed := range map[string]func() error{
 		"Start":     func() error { return s.Start(fixture.Context(t)) },
@@ -60,9 +60,9 @@ func TestStore_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestCreate_DeletedKey checks that a record that was deleted, of which a marker remains, is reported as
+// TestCreate_ReplacesDeletedKey checks that a record that was deleted, of which a marker remains, is reported as
 // missing and can be created again.
-func TestCreate_DeletedKey(t *testing.T) {
+func TestCreate_ReplacesDeletedKey(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	s, r := createRecord(t, conn, bucket)
@@ -90,9 +90,9 @@ func TestCreate_DeletedKey(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_PermissionRevoked checks that the error names what the server reports: the server does not
+// TestHeartbeat_ErrorNamesRevokedPermission checks that the error names what the server reports: the server does not
 // answer a write that is not permitted any more, or rejects the connection.
-func TestHeartbeat_PermissionRevoked(t *testing.T) {
+func TestHeartbeat_ErrorNamesRevokedPermission(t *testing.T) {
 	t.Parallel()
 	for report, users := range map[string]string{
 		"ermissions violation":    `{ user: u, password: secret, permissions: { publish: { deny: "$KV.>" } } }`,

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestStart_Unsuitable checks that Start and Create reject a bucket or a connection with which the store
-// cannot work, and do not change it.
-func TestStart_Unsuitable(t *testing.T) {
+// TestStart_RejectsUnsuitableBucketOrConnection checks that Start and Create reject a bucket or a connection
+// with which the store cannot work, and do not change it.
+func TestStart_RejectsUnsuitableBucketOrConnection(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
@@ -114,16 +114,16 @@ func TestStart_Unsuitable(t *testing.T) {
 	})
 }
 
-// TestStart_NoJetStream checks that Start reports that the server has no JetStream.
-func TestStart_NoJetStream(t *testing.T) {
+// TestStart_ErrorNamesMissingJetStream checks that Start reports that the server has no JetStream.
+func TestStart_ErrorNamesMissingJetStream(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--jetstream=false")
 	fixture.RequireUnsuitable(t, newStore(t, connect(t, server.Addr()), newBucket()).Start(fixture.Context(t)), "JetStream")
 }
 
-// TestStart_Permissions checks that a missing permission is reported, for which the server sends a separate
-// message instead of an answer, and that the documented permissions are sufficient.
-func TestStart_Permissions(t *testing.T) {
+// TestStart_ReportsMissingPermission checks that a missing permission is reported, for which the server sends a
+// separate message instead of an answer, and that the documented permissions are sufficient.
+func TestStart_ReportsMissingPermission(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--config", writeConfig(t, `
 authorization: { users: [

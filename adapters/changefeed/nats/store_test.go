@@ -23,9 +23,9 @@ func TestElections_SatisfyContract(t *testing.T) {
 	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the server has stopped when the
 // next leader starts.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	t.Parallel()
 	server, bucket := shared.Get(t), newBucket()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -36,9 +36,9 @@ func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	}, nil)
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used, and a
+// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used, and a
 // connection that may close itself.
-func TestNewStore_InvalidArguments(t *testing.T) {
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := NewStore(nil, "a", "b")
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
@@ -71,8 +71,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/nats-io/nats.go")
 }

@@ -132,10 +132,10 @@ func TestStart_CountsHiddenStandbys(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 
-// TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which was
+// TestHeartbeat_CanBeLostByPromotedStandby shows that a standby can be promoted that lacks a heartbeat which was
 // acknowledged by a quorum commit. A commit that should wait for all standbys must not be acknowledged while
 // one of them is down.
-func TestHeartbeat_PromotedStandby(t *testing.T) {
+func TestHeartbeat_CanBeLostByPromotedStandby(t *testing.T) {
 	r := startReplication(t)
 	table := newTable()
 	s := newStore(t, r.pool, table, postgres.WithRisk(changefeed.RiskFailover))

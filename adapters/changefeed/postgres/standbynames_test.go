@@ -35,8 +35,9 @@ func TestParseStandbyNames_RejectsInvalidSettings(t *testing.T) {
 	}
 }
 
-// TestUnsafeStandbys checks that a setting with which a commit does not wait for all standbys is rejected.
-func TestUnsafeStandbys(t *testing.T) {
+// TestUnsafeStandbys_RejectsCommitsThatDoNotWaitForAll checks that a setting with which a commit does not wait
+// for all standbys is rejected.
+func TestUnsafeStandbys_RejectsCommitsThatDoNotWaitForAll(t *testing.T) {
 	for _, c := range []struct {
 		setting                  string
 		standbys, behind, hidden int

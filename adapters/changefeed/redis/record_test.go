@@ -34,8 +34,8 @@ func TestRecord_OtherDataIsKept(t *testing.T) {
 	require.Equal(t, "precious", value)
 }
 
-// TestHeartbeat_InvalidText checks that a text that the store cannot return unchanged is not written.
-func TestHeartbeat_InvalidText(t *testing.T) {
+// TestHeartbeat_RejectsInvalidText checks that a text that the store cannot return unchanged is not written.
+func TestHeartbeat_RejectsInvalidText(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr(), nil), newKey())
 	next := r
 	next.Leader = "no UTF-8 \xff"
@@ -44,9 +44,9 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
-// a request whose reply was lost.
-func TestHeartbeat_RetriedByDriver(t *testing.T) {
+// TestHeartbeat_DoesNotConflictWithRetryOfDriver checks that a heartbeat does not conflict with itself when the
+// driver retries a request whose reply was lost.
+func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
 	var connections atomic.Int64
@@ -73,9 +73,9 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestHeartbeat_RecordLostByRestart checks that the loss of the record, by a restart of a server that keeps
+// TestHeartbeat_ReportsRecordLostByRestart checks that the loss of the record, by a restart of a server that keeps
 // nothing, is reported, and that a heartbeat does not replace the record that is created afterwards.
-func TestHeartbeat_RecordLostByRestart(t *testing.T) {
+func TestHeartbeat_ReportsRecordLostByRestart(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
 	s, r := createRecord(t, client, newKey())
@@ -94,9 +94,9 @@ func TestHeartbeat_RecordLostByRestart(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict)
 }
 
-// TestElection_RestartFromSnapshot checks that a candidate leads after a restart has restored an older record
-// than candidates have seen.
-func TestElection_RestartFromSnapshot(t *testing.T) {
+// TestElection_HasLeaderAfterRestartFromSnapshot checks that a candidate leads after a restart has restored an
+// older record than candidates have seen.
+func TestElection_HasLeaderAfterRestartFromSnapshot(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
 	s := newStore(t, client, newKey())
@@ -126,8 +126,8 @@ func TestElection_RestartFromSnapshot(t *testing.T) {
 	}, fixture.Patience, 20*time.Millisecond)
 }
 
-// TestHeartbeat_ClosedClient checks that the error states that the client was closed.
-func TestHeartbeat_ClosedClient(t *testing.T) {
+// TestHeartbeat_ErrorNamesClosedClient checks that the error states that the client was closed.
+func TestHeartbeat_ErrorNamesClosedClient(t *testing.T) {
 	client := driver.NewClient(&driver.Options{Addr: shared.Get(t).Addr()})
 	s, r := createRecord(t, client, newKey())
 	require.NoError(t, client.Close())

@@ -43,9 +43,9 @@ func TestElections_SatisfyContract(t *testing.T) {
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the server has stopped when the
 // next leader starts.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	t.Parallel()
 	server, key := shared.Get(t), newKey()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -76,8 +76,8 @@ func TestStore_WorksInRedisCluster(t *testing.T) {
 	}
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	client := connect(t, "127.0.0.1:1", nil)
 	ring := driver.NewRing(&driver.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()
@@ -98,8 +98,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsClient checks that the store does not close the client, and does not change its options.
-func TestClose_KeepsClient(t *testing.T) {
+// TestClose_KeepsClientOpen checks that the store does not close the client, and does not change its options.
+func TestClose_KeepsClientOpen(t *testing.T) {
 	client := connect(t, shared.Get(t).Addr(), nil)
 	before := *client.Options()
 	s, r := createRecord(t, client, newKey())
@@ -112,10 +112,10 @@ func TestClose_KeepsClient(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// TestStore_UnresponsiveConnection checks that a feed detects that its connection has failed silently, that
-// calls return when their contexts are done, which the driver does not ensure, that Close does not block, and
-// that the store works afterwards.
-func TestStore_UnresponsiveConnection(t *testing.T) {
+// TestStore_RecoversFromUnresponsiveConnection checks that a feed detects that its connection has failed
+// silently, that calls return when their contexts are done, which the driver does not ensure, that Close does
+// not block, and that the store works afterwards.
+func TestStore_RecoversFromUnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
 	key := newKey()
@@ -125,8 +125,8 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, client, key) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9")
 }

@@ -45,9 +45,9 @@ func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable, "a missing version matches an empty version")
 }
 
-// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
-// it after the connection broke.
-func TestHeartbeat_RetriedByDriver(t *testing.T) {
+// TestHeartbeat_DoesNotConflictWithRetryOfDriver checks that a heartbeat does not conflict with itself when the
+// driver retries it after the connection broke.
+func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table)

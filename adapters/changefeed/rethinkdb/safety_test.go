@@ -51,15 +51,15 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 		"a table with several replicas and write_acks majority (the default)": configCase(replicatedConfig("majority", "a", "b", "c")),
 		"a table with several replicas and write_acks single":                 configCase(replicatedConfig("single", "a", "b", "c")),
 		"a user without permission to read the table's configuration": {
-			NotChecked: "write_acks is majority unless an operator has changed it; TestStart_Permissions has such a user",
+			NotChecked: "write_acks is majority unless an operator has changed it; TestStart_ReportsMissingPermission has such a user",
 		},
 		"an emergency repair that rolls back, or older data put in place": {NotChecked: "it happens after Start, or leaves no trace"},
 	})
 }
 
-// TestStart_WriteAcksList checks that Start rejects a list of write_acks, as old releases have, with an error
-// that contains the list.
-func TestStart_WriteAcksList(t *testing.T) {
+// TestStart_RejectsListOfWriteAcks checks that Start rejects a list of write_acks, as old releases have, with
+// an error that contains the list.
+func TestStart_RejectsListOfWriteAcks(t *testing.T) {
 	config := replicatedConfig([]any{map[string]any{"replicas": []string{"a"}, "acks": "single"}}, "a", "b")
 	err := startStore(t, newMock(config))
 	require.ErrorAs(t, err, new(*changefeed.UnsafeError))

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestFeed_MissingTable checks that a feed reports that its table does not exist, and delivers the record
+// TestFeed_ReportsMissingTable checks that a feed reports that its table does not exist, and delivers the record
 // after the table was created.
-func TestFeed_MissingTable(t *testing.T) {
+func TestFeed_ReportsMissingTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s := newStore(t, session, newTable(t, session))
 	f, err := s.Subscribe(fixture.Context(t))
@@ -33,9 +33,9 @@ func TestFeed_MissingTable(t *testing.T) {
 	fixture.AwaitRecord(t, f, rec)
 }
 
-// TestFeed_TableDropped checks that a feed ends when its table is dropped, and that the next feed works after
+// TestFeed_EndsIfTableIsDropped checks that a feed ends when its table is dropped, and that the next feed works after
 // the table was created again.
-func TestFeed_TableDropped(t *testing.T) {
+func TestFeed_EndsIfTableIsDropped(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table, rethinkdb.WithQuiet(time.Hour))
@@ -48,8 +48,8 @@ func TestFeed_TableDropped(t *testing.T) {
 	fixture.SubscribeTo(t, s, fixture.Read(t, s))
 }
 
-// TestChanges_OnlyOfGivenTable checks that Changes delivers the changes of the given table, and no others.
-func TestChanges_OnlyOfGivenTable(t *testing.T) {
+// TestChanges_DeliversOnlyGivenTable checks that Changes delivers the changes of the given table, and no others.
+func TestChanges_DeliversOnlyGivenTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))
 	other, third := newTable(t, session), newTable(t, session)

@@ -85,9 +85,9 @@ func TestChanges_DroppedChangesAreReported(t *testing.T) {
 	require.Fail(t, "the loop ended without an error")
 }
 
-// TestChanges_LoopEnds checks that a loop over changes ends when its context is done, and that the feed is
+// TestChanges_LoopEndsWithContext checks that a loop over changes ends when its context is done, and that the feed is
 // closed with the loop.
-func TestChanges_LoopEnds(t *testing.T) {
+func TestChanges_LoopEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.NewTable()
 		e, err := changefeed.NewElection(table.Store("election"))

@@ -24,8 +24,8 @@ func TestEncode_KeepsAllFields(t *testing.T) {
 	require.Equal(t, r, got)
 }
 
-// TestDecode_OtherData checks that data of another program is not accepted as a record.
-func TestDecode_OtherData(t *testing.T) {
+// TestDecode_RejectsOtherData checks that data of another program is not accepted as a record.
+func TestDecode_RejectsOtherData(t *testing.T) {
 	for _, data := range []string{
 		"", "text", "{}", "null", "[1]", `{"epoch":"e","seq":1}`, `{"format":"changefeed/2","epoch":"e"}`,
 		`{"format":"changefeed/1"}`, `{"format":"changefeed/1","epoch":"e","term":-1}`, `{"format":"changefeed/1","epoch":"e","ttl_ns":-1}`,
@@ -35,8 +35,8 @@ func TestDecode_OtherData(t *testing.T) {
 	}
 }
 
-// TestEncode_UnsuitableRecord checks that a record is not written that JSON would change, or that is too long.
-func TestEncode_UnsuitableRecord(t *testing.T) {
+// TestEncode_RejectsUnsuitableRecord checks that a record is not written that JSON would change, or that is too long.
+func TestEncode_RejectsUnsuitableRecord(t *testing.T) {
 	for _, r := range []changefeed.Record{
 		{Epoch: "e", Leader: "\xff"}, {Epoch: "e", Nominee: "a\xc0"}, {Epoch: "e", Leader: strings.Repeat("a", maxSize)},
 	} {
@@ -90,8 +90,8 @@ func TestDecodeMessage_RejectsOtherText(t *testing.T) {
 	}
 }
 
-// TestCheckColumns checks that a record that a database would change is rejected.
-func TestCheckColumns(t *testing.T) {
+// TestCheckColumns_RejectsUnsuitableRecord checks that a record that a database would change is rejected.
+func TestCheckColumns_RejectsUnsuitableRecord(t *testing.T) {
 	require.NoError(t, CheckColumns(changefeed.Record{Leader: "<漢字> \"&\n", Term: 1 << 60, Seq: 1<<62 + 1}))
 	for _, bad := range []changefeed.Record{{Leader: "\xff"}, {Nominee: "\x00"}, {Epoch: "\xff"}, {Session: "\xff"}, {Term: 1 << 63}, {Seq: 1 << 63}} {
 		require.ErrorIs(t, CheckColumns(bad), changefeed.ErrUnsuitable)

@@ -17,9 +17,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestFeeds_CloseWithStuckWatch checks that a watch that does not observe its context does not block Next,
+// TestFeeds_CloseReturnsDespiteStuckWatch checks that a watch that does not observe its context does not block Next,
 // and blocks Close no longer than the limit.
-func TestFeeds_CloseWithStuckWatch(t *testing.T) {
+func TestFeeds_CloseReturnsDespiteStuckWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		feeds := store.NewFeeds(nil, func(context.Context, func(changefeed.Event)) error {
@@ -62,8 +62,9 @@ func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// TestFeeds_WrapError checks that the result contains the operation and all errors that it should wrap.
-func TestFeeds_WrapError(t *testing.T) { synctest.Test(t, testWrapError) }
+// TestFeeds_WrapErrorKeepsOperationAndCauses checks that the result contains the operation and all errors that
+// it should wrap.
+func TestFeeds_WrapErrorKeepsOperationAndCauses(t *testing.T) { synctest.Test(t, testWrapError) }
 
 func testWrapError(t *testing.T) {
 	feeds := store.NewFeeds(nil, nil, 0)

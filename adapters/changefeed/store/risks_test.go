@@ -40,8 +40,8 @@ func TestAcceptedRisks_OtherRisksAreErrors(t *testing.T) {
 	require.Len(t, unsafe.Settings, 2)
 }
 
-// TestAcceptedRisks_UnknownName checks that a misspelled risk is rejected with an error.
-func TestAcceptedRisks_UnknownName(t *testing.T) {
+// TestAcceptedRisks_RejectsUnknownName checks that a misspelled risk is rejected with an error.
+func TestAcceptedRisks_RejectsUnknownName(t *testing.T) {
 	var a store.AcceptedRisks
 	err := a.Add(changefeed.RiskRestart, "fire")
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)

@@ -38,9 +38,9 @@ func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	require.Zero(t, got)
 }
 
-// TestRunner_SuccessForgetsFailure checks that the error of an operation without an answer does not contain
+// TestRunner_ErrorOmitsFailureBeforeSuccess checks that the error of an operation without an answer does not contain
 // the error of an operation before the last success.
-func TestRunner_SuccessForgetsFailure(t *testing.T) {
+func TestRunner_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	for _, ignoresContext := range []bool{false, true} {
 		r := newRunner(t, ignoresContext)
 		record := changefeed.Record{Version: "v"}

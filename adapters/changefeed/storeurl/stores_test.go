@@ -60,9 +60,9 @@ func expectedListings(directory, name, driver string) map[string][]string {
 	}
 }
 
-// TestStores_Listed checks that each store is in the table above and in all files that list stores, and that
-// these files do not contain the build tag of a store that does not exist.
-func TestStores_Listed(t *testing.T) {
+// TestStores_AreListedInAllFiles checks that each store is in the table above and in all files that list
+// stores, and that these files do not contain the build tag of a store that does not exist.
+func TestStores_AreListedInAllFiles(t *testing.T) {
 	const root = "../../.."
 	var directories, tags []string
 	schemes := []string{"memory"}

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFeed_ReopenedWithPauses checks that a feed that delivers no first event is replaced, and that feeds are opened
-// with pauses after failures, and not after Resign.
-func TestFeed_ReopenedWithPauses(t *testing.T) {
+// TestFeed_IsReopenedWithPausesAfterFailures checks that a feed that delivers no first event is replaced, and
+// that feeds are opened with pauses after failures, and not after Resign.
+func TestFeed_IsReopenedWithPausesAfterFailures(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	c.now = c.cfg.ElectionMax - 1
 	require.False(t, hasAction(c.stepTime(), Subscribe))
@@ -43,9 +43,9 @@ func TestFeed_StaleFeedIsReplaced(t *testing.T) {
 	require.True(t, c.state.Leading)
 }
 
-// TestFeed_ExpectedWrite checks that later writes do not extend the time limit for an expected write, and
-// that the limit is removed when the feed delivers that write, a later write or another epoch.
-func TestFeed_ExpectedWrite(t *testing.T) {
+// TestFeed_KeepsTimeLimitForExpectedWrite checks that later writes do not extend the time limit for an expected
+// write, and that the limit is removed when the feed delivers that write, a later write or another epoch.
+func TestFeed_KeepsTimeLimitForExpectedWrite(t *testing.T) {
 	c := newLeader(t, defaultConfig) // The feed has not delivered the claim of c.
 	require.EqualValues(t, 2, c.state.ExpectedSeq)
 	expectedBy := c.state.ExpectedBy

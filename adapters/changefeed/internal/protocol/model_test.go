@@ -494,7 +494,7 @@ func TestModel_SatisfiesInvariants(t *testing.T) {
 	}
 }
 
-func TestModel_Large(t *testing.T) {
+func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 	if !*large {
 		t.Skip("takes hours: run with -model.large")
 	}
@@ -520,8 +520,8 @@ func TestModel_Large(t *testing.T) {
 	}
 }
 
-// TestModel_FindsViolations checks that the checker finds an unsafe rule.
-func TestModel_FindsViolations(t *testing.T) {
+// TestModel_FindsUnsafeRules checks that the checker finds an unsafe rule.
+func TestModel_FindsUnsafeRules(t *testing.T) {
 	shortWait := inUnits(3, 4)
 	shortWait.Kappa = 1 // The rates of clocks are not taken into account.
 	for name, m := range map[string]model{

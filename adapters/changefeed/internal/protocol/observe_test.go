@@ -42,10 +42,11 @@ func TestObserve_WaitsForTTLOfRecord(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
 }
 
-// TestObserve_EditedTTL checks that a TTL that was edited by hand does not make a follower wait for less than
-// the lease of the leader, or for longer than a known lease, and that a follower uses a TTL that the leader
-// uses. Each test is a series of records of one term and the TTL for which a follower waits after each of them.
-func TestObserve_EditedTTL(t *testing.T) {
+// TestObserve_LimitsEffectOfEditedTTL checks that a TTL that was edited by hand does not make a follower wait
+// for less than the lease of the leader, or for longer than a known lease, and that a follower uses a TTL that
+// the leader uses. Each test is a series of records of one term and the TTL for which a follower waits after
+// each of them.
+func TestObserve_LimitsEffectOfEditedTTL(t *testing.T) {
 	const short, lease, long = 10 * time.Second, time.Minute, time.Hour
 	for name, test := range map[string]struct{ written, waits []time.Duration }{
 		"Raised":             {[]time.Duration{lease, lease, long}, []time.Duration{lease, lease, lease}},
@@ -99,10 +100,10 @@ func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that was read")
 }
 
-// TestObserve_LeaderStops checks that a leader stops when the record contains another leader or another term,
-// is marked as ended, or is a new record, because another candidate may have created a record before the
-// leader reads again.
-func TestObserve_LeaderStops(t *testing.T) {
+// TestObserve_StopsLeaderIfRecordIsReplaced checks that a leader stops when the record contains another leader
+// or another term, is marked as ended, or is a new record, because another candidate may have created a record
+// before the leader reads again.
+func TestObserve_StopsLeaderIfRecordIsReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Record)
 		reason Reason
@@ -211,9 +212,9 @@ func TestObserveHint_OtherThanHeartbeatCausesRead(t *testing.T) {
 	}
 }
 
-// TestObserveHint_IgnoredWithoutLeader checks that a hint is not accepted before the record was read, as the
+// TestObserveHint_IgnoresHintWithoutLeader checks that a hint is not accepted before the record was read, as the
 // heartbeat of a record without a leader, or instead of a missing record.
-func TestObserveHint_IgnoredWithoutLeader(t *testing.T) {
+func TestObserveHint_IgnoresHintWithoutLeader(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Read, request(c.deliverHint(heldRecord(5))).Op)
 	require.False(t, c.state.Known)
@@ -235,9 +236,9 @@ func TestObserveHint_IgnoredWithoutLeader(t *testing.T) {
 	require.True(t, c.state.Missing)
 }
 
-// TestObserveHint_IgnoredByLeader checks that a forged message with the leader's session does not change the
+// TestObserveHint_IgnoresHintWhileLeading checks that a forged message with the leader's session does not change the
 // version that its next heartbeat replaces: all heartbeats would fail until the lease expires.
-func TestObserveHint_IgnoredByLeader(t *testing.T) {
+func TestObserveHint_IgnoresHintWhileLeading(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	mine := c.state.Current
 	forged := mine
@@ -247,10 +248,10 @@ func TestObserveHint_IgnoredByLeader(t *testing.T) {
 	require.Equal(t, mine, c.heartbeat().Prev)
 }
 
-// TestObserveHint_ConfirmedByFeed checks that a feed that delivers the record of a hint again does not
+// TestObserveHint_ConfirmationDoesNotRestartWait checks that a feed that delivers the record of a hint again does not
 // restart the wait: stores do this when they have received no message for some time, and a crashed leader
 // sends none.
-func TestObserveHint_ConfirmedByFeed(t *testing.T) {
+func TestObserveHint_ConfirmationDoesNotRestartWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
 	c.deliverHint(nextHeartbeat())
@@ -316,8 +317,9 @@ func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 	})
 }
 
-// TestObserveMissing_WithoutCreate checks that a candidate that must not create records does not create a record.
-func TestObserveMissing_WithoutCreate(t *testing.T) {
+// TestObserveMissing_CreatesNoRecordIfForbidden checks that a candidate that must not create records does not
+// create a record.
+func TestObserveMissing_CreatesNoRecordIfForbidden(t *testing.T) {
 	cfg := defaultConfig
 	cfg.Create = false
 	c := newCandidate(t, cfg)

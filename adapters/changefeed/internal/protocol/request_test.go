@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_NotBeyondLastTerm checks that a candidate does not claim a record with a term that not all stores
+// TestClaim_IsNotSentBeyondLastTerm checks that a candidate does not claim a record with a term that not all stores
 // can keep.
-func TestClaim_NotBeyondLastTerm(t *testing.T) {
+func TestClaim_IsNotSentBeyondLastTerm(t *testing.T) {
 	for _, test := range []struct {
 		term uint64
 		ends bool
@@ -29,9 +29,9 @@ func TestClaim_NotBeyondLastTerm(t *testing.T) {
 	}
 }
 
-// TestClaim_ReleasedRecord checks that a released record is claimed immediately, by the transfer target and
-// by no other candidate.
-func TestClaim_ReleasedRecord(t *testing.T) {
+// TestClaim_ReplacesReleasedRecordImmediately checks that a released record is claimed immediately, by the
+// transfer target and by no other candidate.
+func TestClaim_ReplacesReleasedRecordImmediately(t *testing.T) {
 	for nominee, op := range map[string]Op{"": Claim, "me": Claim, "q": None} {
 		c := newFollower(t, defaultConfig)
 		r := heldRecord(6)
@@ -60,9 +60,9 @@ func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	require.Equal(t, Claim, request(c.stepTime()).Op, "the target has not claimed the record")
 }
 
-// TestTransfer_ListeningLeaderContinues checks that a leader whose program hands over itself continues until
-// the program resigns, keeps the transfer target, and leaves the record to it.
-func TestTransfer_ListeningLeaderContinues(t *testing.T) {
+// TestTransfer_ListeningLeaderContinuesUntilResign checks that a leader whose program hands over itself
+// continues until the program resigns, keeps the transfer target, and leaves the record to it.
+func TestTransfer_ListeningLeaderContinuesUntilResign(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"
@@ -82,9 +82,9 @@ func TestTransfer_ListeningLeaderContinues(t *testing.T) {
 	require.Equal(t, "q", release.Record.Nominee)
 }
 
-// TestTransfer_ToLeaderOnlyRemovesName checks that a leader that is named as transfer target continues,
+// TestTransfer_ToLeaderItselfOnlyRemovesTarget checks that a leader that is named as transfer target continues,
 // removes its name, and does not leave the record to itself when it resigns.
-func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {
+func TestTransfer_ToLeaderItselfOnlyRemovesTarget(t *testing.T) {
 	nominated := func() *candidate {
 		c := newLeader(t, defaultConfig)
 		r := c.state.Current
