@@ -64,8 +64,9 @@ func TestCommands_HaveTheirEffect(t *testing.T) {
 	require.ErrorIs(t, three.ElectLeader(), console.ErrEndOfInput)
 }
 
-// TestCommands_GreatestToken checks that there is no leadership after the leadership with the greatest token.
-func TestCommands_GreatestToken(t *testing.T) {
+// TestCommands_GreatestTokenPreventsNextLeadership checks that there is no leadership after the leadership with
+// the greatest token.
+func TestCommands_GreatestTokenPreventsNextLeadership(t *testing.T) {
 	var out strings.Builder
 	in, input := io.Pipe()
 	defer input.Close()
@@ -83,8 +84,8 @@ func TestCommands_GreatestToken(t *testing.T) {
 	require.ErrorIs(t, (<-one.Status()).Err, console.ErrTyped)
 }
 
-// TestElectLeader_ReaderFails checks that the error wraps the error of the reader.
-func TestElectLeader_ReaderFails(t *testing.T) {
+// TestElectLeader_ReturnsErrorOfReader checks that the error wraps the error of the reader.
+func TestElectLeader_ReturnsErrorOfReader(t *testing.T) {
 	in, input := io.Pipe()
 	broken := errors.New("broken")
 	input.CloseWithError(broken)
@@ -165,7 +166,7 @@ func (c *operatedCandidate) Resign() error {
 	return err
 }
 
-func TestCandidate_Conformance(t *testing.T) {
+func TestCandidate_SatisfiesContract(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		o := &operator{}
 		t.Cleanup(o.writes.Wait)

@@ -75,7 +75,7 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 	}
 }
 
-func TestElection_Conformance(t *testing.T) {
+func TestElection_SatisfiesContract(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1))
 	for _, c := range electiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -87,8 +87,9 @@ func TestElection_Conformance(t *testing.T) {
 	}
 }
 
-// TestElection_ConformanceWithRejoin runs the cases of TestElection_Conformance in which leases end, with WithRejoin.
-func TestElection_ConformanceWithRejoin(t *testing.T) {
+// TestElection_SatisfiesContractWithRejoin runs the cases of TestElection_SatisfiesContract in which leases
+// end, with WithRejoin.
+func TestElection_SatisfiesContractWithRejoin(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1), etcd.WithRejoin())
 	for _, c := range electiontest.Cases() {
 		switch c.Name {

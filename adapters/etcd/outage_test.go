@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestElection_AccessRevokedBriefly checks that a role or a password that is wrong for a moment does not end
-// a candidacy or an observation.
-func TestElection_AccessRevokedBriefly(t *testing.T) {
+// TestElection_ContinuesAfterAccessIsRevokedBriefly checks that a role or a password that is wrong for a moment
+// does not end a candidacy or an observation.
+func TestElection_ContinuesAfterAccessIsRevokedBriefly(t *testing.T) {
 	setRole := func(change func(*clientv3.Client, context.Context, string, string) error) func(*testing.T, *clientv3.Client, *faults) {
 		return func(t *testing.T, root *clientv3.Client, _ *faults) {
 			require.NoError(t, change(root, t.Context(), "user", "role"))
@@ -101,9 +101,9 @@ func waitForLeader(t *testing.T, seen <-chan leaderelection.Observation, id stri
 	}
 }
 
-// TestElection_ReadsFail checks that a candidate that cannot read the queue for a long time, but whose lease
+// TestElection_RejoinsIfReadsFail checks that a candidate that cannot read the queue for a long time, but whose lease
 // continues, does not block the others, and joins again afterwards.
-func TestElection_ReadsFail(t *testing.T) {
+func TestElection_RejoinsIfReadsFail(t *testing.T) {
 	for name, reason := range map[string]error{
 		"Rejected": rpctypes.ErrGRPCPermissionDenied,
 		"Failed":   rpctypes.ErrGRPCTimeout,

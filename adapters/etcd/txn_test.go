@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// TestGuard_FormerLeader checks that a transaction of a former leader is rejected, and that the lease ID is
-// not used as the token (etcd#22082).
-func TestGuard_FormerLeader(t *testing.T) {
+// TestGuard_RejectsTxnOfFormerLeader checks that a transaction of a former leader is rejected, and that the
+// lease ID is not used as the token (etcd#22082).
+func TestGuard_RejectsTxnOfFormerLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
