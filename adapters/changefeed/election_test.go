@@ -20,7 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// newGroup returns a factory of candidates. Each candidate has a client of one table.
+// newGroup returns a factory of candidates whose stores use one table, each over a separate simulated
+// network.
 func newGroup(opts ...changefeed.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		table := memory.NewTable()
@@ -124,8 +125,8 @@ func TestNewElection_CanBeCalledAgainAfterFailure(t *testing.T) {
 	})
 }
 
-// TestNewElection_WithoutCreateUsesExistingRecord checks that the record is not created, and an existing
-// record is used.
+// TestNewElection_WithoutCreateUsesExistingRecord checks that NewElection with WithoutCreate does not
+// create a record, but uses an existing record.
 func TestNewElection_WithoutCreateUsesExistingRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		_, err := changefeed.NewElection(h.table.Store("election"), changefeed.WithoutCreate())
@@ -149,8 +150,8 @@ func TestWithContext_EndsCandidacyIfContextIsDone(t *testing.T) {
 	})
 }
 
-// TestChanges_ReturnsResultOfStore checks that Changes passes the name to the store, and the store's error to
-// the caller.
+// TestChanges_ReturnsResultOfStore checks that Changes passes the name to the store, and returns the store's
+// error.
 func TestChanges_ReturnsResultOfStore(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(&storeFuncs{

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestEndElection_DoesNotWaitForClosingFeed checks that the rest of a candidacy, here a feed that takes a
-// minute to close, does not block EndElection.
+// TestEndElection_DoesNotWaitForClosingFeed checks that EndElection, after Resign, does not wait for the
+// feed of the candidacy, which takes a minute to close.
 func TestEndElection_DoesNotWaitForClosingFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewTable().Store("election")
@@ -34,8 +34,8 @@ func TestEndElection_DoesNotWaitForClosingFeed(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_EndsElectionWithoutRecord checks that a candidate cannot join an election that was deleted
-// before it was created, and that DeleteElection creates a record only when it may.
+// TestDeleteElection_EndsElectionWithoutRecord checks that DeleteElection ends an election whose record does
+// not exist yet, so that no candidate can join, and creates no record with WithoutCreate.
 func TestDeleteElection_EndsElectionWithoutRecord(t *testing.T) {
 	store := memory.NewTable().Store("election")
 	require.NoError(t, changefeed.DeleteElection(store, changefeed.WithoutCreate()))
@@ -107,7 +107,7 @@ func TestRestartElection_RestartsOnceIfResponseIsLost(t *testing.T) {
 }
 
 // TestRestartElection_DelaysLeaderUntilLeaseExpires checks that there is no leader after a restart before the
-// lease of the last leader has expired, because that leader may have missed the end.
+// lease of the last leader has expired, because that leader may not have noticed that the election has ended.
 func TestRestartElection_DelaysLeaderUntilLeaseExpires(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		old := h.joinAndLead("old")

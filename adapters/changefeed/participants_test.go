@@ -21,11 +21,11 @@ func untilDone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// brokenStores returns the ways in which the store of a candidate can be wrong after the candidate has
-// been created. None of them may keep the other candidates from leading.
+// brokenStores returns functions that break the store of a candidate after the candidate was created,
+// each in another way. None of these faults may keep the other candidates from leading.
 func brokenStores() map[string]func(s *storeFuncs) {
 	type heartbeat = func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
-	// onlyIf makes a fault apply to some writes.
+	// onlyIf restricts a fault to the writes for which condition returns true.
 	onlyIf := func(s *storeFuncs, condition func(prev, next changefeed.Record) bool, broken heartbeat) heartbeat {
 		return func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 			if condition(prev, next) {

@@ -76,8 +76,8 @@ func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferWaitsAgainAfterNewLeadership checks that a leadership is not replaced before it has lasted
-// for a period, even when the candidate with the same ID has led before.
+// TestQueue_PreferWaitsAgainAfterNewLeadership checks that Prefer does not replace a leader whose leadership
+// has lasted for less than a period, even if a candidate with the same ID has led before.
 func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -159,7 +159,8 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 }
 
 // TestQueue_ContainsCandidatesThatCanTakeOver checks that the queue contains the leader and exactly the
-// candidates that can take over, and that it does not return a transient error, which would end Prefer.
+// candidates that can take over, and that that Candidates returns no transient error, which would end
+// Prefer.
 func TestQueue_ContainsCandidatesThatCanTakeOver(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")

@@ -21,7 +21,8 @@ import (
 )
 
 // TestElection_CreatorWaitsBeforeItLeads checks that the creator of a record waits before it becomes the
-// leader, that an old record does not count as a heartbeat, and that the time of the record is the store's.
+// leader, that the candidate does not take an old record for a heartbeat, and that the store sets the time
+// of the record.
 func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		begin := time.Now()
@@ -118,8 +119,8 @@ func TestElection_LeaderContinuesIfFeedIsReplaced(t *testing.T) {
 }
 
 // TestElection_LeaderWithoutFeedReleasesRecord checks that a leader whose feed does not return within the
-// lease releases the record immediately and stops writing, that the reason of the end contains the error of
-// the feed, and that it contends again when its feed works.
+// lease releases the record immediately and stops writing, that the error of the leadership contains the
+// error of the feed, and that the candidate contends again when its feed works.
 func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
@@ -164,7 +165,8 @@ func TestWithKeepLeading_LeaderContinuesWithoutFeed(t *testing.T) {
 	})
 }
 
-// TestElection_SilentFeedIsReplaced checks that a feed that delivers nothing is replaced.
+// TestElection_SilentFeedIsReplaced checks that a candidate opens another feed when its feed delivers
+// nothing.
 func TestElection_SilentFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("leader")
@@ -238,7 +240,7 @@ func TestElection_ReportsLeaders(t *testing.T) {
 }
 
 // TestElection_ReportsHeartbeats checks that the leader and the followers report heartbeats, and that only
-// the leader reports checks.
+// the leader reports event.Checked.
 func TestElection_ReportsHeartbeats(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("one")
@@ -469,7 +471,7 @@ func TestElection_DamagedRecordEndsLeadership(t *testing.T) {
 }
 
 // TestElection_GreatestTermEndsCandidacy checks that a record with the greatest possible term ends the
-// candidacy, and that it is not written.
+// candidacy, and that the candidate does not write the record.
 func TestElection_GreatestTermEndsCandidacy(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
@@ -580,8 +582,8 @@ func TestElection_LogsWhyCandidateDoesNotLead(t *testing.T) {
 	}
 }
 
-// TestElection_ClosedConnectionEndsCandidacy checks that a store whose connection was closed, which cannot
-// recover, ends the candidacy.
+// TestElection_ClosedConnectionEndsCandidacy checks that a candidacy ends when the connection of its store
+// was closed, because the store cannot recover.
 func TestElection_ClosedConnectionEndsCandidacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool

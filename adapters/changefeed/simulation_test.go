@@ -79,8 +79,9 @@ func (s *simulation) record(format string, args ...any) {
 	s.history = append(s.history, fmt.Sprintf("%12v  ", time.Since(s.begin))+fmt.Sprintf(format, args...))
 }
 
-// checkGrant checks a new leadership. If two leaderships overlap, the first is valid when the second
-// begins.
+// checkGrant records a violation if another leadership is valid when l begins, or if the token of
+// l is not greater than all earlier tokens. Of two leaderships that overlap, the first is valid
+// when the second begins.
 func (s *simulation) checkGrant(member string, l *leaderelection.Leadership) {
 	s.record("%s is leader with token %d until %v", member, l.Token(), l.Deadline().Sub(s.begin))
 	s.mu.Lock()

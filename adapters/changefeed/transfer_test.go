@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestTransfer_MakesGivenCandidateLead checks that the named candidate becomes leader immediately.
+// TestTransfer_MakesGivenCandidateLead checks that the candidate whose ID is passed to Transfer becomes
+// leader immediately.
 func TestTransfer_MakesGivenCandidateLead(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for _, id := range []string{"one", "two", "three"} {
@@ -36,7 +37,7 @@ func TestTransfer_MakesGivenCandidateLead(t *testing.T) {
 }
 
 // TestTransfer_ListeningLeaderStopsAtResign checks that the leadership of a program that listens to requests
-// lasts until the program resigns, and that the named candidate leads immediately afterwards.
+// lasts until the program resigns, and that the target of the transfer leads immediately afterwards.
 func TestTransfer_ListeningLeaderStopsAtResign(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.newCandidate("first")
@@ -70,7 +71,7 @@ func TestTransfer_RetriesTransientErrors(t *testing.T) {
 		reads := 0
 		store := &storeFuncs{Store: h.table.Store("election")}
 		store.read = func(ctx context.Context) (changefeed.Record, error) {
-			if reads++; reads > 1 && reads < 10 { // the first one precedes the request
+			if reads++; reads > 1 && reads < 10 { // the first read precedes the request
 				return changefeed.Record{}, errors.New("connection reset")
 			}
 			return store.Store.Read(ctx)
@@ -109,8 +110,8 @@ func TestTransfer_ReportsFailureAndLeavesLeader(t *testing.T) {
 	})
 }
 
-// TestTransfer_RemovesRequestIfContextIsDone checks that the request does not remain in the record after its context
-// is done.
+// TestTransfer_RemovesRequestIfContextIsDone checks that Transfer removes its request from the record when its
+// context is done.
 func TestTransfer_RemovesRequestIfContextIsDone(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
@@ -123,8 +124,8 @@ func TestTransfer_RemovesRequestIfContextIsDone(t *testing.T) {
 	})
 }
 
-// TestTransfer_AcceptsCandidateBeforeElectLeader checks that a candidate can be named, by its random ID, before
-// its candidacy.
+// TestTransfer_AcceptsCandidateBeforeElectLeader checks that the target of a transfer, given by its random ID,
+// may be a candidate that has not called ElectLeader yet.
 func TestTransfer_AcceptsCandidateBeforeElectLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("first")

@@ -75,7 +75,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/transfer-target", breaks: "the heartbeats of a leader that hands over remove the transfer target",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{
-			{"// other candidates rely on it\n	if next.Nominee == m.cfg.ID {", "// Others rely on it.\n	if true {"},
+			{"// other candidates wait for this time\n	if next.Nominee == m.cfg.ID {", "// Others rely on it.\n	if true {"},
 		},
 		tests: "./adapters/changefeed -run ^TestTransfer_ListeningLeaderStopsAtResign$",
 	},
@@ -371,7 +371,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/own-ttl", breaks: "a leader keeps a TTL that was edited by hand",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{
-			{"next.TTL = m.cfg.Lease // other candidates rely on it", "// Others rely on TTL."},
+			{"next.TTL = m.cfg.Lease // other candidates wait for this time", "// Others rely on TTL."},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestLeader_ReplacesEditedTTL",
 	},

@@ -33,7 +33,7 @@ type standIn struct {
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 }
 
-// watcher is a watch. Its events are JSON.
+// watcher is the watch of a client. events receives the events as JSON.
 type watcher struct {
 	name   string
 	events chan []byte
@@ -93,7 +93,8 @@ func (s *standIn) lease(name string) *coordination.Lease {
 	return s.leases[name].DeepCopy()
 }
 
-// putLease replaces a Lease, or deletes it if change returns nil. change receives nil if it does not exist.
+// putLease replaces a Lease, or deletes it if change returns nil. change receives nil if the Lease does not
+// exist.
 func (s *standIn) putLease(name string, change func(*coordination.Lease) *coordination.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

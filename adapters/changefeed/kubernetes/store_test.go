@@ -51,8 +51,8 @@ func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	}
 }
 
-// TestLease_FieldsShowLeader checks that kubectl shows the leader, and that the fields of a Lease follow from
-// the record.
+// TestLease_FieldsShowLeader checks that the store sets the fields of a Lease from the record, so that
+// kubectl shows the leader.
 func TestLease_FieldsShowLeader(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -136,8 +136,8 @@ func TestHeartbeat_LimitsRetriesAmongManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestClose_LeavesNoGoroutinesWithCertificate checks that no goroutines remain when a store with files of a client
-// certificate is closed.
+// TestClose_LeavesNoGoroutinesWithCertificate checks that Close of a store that has read a client certificate
+// from files leaves no goroutines.
 func TestClose_LeavesNoGoroutinesWithCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
@@ -159,8 +159,8 @@ func TestErrors_ContainNoPassword(t *testing.T) {
 	}
 }
 
-// TestLease_IsNotUsedWhileClientGoLeads checks that a Lease that client-go's election has changed is not used while a
-// candidate of client-go leads.
+// TestLease_IsNotUsedWhileClientGoLeads checks that the store rejects a Lease whose holder is a candidate of
+// client-go's election.
 func TestLease_IsNotUsedWhileClientGoLeads(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -181,7 +181,8 @@ func TestLease_IsNotUsedWhileClientGoLeads(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, server.config(), other).Start(fixture.Context(t)), "annotation")
 }
 
-// TestWithoutCreate_UsesEmptyLease checks that the store does not create a Lease, and accepts an empty Lease.
+// TestWithoutCreate_UsesEmptyLease checks that a store with WithoutCreate creates no Lease, but writes its
+// record to an empty Lease.
 func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
 	server, name := startStandIn(t), newName()
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -268,8 +269,8 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestStart_AcceptsDocumentedDeploymentsOnly checks that Start accepts only the deployments that the
-// documentation states.
+// TestStart_AcceptsDocumentedDeploymentsOnly checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
 func TestStart_AcceptsDocumentedDeploymentsOnly(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
@@ -290,7 +291,7 @@ func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }
 
-// FuzzDecode decodes arbitrary annotations. The result must not be a record without an epoch.
+// FuzzDecode decodes arbitrary annotations. Decode must not return a record without an epoch.
 func FuzzDecode(f *testing.F) {
 	valid, err := store.Encode(fixture.Blank())
 	require.NoError(f, err)

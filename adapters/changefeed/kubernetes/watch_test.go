@@ -70,7 +70,7 @@ func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 }
 
 // TestFeed_ContinuesAfterEndOfLongWatch checks that a feed continues when the API server has ended a watch
-// that has lasted.
+// that has lasted for more than a second.
 func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
 	for name, end := range map[string]func(server *standIn, lease string){
 		"Ended": func(s *standIn, _ string) { s.endWatches() },
@@ -98,7 +98,8 @@ func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_ReportsThrottling checks that a feed reports that the API server rejects its watch.
+// TestFeed_ReportsThrottling checks that a feed returns an error when an overloaded API server rejects
+// its watch.
 func TestFeed_ReportsThrottling(t *testing.T) {
 	server, s, _ := createRecord(t, newName())
 	server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool { throttle(w); return true })

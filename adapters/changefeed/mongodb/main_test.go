@@ -56,7 +56,7 @@ func connect(t testing.TB, uri string, change func(*options.ClientOptions)) *mon
 
 var lastCollection atomic.Int64
 
-// newCollection returns a name that no other test uses, in this run or another.
+// newCollection returns the name of a collection that no other test uses, in this run or another.
 func newCollection() string {
 	return fmt.Sprintf("elections of %d, no. %d", time.Now().UnixNano(), lastCollection.Add(1))
 }

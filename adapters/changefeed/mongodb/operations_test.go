@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
-// standIn is a fake server on which operators work.
+// standIn is a fake server on which package operators can perform its operations, such as a backup.
 type standIn struct {
 	*fakeServer
 	backup map[string][]bson.D // backup is a backup of the documents.
@@ -90,7 +90,7 @@ func (s *fakeServer) stepDown() {
 	}
 }
 
-// addCandidates adds two candidates. uriOf returns the URI of a candidate.
+// addCandidates adds two candidates to e. uriOf returns the URI of the server for each of them.
 func (s *standIn) addCandidates(e *operators.Election, uriOf func() string) *standIn {
 	for range 2 {
 		c, err := changefeed.NewElection(newStore(e.T, connect(e.T, uriOf(), nil), "c"),
@@ -102,7 +102,8 @@ func (s *standIn) addCandidates(e *operators.Election, uriOf func() string) *sta
 }
 
 // TestOperations_OnReplicaSetKeepOneLeader checks that an operation on a server does not lead to two leaders,
-// and that afterwards there is a leader, or a reason in the log. The server is a stand-in.
+// and that afterwards there is a leader, or the log contains the reason why there is none. The server is a
+// fake server.
 func TestOperations_OnReplicaSetKeepOneLeader(t *testing.T) {
 	rejecting := func(name, reason string, reply bson.D) operators.Operation[*standIn] {
 		return operators.Lasting(name, reason, func(s *standIn, on bool) {

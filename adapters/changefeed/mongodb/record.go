@@ -20,7 +20,7 @@ type record struct {
 }
 
 // updateTo returns an update that sets all fields of the record, and its time by the server's
-// clock. Its operators exist in all supported releases.
+// clock. All supported releases have the operators that the update uses.
 func updateTo(r changefeed.Record) bson.D {
 	return bson.D{
 		{Key: "$set", Value: store.NewDocument[int64](r)},
@@ -86,10 +86,10 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return s.runner.Heartbeat(ctx, "write to collection "+s.collectionName(), prev, next, s.replaceRecord)
 }
 
-// errRetried is returned if the driver has retried a write that was applied before.
+// errRetried is the error of a heartbeat that the driver has retried after the server had applied it.
 var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
-// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+// replaceRecord replaces prev by next, or returns the reason why it has not replaced the record.
 func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	filter := bson.D{
 		{Key: "_id", Value: s.documentID()},
@@ -115,8 +115,8 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	return changefeed.Record{}, changefeed.ErrConflict
 }
 
-// Read implements [changefeed.Store]. It returns a state that a majority has, which may
-// not be the latest.
+// Read implements [changefeed.Store]. It returns a state that a majority of members has, which
+// may not be the latest.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	return s.runner.Read(ctx, "read collection "+s.collectionName(), s.readRecord)
 }

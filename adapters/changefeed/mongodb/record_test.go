@@ -51,8 +51,8 @@ func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	}
 }
 
-// TestStore_IgnoresConcernsOfCollection checks that commands are not sent with the concerns of the caller's
-// collection, which may require less than a majority.
+// TestStore_IgnoresConcernsOfCollection checks that the store sets its own read and write concerns, because
+// those of the caller's collection may require less than a majority.
 func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	server := newFakeServer(t)
 	var commands atomic.Int64

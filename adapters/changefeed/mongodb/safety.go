@@ -12,8 +12,8 @@ import (
 )
 
 // checkSafety returns an error if the server can lose acknowledged writes and the user has not
-// accepted the risk. If the client cannot read a setting, the server's default is assumed, which
-// is safe. A mongos has none of these settings.
+// accepted the risk. If the client cannot read a setting, checkSafety assumes the server's
+// default, which is safe. A mongos has none of these settings.
 func (s *Store) checkSafety(ctx context.Context) error {
 	var found []changefeed.UnsafeSetting
 	status, err := s.runAdminCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}, {Key: "metrics", Value: 0}, {Key: "wiredTiger", Value: 0}})

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// settingsReplies returns the replies of a server with the given settings.
+// settingsReplies returns what a server with the given settings replies to the commands that read
+// settings.
 func settingsReplies(engine string, journals bool) map[string]bson.D {
 	return map[string]bson.D{
 		"serverStatus": {{Key: "storageEngine", Value: bson.D{{Key: "name", Value: engine}}}, ok},
@@ -36,7 +37,8 @@ func replyCase(replies map[string]bson.D) fixture.SafetyCase {
 	}}
 }
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
 func TestSafetyTable_MatchesStart(t *testing.T) {
 	fixture.CheckSafety(t, "MongoDB", map[string]fixture.SafetyCase{
 		"a replica set, of one member too": replyCase(settingsReplies("wiredTiger", true)),
@@ -59,9 +61,9 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 	})
 }
 
-// TestStart_AcceptsSettingsThatUserMayNotRead checks that Start accepts a server on which the user may not call
-// a command, or which does not support it, and that a command that fails for another reason is not reported as
-// permanent.
+// TestStart_AcceptsSettingsThatUserMayNotRead checks that Start accepts a server if the user may not call a
+// command that reads settings, or if the server does not support that command, and that Start does not report a
+// command that fails for another reason as a permanent failure.
 func TestStart_AcceptsSettingsThatUserMayNotRead(t *testing.T) {
 	for _, command := range []string{"serverStatus", "replSetGetConfig"} {
 		for _, code := range []int{13, 59, 115, 238, 303, 8000} {

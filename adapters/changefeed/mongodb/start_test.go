@@ -76,7 +76,8 @@ func TestStart_RejectsUnsuitableCollection(t *testing.T) {
 	}
 }
 
-// TestWithoutCreate_CreatesNoCollection checks that a store with the option does not create the collection.
+// TestWithoutCreate_CreatesNoCollection checks that a store with WithoutCreate does not create the
+// collection.
 func TestWithoutCreate_CreatesNoCollection(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())

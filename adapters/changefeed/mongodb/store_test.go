@@ -12,15 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestStore_SatisfiesContract tests the contract of stores on a real server, and
-// TestStore_SatisfiesContractOnFakeServer on every machine.
+// TestStore_SatisfiesContract tests the contract of stores on a real server.
+// TestStore_SatisfiesContractOnFakeServer does so on every machine.
 func TestStore_SatisfiesContract(t *testing.T) {
 	serverURI(t)
 	storetest.Run(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-// TestElections_SatisfyContract tests the contract of elections on a real server, and
-// TestElections_SatisfyContractOnFakeServer on every machine.
+// TestElections_SatisfyContract tests the contract of elections on a real server.
+// TestElections_SatisfyContractOnFakeServer does so on every machine.
 func TestElections_SatisfyContract(t *testing.T) {
 	serverURI(t)
 	storetest.RunElection(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
@@ -56,8 +56,8 @@ func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsClientConnected checks that the store does not disconnect the client, and that it reports, with the
-// names of the servers, that the caller has disconnected it.
+// TestClose_KeepsClientConnected checks that Close does not disconnect the client, and that the error of a
+// heartbeat names the servers after the caller has disconnected the client.
 func TestClose_KeepsClientConnected(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	require.NoError(t, s.Close())

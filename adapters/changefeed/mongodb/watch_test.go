@@ -122,8 +122,8 @@ func TestFeed_ContinuesAfterTimeoutOfClient(t *testing.T) {
 	fixture.AwaitRecord(t, f, r)
 }
 
-// TestFeed_EndsIfServerIsDown checks that a feed detects an outage that the driver hides: it tries to resume the
-// stream for 30 seconds by default, without reporting an error.
+// TestFeed_EndsIfServerIsDown checks that a feed detects an outage that the driver hides: the driver tries to
+// resume the stream for 30 seconds by default, without reporting an error.
 func TestFeed_EndsIfServerIsDown(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },

@@ -77,7 +77,8 @@ func TestStart_SucceedsWithRequiredPrivileges(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestCreate_ErrorNamesMissingPrivilege checks that the error states that the privilege is missing.
+// TestCreate_ErrorNamesMissingPrivilege checks that the error of Create states that the user lacks the
+// privilege CREATE.
 func TestCreate_ErrorNamesMissingPrivilege(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
@@ -101,8 +102,8 @@ func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	fixture.Read(t, s)
 }
 
-// TestStart_ErrorNamesUnreachableServer checks that a server that is down is not reported as unsuitable, and is
-// named.
+// TestStart_ErrorNamesUnreachableServer checks that the error of Start names a server that is down, and does
+// not wrap ErrUnsuitable.
 func TestStart_ErrorNamesUnreachableServer(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1", nil), "elections", mysql.WithServerNames("db1", "db2"))
 	err := s.Start(fixture.Context(t))
@@ -114,8 +115,8 @@ func TestStart_ErrorNamesUnreachableServer(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestHeartbeat_ErrorNamesStatementFormatOfLog checks that the error states that the format of the binary log
-// forbids the isolation level of the connections.
+// TestHeartbeat_ErrorNamesStatementFormatOfLog checks that the errors of Heartbeat and Start name
+// binlog_format if the format of the binary log forbids the isolation level of the connections.
 func TestHeartbeat_ErrorNamesStatementFormatOfLog(t *testing.T) {
 	server := startServer(t, "log-bin", "sync-binlog=1", "binlog-format=STATEMENT")
 	s, r := createRecord(t, connect(t, server.Addr(), nil), "elections")

@@ -22,7 +22,8 @@ import (
 
 func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_IgnoresConnectionSettings checks that the store does not depend on settings of the connections.
+// TestStore_IgnoresConnectionSettings checks that the store satisfies the contract of stores whatever the
+// settings of the connections are.
 func TestStore_IgnoresConnectionSettings(t *testing.T) {
 	for name, change := range map[string]func(*driver.Config){
 		"Serializable":  withSetting("tx_isolation", "'SERIALIZABLE'"),
@@ -81,8 +82,8 @@ func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// TestHeartbeat_IsCommittedWithoutAutocommit checks that a heartbeat that is not committed, because the
-// connections do not commit automatically, is not acknowledged.
+// TestHeartbeat_IsCommittedWithoutAutocommit checks that the store commits a heartbeat before it
+// returns, even if the connections do not commit automatically.
 func TestHeartbeat_IsCommittedWithoutAutocommit(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	other, r := createRecord(t, connect(t, server.Addr(), nil), table)
@@ -152,7 +153,8 @@ func TestStore_RecoversFromUnresponsiveConnection(t *testing.T) {
 	fixture.SubscribeTo(t, s, fixture.Heartbeat(t, other, r))
 }
 
-// TestHeartbeat_ErrorNamesClosedDB checks that the error states that the database was closed.
+// TestHeartbeat_ErrorNamesClosedDB checks that the error of a heartbeat states that the database was
+// closed.
 func TestHeartbeat_ErrorNamesClosedDB(t *testing.T) {
 	db := connect(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, db, newTable())
@@ -164,8 +166,8 @@ func TestHeartbeat_ErrorNamesClosedDB(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestRead_RejectsRowOfOtherProgram checks that a row that another program has changed is not read as a record
-// that no store writes.
+// TestRead_RejectsRowOfOtherProgram checks that Read rejects a row with values that no store writes, such as a
+// negative term.
 func TestRead_RejectsRowOfOtherProgram(t *testing.T) {
 	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
 		db, table := connect(t, shared.Get(t).Addr(), nil), newTable()

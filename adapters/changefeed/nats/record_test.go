@@ -60,8 +60,8 @@ func TestStore_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	}
 }
 
-// TestCreate_ReplacesDeletedKey checks that a record that was deleted, of which a marker remains, is reported as
-// missing and can be created again.
+// TestCreate_ReplacesDeletedKey checks that the store reports a record as missing if only the marker of its
+// deletion remains, and that Create creates the record again.
 func TestCreate_ReplacesDeletedKey(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
@@ -90,8 +90,8 @@ func TestCreate_ReplacesDeletedKey(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_ErrorNamesRevokedPermission checks that the error names what the server reports: the server does not
-// answer a write that is not permitted any more, or rejects the connection.
+// TestHeartbeat_ErrorNamesRevokedPermission checks that the error of a heartbeat contains what the server has
+// reported after the permission was revoked: the server does not answer the write, or rejects the connection.
 func TestHeartbeat_ErrorNamesRevokedPermission(t *testing.T) {
 	t.Parallel()
 	for report, users := range map[string]string{
@@ -114,8 +114,8 @@ func TestHeartbeat_ErrorNamesRevokedPermission(t *testing.T) {
 	}
 }
 
-// FuzzParseVersion parses arbitrary versions. A version that is accepted is the same after it was
-// formatted and parsed again.
+// FuzzParseVersion parses arbitrary versions. A version that parseVersion accepts must be the
+// same after it was formatted and parsed again.
 func FuzzParseVersion(f *testing.F) {
 	f.Add("1700000000000000000.7")
 	f.Add("-1.0")

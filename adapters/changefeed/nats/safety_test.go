@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
 func TestSafetyTable_MatchesStart(t *testing.T) {
 	t.Parallel()
 	server := shared.Get(t)

@@ -95,7 +95,7 @@ func TestStart_RejectsUnsuitableBucketOrConnection(t *testing.T) {
 		require.NoError(t, s.Start(fixture.Context(t)))
 	})
 	t.Run("Closed", func(t *testing.T) {
-		for range 20 { // repeat, because the end of the consumer can be noticed before or after that of the connection
+		for range 20 { // repeat, because the consumer can end before or after the connection
 			conn := connect(t, shared.Get(t).Addr())
 			s, r := createRecord(t, conn, newBucket())
 			f := fixture.SubscribeTo(t, s, r)
@@ -121,8 +121,8 @@ func TestStart_ErrorNamesMissingJetStream(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, connect(t, server.Addr()), newBucket()).Start(fixture.Context(t)), "JetStream")
 }
 
-// TestStart_ReportsMissingPermission checks that a missing permission is reported, for which the server sends a
-// separate message instead of an answer, and that the documented permissions are sufficient.
+// TestStart_ReportsMissingPermission checks that Start reports a missing permission, for which the server sends
+// a separate message instead of an answer, and that the documented permissions are sufficient.
 func TestStart_ReportsMissingPermission(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--config", writeConfig(t, `

@@ -36,7 +36,8 @@ func TestFence_ElectionsDoNotWaitForEachOther(t *testing.T) {
 	fixture.RunTwoElections(t, newFencedDB(t))
 }
 
-// TestFence_GuardRejectsSmallerTokenAndEndedGrant also checks that transactions of pgx are fenced.
+// TestFence_GuardRejectsSmallerTokenAndEndedGrant checks Guard in transactions of database/sql and of
+// pgx.
 func TestFence_GuardRejectsSmallerTokenAndEndedGrant(t *testing.T) {
 	db := newFencedDB(t)
 	fixture.RunGuard(t, db)

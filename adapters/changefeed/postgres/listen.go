@@ -40,13 +40,14 @@ type listener struct {
 // subscription is the subscription of a feed to a channel.
 type subscription struct {
 	channel       string
-	established   chan struct{} // established is closed when the server has confirmed.
+	established   chan struct{} // established is closed when the server has confirmed the subscription.
 	notifications chan *pgconn.Notification
 	ended         chan struct{} // ended is closed after err was set.
 	err           error
 }
 
-// subscribe subscribes to a channel. The subscription is established later.
+// subscribe requests a subscription to a channel. It does not wait until the server has confirmed the
+// subscription.
 func (l *listener) subscribe(channel string) *subscription {
 	s := &subscription{
 		channel: channel, established: make(chan struct{}),
@@ -83,7 +84,7 @@ func (s *subscription) waitEstablished(ctx context.Context) error {
 	}
 }
 
-// unsubscribe ends a subscription. The reader must not use it any more.
+// unsubscribe ends a subscription. The reader must not use the subscription any more.
 func (l *listener) unsubscribe(s *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +118,8 @@ func (s *subscription) endSubscription(err error) {
 	close(s.ended)
 }
 
-// run runs the connection until it fails or is not needed any more.
+// run opens the connection, and receives notifications until the connection fails or is not needed any
+// more.
 func (l *listener) run() {
 	conn, err := l.connect(l.ctx)
 	if err == nil {
@@ -242,7 +244,8 @@ func (l *listener) endChannel(channel string, err error) {
 	delete(l.channels, channel)
 }
 
-// listenToAll sends the request for channels.
+// listenToAll sends one request that makes the connection listen to the channels that have
+// subscriptions, and not to the others.
 func (l *listener) listenToAll(conn *pgx.Conn, channels []string) error {
 	ctx, cancel := context.WithTimeout(l.ctx, checkInterval)
 	defer cancel()

@@ -51,13 +51,13 @@ func newPooledFactory(serverOf func(testing.TB) *dbserver.Server) storetest.Fact
 }
 
 // TestPgBouncer_StoreSatisfiesContract checks that polled stores behind PgBouncer satisfy the contract, alone
-// and together with stores that are not behind it.
+// and together with stores that connect to the server itself.
 func TestPgBouncer_StoreSatisfiesContract(t *testing.T) {
 	storetest.Run(t, newPooledFactory(shared.Get))
 }
 
 // TestPgBouncer_ElectionsSatisfyContract checks that elections on polled stores behind PgBouncer satisfy their
-// contract, alone and together with candidates that are not behind it.
+// contract, alone and together with candidates that connect to the server itself.
 func TestPgBouncer_ElectionsSatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newPooledFactory(shared.Get), newPooledFactory(separate))
@@ -74,8 +74,8 @@ func TestPgBouncer_IsRejectedWithoutPoll(t *testing.T) {
 	}
 }
 
-// TestPgBouncer_KeepsSettingsOfSessions checks that a polled store does not change the settings of sessions
-// that others use afterwards.
+// TestPgBouncer_KeepsSettingsOfSessions checks that a polled store does not change the settings of
+// sessions, which other clients of the pooler use afterwards.
 func TestPgBouncer_KeepsSettingsOfSessions(t *testing.T) {
 	pooler := startPgBouncer(t, shared.Get(t))
 	pool := newPool(t, pooler.Addr(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec })

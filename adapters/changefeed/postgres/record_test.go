@@ -46,7 +46,7 @@ func TestCreate_SucceedsIfCalledConcurrently(t *testing.T) {
 }
 
 // TestHeartbeat_SurvivesCrashDespiteAsynchronousCommit checks that an acknowledged heartbeat is not lost in a
-// crash when the session's setting does not wait for the disk.
+// crash even if synchronous_commit of the session does not make commits wait for the disk.
 func TestHeartbeat_SurvivesCrashDespiteAsynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for _, value := range []string{"off", "local", "remote_apply"} {
@@ -88,8 +88,8 @@ func TestHeartbeat_CommitWaitsForDisksOfStandbys(t *testing.T) {
 	}
 }
 
-// executeAtCommit makes the server execute a statement when a change of a table is committed. The name is that of
-// a new function and trigger.
+// executeAtCommit makes the server execute a statement when a change of a table is committed. name is the name of
+// the function and of the trigger that it creates.
 func executeAtCommit(t *testing.T, pool *pgxpool.Pool, table pgx.Identifier, name, statement string) {
 	execSQL(t, pool, fmt.Sprintf(`CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %[3]s; RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION %[1]s()`,
@@ -107,8 +107,8 @@ func TestHeartbeat_FailsIfCommitFails(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestRead_RejectsRowOfOtherProgram checks that a row that another program has changed is not read as a record
-// that no store writes.
+// TestRead_RejectsRowOfOtherProgram checks that Read rejects a row with values that no store writes, such as a
+// negative term.
 func TestRead_RejectsRowOfOtherProgram(t *testing.T) {
 	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
 		pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
@@ -174,7 +174,8 @@ func TestHeartbeat_RejectsInvalidText(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestHeartbeat_ErrorNamesClosedPool checks that the error states that the pool was closed.
+// TestHeartbeat_ErrorNamesClosedPool checks that the error of a heartbeat states that the pool was
+// closed.
 func TestHeartbeat_ErrorNamesClosedPool(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())

@@ -19,7 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
 func TestSafetyTable_MatchesStart(t *testing.T) {
 	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
@@ -89,8 +90,8 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 // standbys that are not connected and have a slot, but not logical slots and backups.
 func TestStart_CountsHiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
-	// Commits of this pool do not wait for the standby, because it is stopped before the role is
-	// dropped.
+	// Commits of this pool do not wait for the standby, because the test stops the standby before
+	// it drops the role.
 	pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", "local")), newTable()
 	createRecord(t, pool, table)
 	role := newRole(t, pool)

@@ -67,8 +67,8 @@ func TestUnsafeStandbys_RejectsCommitsThatDoNotWaitForAll(t *testing.T) {
 	}
 }
 
-// FuzzStandbyNames parses arbitrary settings. If a setting is accepted, a commit waits for at least one
-// standby, and there are names.
+// FuzzStandbyNames parses arbitrary settings. A setting that the parser accepts must contain names, and
+// commits must wait for at least one standby.
 func FuzzStandbyNames(f *testing.F) {
 	f.Add("a, \"B\", c")
 	f.Add("FIRST 2 (a, \"x\"\"y\", *)")

@@ -99,7 +99,8 @@ func TestStart_RejectsPoolWithoutNotifications(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "did not reach a listening connection")
 }
 
-// TestStart_UnreachableServerIsNotUnsuitable checks that a server that is down is not reported as unsuitable.
+// TestStart_UnreachableServerIsNotUnsuitable checks that the error of Start for a server that is down does
+// not wrap ErrUnsuitable.
 func TestStart_UnreachableServerIsNotUnsuitable(t *testing.T) {
 	s := newStore(t, newPool(t, "127.0.0.1:1", nil), newTable())
 	err := s.Start(fixture.Context(t))

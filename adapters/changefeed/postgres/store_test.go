@@ -26,7 +26,8 @@ import (
 
 func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_IgnoresPoolOptions checks that the store does not depend on options of the pool.
+// TestStore_IgnoresPoolOptions checks that the store satisfies the contract of stores whatever the
+// options of the pool are.
 func TestStore_IgnoresPoolOptions(t *testing.T) {
 	simple := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol }
 	for name, change := range map[string]func(*pgxpool.Config){
@@ -86,8 +87,8 @@ func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 
 // TestStore_LimitsConnectionsAndKeepsPoolOpen checks that the number of connections does not grow with the
 // elections that share a pool, that elections need no connections of the pool while all are occupied, that
-// connections are prepared as the pool's are, and that a store closes neither the pool nor the connections of
-// the other stores.
+// AfterConnect of the pool is called for the connections of stores, and that a store closes neither the pool
+// nor the connections of the other stores.
 func TestStore_LimitsConnectionsAndKeepsPoolOpen(t *testing.T) {
 	var connections atomic.Int64
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
@@ -112,7 +113,8 @@ func TestStore_LimitsConnectionsAndKeepsPoolOpen(t *testing.T) {
 		f := fixture.SubscribeTo(t, s, r)
 		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, r))
 	}
-	// The connections are those of the pool, at most four for requests, and that of the listener.
+	// These are the connections of the pool, at most four connections for requests, and the connection
+	// of the listener.
 	require.LessOrEqual(t, connections.Load(), int64(len(all)+4+1))
 	require.Greater(t, connections.Load(), int64(len(all)+1))
 	release()
@@ -132,7 +134,7 @@ func TestStore_LimitsWaitForLocksOfOtherClients(t *testing.T) {
 	t.Run("Table", func(t *testing.T) { testLock(t, "LOCK TABLE %s") })
 }
 
-// testLock tests a statement that locks a table or its rows.
+// testLock tests stores while another client has locked their table, or its rows, by a statement.
 func testLock(t *testing.T, lock string) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)

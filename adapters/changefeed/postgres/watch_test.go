@@ -110,8 +110,8 @@ func TestFeed_DeliversLongRecord(t *testing.T) {
 }
 
 // TestFeed_DoesNotTrustForgedNotifications checks that a feed does not trust a notification that may be forged,
-// because any role that may connect can send notifications on any channel. A heartbeat is a hint; after any
-// other notification the feed reads the record, and delivers nothing if the record has not changed.
+// because any role that may connect can send notifications on any channel. The feed delivers a heartbeat as a
+// hint; after any other notification it reads the record, and delivers nothing if the record has not changed.
 func TestFeed_DoesNotTrustForgedNotifications(t *testing.T) {
 	server := shared.Get(t)
 	operator, table, reads := newPool(t, server.Addr(), nil), newTable(), &queryCounter{}
@@ -256,7 +256,7 @@ func TestChanges_DeliversOnlyGivenChannel(t *testing.T) {
 }
 
 // TestChanges_RejectedChannelDoesNotEndOtherFeeds checks that a channel whose name the server rejects does not
-// end the feeds of other channels, and that its reader receives the error.
+// end the feeds of other channels, and that the reader of the rejected channel receives the error.
 func TestChanges_RejectedChannelDoesNotEndOtherFeeds(t *testing.T) {
 	execSQL(t, newPool(t, shared.Get(t).Addr(), nil), "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {

@@ -73,8 +73,8 @@ func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestHeartbeat_ReportsRecordLostByRestart checks that the loss of the record, by a restart of a server that keeps
-// nothing, is reported, and that a heartbeat does not replace the record that is created afterwards.
+// TestHeartbeat_ReportsRecordLostByRestart checks that the store reports that a restart of a server without files
+// has lost the record, and that a heartbeat does not replace the record that is created afterwards.
 func TestHeartbeat_ReportsRecordLostByRestart(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
@@ -126,7 +126,8 @@ func TestElection_HasLeaderAfterRestartFromSnapshot(t *testing.T) {
 	}, fixture.Patience, 20*time.Millisecond)
 }
 
-// TestHeartbeat_ErrorNamesClosedClient checks that the error states that the client was closed.
+// TestHeartbeat_ErrorNamesClosedClient checks that the error of a heartbeat states that the client was
+// closed.
 func TestHeartbeat_ErrorNamesClosedClient(t *testing.T) {
 	client := driver.NewClient(&driver.Options{Addr: shared.Get(t).Addr()})
 	s, r := createRecord(t, client, newKey())

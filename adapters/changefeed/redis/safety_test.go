@@ -27,12 +27,13 @@ func serverCase(start func(t *testing.T) *dbserver.Server) fixture.SafetyCase {
 	}}
 }
 
-// settingsCase returns a case with a server with these arguments.
+// settingsCase returns a case with a server that is started with the given arguments.
 func settingsCase(args ...string) fixture.SafetyCase {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
 func TestSafetyTable_MatchesStart(t *testing.T) {
 	var cluster *dbserver.Server
 	fixture.CheckSafety(t, "Redis", map[string]fixture.SafetyCase{
@@ -70,8 +71,8 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 	})
 }
 
-// TestStart_ErrorNamesUnsafeSettingAndRemedy checks that the error names the setting, its remedy, and how to
-// accept the risk.
+// TestStart_ErrorNamesUnsafeSettingAndRemedy checks that the error of Start for an unsafe server names the
+// setting, its remedy, and how to accept the risk.
 func TestStart_ErrorNamesUnsafeSettingAndRemedy(t *testing.T) {
 	server := startServer(t, "--appendonly", "no", "--save", "3600 1")
 	startReplica(t, server)

@@ -57,7 +57,8 @@ func TestStart_RejectsReplica(t *testing.T) {
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "is a slave; use a client of the master")
 }
 
-// TestStart_UnreachableServerIsNotUnsuitable checks that a server that is down is not reported as unsuitable.
+// TestStart_UnreachableServerIsNotUnsuitable checks that the error of Start for a server that is down does
+// not wrap ErrUnsuitable.
 func TestStart_UnreachableServerIsNotUnsuitable(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1", nil), newKey())
 	err := s.Start(fixture.Context(t))

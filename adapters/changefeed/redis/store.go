@@ -16,7 +16,7 @@ import (
 type Store struct {
 	client   redis.UniversalClient
 	key      string
-	channel  string // channel receives the record with each write.
+	channel  string // channel is the channel on which each write publishes the record.
 	changes  string // changes is the default channel of Changes.
 	quiet    time.Duration
 	accepted store.AcceptedRisks

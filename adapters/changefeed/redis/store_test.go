@@ -19,7 +19,8 @@ import (
 
 func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_IgnoresClientOptions checks that the store does not depend on options of the client.
+// TestStore_IgnoresClientOptions checks that the store satisfies the contract of stores whatever the
+// options of the client are.
 func TestStore_IgnoresClientOptions(t *testing.T) {
 	for name, change := range map[string]func(*driver.Options){
 		"Protocol2":      func(o *driver.Options) { o.Protocol = 2 },

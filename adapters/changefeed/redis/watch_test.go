@@ -68,9 +68,9 @@ func TestFeed_SkipsOtherMessages(t *testing.T) {
 	require.Equal(t, r.Version, e.Record.Version)
 }
 
-// TestFeed_DoesNotTrustForgedMessages checks that a feed does not trust a message that may be forged: a client may
-// publish on the channel without permission for the key. A heartbeat is a hint; after any other message the
-// feed reads the record, and delivers nothing if the record has not changed.
+// TestFeed_DoesNotTrustForgedMessages checks that a feed does not trust a message that may be forged: a client
+// may publish on the channel without permission for the key. The feed delivers a heartbeat as a hint; after any
+// other message it reads the record, and delivers nothing if the record has not changed.
 func TestFeed_DoesNotTrustForgedMessages(t *testing.T) {
 	server := shared.Get(t)
 	operator, key := connect(t, server.Addr(), nil), newKey()

@@ -84,7 +84,7 @@ var adviceByKind = map[errorKind]string{
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
-// nil.
+// nil if there is none.
 func meaningOf(err error) error {
 	kind := errorKindOf(err)
 	if kind == noDatabase || kind == noTable {

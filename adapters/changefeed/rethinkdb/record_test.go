@@ -12,7 +12,7 @@ import (
 )
 
 // TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record nor
-// replaced, and that a heartbeat keeps fields of the program.
+// replaced, and that a heartbeat keeps the fields that a program has added to a record.
 func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// newMock returns a mock of a server whose table has a configuration.
+// newMock returns a mock of a server whose table has the given configuration.
 func newMock(config map[string]any) *r.Mock {
 	mock := r.NewMock()
 	record := mock.On(r.DB("d").Table("t", r.TableOpts{ReadMode: "majority"}).Get("k"))
@@ -39,7 +39,8 @@ func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Ri
 	return s.Start(fixture.Context(t))
 }
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
+// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
 func TestSafetyTable_MatchesStart(t *testing.T) {
 	configCase := func(config map[string]any) fixture.SafetyCase {
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {

@@ -19,8 +19,8 @@ func TestStart_RejectsOtherPrimaryKey(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, session, table).Start(fixture.Context(t)), "primary key")
 }
 
-// TestStart_ReportsMissingPermission checks that a missing permission is reported, and that the documented
-// permissions are sufficient.
+// TestStart_ReportsMissingPermission checks that Start reports a missing permission, and that the
+// documented permissions are sufficient.
 func TestStart_ReportsMissingPermission(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)

@@ -46,7 +46,7 @@ func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsSessionOpen checks that the store does not close the session.
+// TestClose_KeepsSessionOpen checks that Close of the store does not close the session.
 func TestClose_KeepsSessionOpen(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))

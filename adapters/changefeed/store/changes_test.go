@@ -62,7 +62,8 @@ func TestChanges_DeliveredInOrder(t *testing.T) {
 	})
 }
 
-// TestChanges_DroppedChangesAreReported checks that no changes are dropped without an error.
+// TestChanges_DroppedChangesAreReported checks that a reader that is more than 1000 changes behind
+// receives the first 1000 and then ErrMissed.
 func TestChanges_DroppedChangesAreReported(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(table.Store("election"))

@@ -22,7 +22,7 @@ import (
 const quietTime = 2 * time.Second
 
 // lateStore is a store whose watches report a write at the time that delay returns for the time of
-// the write, or never if that is zero.
+// the write, or never if delay returns the zero time.
 type lateStore struct {
 	changefeed.Store
 	feeds *store.Feeds
@@ -50,7 +50,7 @@ func (l *lateStore) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return l.feeds.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc].
+// watch is a [store.WatchFunc] that reports writes as delay determines.
 func (l *lateStore) watch(ctx context.Context, report func(changefeed.Event)) error {
 	l.mu.Lock()
 	l.watches++
@@ -176,7 +176,7 @@ func TestFeed_DeliversWritesInTimeDespiteLateWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_ReplacesSilentWatch checks that a watch that has become silent is replaced.
+// TestFeed_ReplacesSilentWatch checks that a feed replaces a watch that has become silent.
 func TestFeed_ReplacesSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -350,8 +350,8 @@ func recordWithSeq(seq uint64) changefeed.Record {
 	return changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 7, Seq: seq, Version: fmt.Sprint(seq)}
 }
 
-// TestFeed_DeliversReportedRecordsWithoutReads checks that a record that the database sends is delivered once,
-// without a read.
+// TestFeed_DeliversReportedRecordsWithoutReads checks that a feed delivers a record that the database sends
+// once, and without a read.
 func TestFeed_DeliversReportedRecordsWithoutReads(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(3) {
@@ -459,7 +459,8 @@ func TestFeed_HintOtherThanHeartbeatCausesRead(t *testing.T) {
 	}
 }
 
-// TestFeed_ReadThatConfirmsHintIsDelivered checks that a read that confirms a hint is delivered.
+// TestFeed_ReadThatConfirmsHintIsDelivered checks that a feed delivers a record that it has read,
+// although it has delivered the same record as a hint before.
 func TestFeed_ReadThatConfirmsHintIsDelivered(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -474,7 +475,8 @@ func TestFeed_ReadThatConfirmsHintIsDelivered(t *testing.T) {
 	})
 }
 
-// TestFeed_FirstEventIsNotHint checks that the first event is not a hint.
+// TestFeed_FirstEventIsNotHint checks that a feed reads the record for its first event, even if the
+// watch reports a hint.
 func TestFeed_FirstEventIsNotHint(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -483,7 +485,8 @@ func TestFeed_FirstEventIsNotHint(t *testing.T) {
 	})
 }
 
-// TestFeed_LateReaderReceivesNewestEvent checks that a reader that is late receives only the newest event.
+// TestFeed_LateReaderReceivesNewestEvent checks that a reader that has not called Next for some time
+// receives only the newest event.
 func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
@@ -495,8 +498,8 @@ func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_WatchesAgainAfterReturn checks that the feed watches again immediately after nil, and that it reports a
-// missing record and watches again after ErrNoRecord.
+// TestFeed_WatchesAgainAfterReturn checks that a feed starts the next watch immediately when a watch returns nil,
+// and that it reports a missing record and starts the next watch when a watch returns ErrNoRecord.
 func TestFeed_WatchesAgainAfterReturn(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
@@ -571,7 +574,8 @@ func TestFeed_LimitsReadsPerHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_EndsIfWatchReportsNothing checks that a watch that reports nothing at first ends the feed.
+// TestFeed_EndsIfWatchReportsNothing checks that a feed ends if its watch reports nothing after the
+// start.
 func TestFeed_EndsIfWatchReportsNothing(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()

@@ -38,8 +38,8 @@ func TestFeeds_CloseReturnsDespiteStuckWatch(t *testing.T) {
 	})
 }
 
-// TestCall_ReturnsWhenContextIsDone checks that Call returns its result, and does not wait for a driver that
-// does not observe its context.
+// TestCall_ReturnsWhenContextIsDone checks that Call returns the result of its function, and does not wait
+// for a driver that does not observe its context.
 func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := store.NewFeeds(nil, nil, 0)
@@ -62,8 +62,8 @@ func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// TestFeeds_WrapErrorKeepsOperationAndCauses checks that the result contains the operation and all errors that
-// it should wrap.
+// TestFeeds_WrapErrorKeepsOperationAndCauses checks that the error that WrapError returns contains the
+// operation, and wraps all errors that it must wrap.
 func TestFeeds_WrapErrorKeepsOperationAndCauses(t *testing.T) { synctest.Test(t, testWrapError) }
 
 func testWrapError(t *testing.T) {

@@ -44,7 +44,7 @@ func TestPoll_ElectionsSatisfyContract(t *testing.T) {
 }
 
 // TestPoll_ThirdFailedReadEndsFeed checks that a feed of a polled store ends with the error of the third failed
-// read in a row, and not with the first, and that reads are limited.
+// read in a row, and not with the first, within a limited time.
 func TestPoll_ThirdFailedReadEndsFeed(t *testing.T) {
 	errRead := errors.New("the connection was reset")
 	for name, c := range map[string]struct {
@@ -103,7 +103,7 @@ func TestPoll_ThirdFailedReadEndsFeed(t *testing.T) {
 	}
 }
 
-// failingReads is a store whose reads are replaced.
+// failingReads is a store whose method Read calls the function read.
 type failingReads struct {
 	changefeed.Store
 	read func(ctx context.Context) (changefeed.Record, error)

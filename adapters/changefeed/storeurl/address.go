@@ -19,7 +19,7 @@ import (
 type address struct {
 	config Config
 	url    *url.URL
-	query  url.Values // query contains the parameters that were not taken.
+	query  url.Values // query contains the parameters that no method has taken yet.
 	risks  []changefeed.Risk
 }
 
@@ -68,8 +68,8 @@ func parseAddress(cfg Config) (open driver, a address, err error) {
 	return open, a, nil
 }
 
-// takeParameter removes and returns a parameter that is not for the driver. The default is
-// defaultName.
+// takeParameter removes and returns the value of a parameter that is not for the driver. The
+// default value is defaultName.
 func (a *address) takeParameter(name string) string {
 	value := a.query.Get(name)
 	a.query.Del(name)

@@ -144,8 +144,8 @@ func TestOpen_RejectsInvalidAddress(t *testing.T) {
 	}
 }
 
-// TestCheck_AcceptsProtectedCredentials checks that an address is accepted whose credentials are sent with TLS,
-// or not to another machine, or without TLS because the user has chosen that.
+// TestCheck_AcceptsProtectedCredentials checks that Check accepts an address whose credentials are sent with
+// TLS, or to this machine only, or without TLS because the user has permitted that.
 func TestCheck_AcceptsProtectedCredentials(t *testing.T) {
 	for _, c := range []storeurl.Config{
 		{URL: "redis://host"},
@@ -246,7 +246,8 @@ func servePostgres(t *testing.T, passwords chan<- string) (address string) {
 	})
 }
 
-// TestOpen_NATSUserWithoutPasswordIsToken checks that a user without a password is sent as a token.
+// TestOpen_NATSUserWithoutPasswordIsToken checks that the user in an address of NATS is sent as a token
+// if the address contains no password.
 func TestOpen_NATSUserWithoutPasswordIsToken(t *testing.T) {
 	lines := make(chan string, 10)
 	address := serve(t, func(conn net.Conn) {
@@ -345,8 +346,8 @@ func TestCheck_NamesMissingBuildTag(t *testing.T) {
 // hasRethinkDB reports whether the tests were built with the build tag rethinkdb.
 var hasRethinkDB = slices.Contains(storeurl.Schemes(), "rethinkdb")
 
-// TestOpen_ReturnsStores checks that valid addresses are accepted. It needs no servers, because the drivers
-// connect when they send the first request.
+// TestOpen_ReturnsStores checks that valid addresses are accepted. The test needs no servers, because the
+// drivers connect when they send the first request.
 func TestOpen_ReturnsStores(t *testing.T) {
 	for _, url := range []string{
 		"memory:",
@@ -367,8 +368,8 @@ func TestOpen_ReturnsStores(t *testing.T) {
 	}
 }
 
-// TestOpen_AcceptsGivenRisks checks that risks in the address or in Config are accepted, and that an unknown
-// risk is rejected.
+// TestOpen_AcceptsGivenRisks checks that Open accepts risks in the address and in Config, and rejects an
+// unknown risk, and any risk of a store that has none.
 func TestOpen_AcceptsGivenRisks(t *testing.T) {
 	for _, c := range []struct {
 		url    string
@@ -473,7 +474,8 @@ func read(ctx context.Context, url string) error {
 	return err
 }
 
-// TestOpen_ReplacesPasswordsOfPostgresURL checks that Config.Password replaces both passwords of the URL.
+// TestOpen_ReplacesPasswordsOfPostgresURL checks that Config.Password replaces both passwords that the
+// URL can contain.
 func TestOpen_ReplacesPasswordsOfPostgresURL(t *testing.T) {
 	passwords := make(chan string, 1)
 	store := newStore(t, storeurl.Config{
@@ -559,7 +561,7 @@ func TestOpen_SendsOnlyTLSHandshake(t *testing.T) {
 	}
 }
 
-// TestRedacted_ContainsNoPassword checks that the result does not contain a password.
+// TestRedacted_ContainsNoPassword checks that Redacted returns an address without its password.
 func TestRedacted_ContainsNoPassword(t *testing.T) {
 	require.Equal(t, "nats://xxxxx@host", storeurl.Redacted("nats://secret@host"))
 }

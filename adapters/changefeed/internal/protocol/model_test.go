@@ -51,7 +51,8 @@ type model struct {
 	trustHints         bool // Hints count as records that were read.
 }
 
-// pending is a request between a candidate and the store. Records are numbers of checker.records.
+// pending is a request between a candidate and the store. It contains records by their numbers in
+// checker.records.
 type pending struct {
 	op         Op
 	prev, next uint16
@@ -59,7 +60,7 @@ type pending struct {
 
 // node is a candidate with its requests.
 type node struct {
-	state    uint32 // state is a number of checker.states. The candidate's clock shows 0 in this state.
+	state    uint32 // state is the number of the State in checker.states. In it, the candidate's clock shows 0.
 	request  pending
 	executed bool    // executed reports whether request was executed and its response is in flight.
 	late     pending // late is a request that the candidate gave up, and that may still be executed.
@@ -371,7 +372,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 	}
 }
 
-// write appends a state of the record.
+// write appends a new state of the record to the history.
 func (s *system) write(r uint16) {
 	s.history[s.states] = r
 	s.states++
@@ -478,6 +479,8 @@ func (m model) requireSafe(t *testing.T) {
 	t.Logf("no violation in %s %d states, %v", which, states, time.Since(begin).Round(time.Millisecond))
 }
 
+// TestModel_SatisfiesInvariants checks that no order of events leads to two leaders at the same time, or to a
+// leadership whose term does not increase.
 func TestModel_SatisfiesInvariants(t *testing.T) {
 	cfg := inUnits(2, 4)
 	for name, m := range map[string]model{
@@ -494,6 +497,7 @@ func TestModel_SatisfiesInvariants(t *testing.T) {
 	}
 }
 
+// TestModel_SatisfiesInvariantsInLargeModels checks the same as TestModel_SatisfiesInvariants, for hours.
 func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 	if !*large {
 		t.Skip("takes hours: run with -model.large")
@@ -520,7 +524,8 @@ func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 	}
 }
 
-// TestModel_FindsUnsafeRules checks that the checker finds an unsafe rule.
+// TestModel_FindsUnsafeRules checks that the model checker finds a violation for each rule that is
+// replaced by an unsafe one.
 func TestModel_FindsUnsafeRules(t *testing.T) {
 	shortWait := inUnits(3, 4)
 	shortWait.Kappa = 1 // The rates of clocks are not taken into account.

@@ -82,7 +82,7 @@ func TestObserve_LimitsEffectOfEditedTTL(t *testing.T) {
 }
 
 // TestHint_EditedTTLDoesNotReplaceLease checks that a follower does not forget the lease of the leader
-// because of a hint that repeats a TTL that was edited by hand, or because that hint proves false.
+// because of a hint that repeats a TTL that was edited by hand, or when it drops such a hint as false.
 func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
@@ -236,8 +236,9 @@ func TestObserveHint_IgnoresHintWithoutLeader(t *testing.T) {
 	require.True(t, c.state.Missing)
 }
 
-// TestObserveHint_IgnoresHintWhileLeading checks that a forged message with the leader's session does not change the
-// version that its next heartbeat replaces: all heartbeats would fail until the lease expires.
+// TestObserveHint_IgnoresHintWhileLeading checks that a forged message with the leader's session does not change
+// the version that the leader's next heartbeat replaces: otherwise all heartbeats would fail until the lease
+// expires.
 func TestObserveHint_IgnoresHintWhileLeading(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	mine := c.state.Current
@@ -248,9 +249,9 @@ func TestObserveHint_IgnoresHintWhileLeading(t *testing.T) {
 	require.Equal(t, mine, c.heartbeat().Prev)
 }
 
-// TestObserveHint_ConfirmationDoesNotRestartWait checks that a feed that delivers the record of a hint again does not
-// restart the wait: stores do this when they have received no message for some time, and a crashed leader
-// sends none.
+// TestObserveHint_ConfirmationDoesNotRestartWait checks that a feed that delivers the record of a hint again does
+// not restart the wait: feeds read the record when they have received no message for some time, as after a crash
+// of the leader.
 func TestObserveHint_ConfirmationDoesNotRestartWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
@@ -264,8 +265,8 @@ func TestObserveHint_ConfirmationDoesNotRestartWait(t *testing.T) {
 	require.Equal(t, "w", claim.Prev.Version)
 }
 
-// TestObserveHint_FalseHintIsDropped checks that a false hint does not remain current after the record was
-// read, was returned by a write, or was delivered by the feed, whatever its Seq is.
+// TestObserveHint_FalseHintIsDropped checks that a candidate drops a false hint when a read, a write or
+// the feed returns the record, whatever the Seq of the hint is.
 func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 	forged := nextHeartbeat()
 	forged.Seq, forged.Version = 1000, "forged"
@@ -326,8 +327,8 @@ func TestObserveMissing_CreatesNoRecordIfForbidden(t *testing.T) {
 	require.Equal(t, None, request(c.deliverMissing()).Op)
 }
 
-// TestObserveMissing_RaisesTerm checks that a leader stops when the record is lost, and that the term of a
-// record that another candidate has created is raised above the terms that were used.
+// TestObserveMissing_RaisesTerm checks that a leader stops when the record is lost, and that a candidate
+// raises the term of a record that another candidate has created above all terms that were used.
 func TestObserveMissing_RaisesTerm(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.deliverMissing(), Demote))

@@ -29,8 +29,8 @@ func TestClaim_IsNotSentBeyondLastTerm(t *testing.T) {
 	}
 }
 
-// TestClaim_ReplacesReleasedRecordImmediately checks that a released record is claimed immediately, by the
-// transfer target and by no other candidate.
+// TestClaim_ReplacesReleasedRecordImmediately checks that a released record is claimed immediately: by any
+// candidate, or only by the transfer target if there is one.
 func TestClaim_ReplacesReleasedRecordImmediately(t *testing.T) {
 	for nominee, op := range map[string]Op{"": Claim, "me": Claim, "q": None} {
 		c := newFollower(t, defaultConfig)
@@ -60,8 +60,9 @@ func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	require.Equal(t, Claim, request(c.stepTime()).Op, "the target has not claimed the record")
 }
 
-// TestTransfer_ListeningLeaderContinuesUntilResign checks that a leader whose program hands over itself
-// continues until the program resigns, keeps the transfer target, and leaves the record to it.
+// TestTransfer_ListeningLeaderContinuesUntilResign checks that a leader whose program listens to
+// ResignRequested continues until the program resigns, and then releases the record for the transfer
+// target.
 func TestTransfer_ListeningLeaderContinuesUntilResign(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
@@ -82,8 +83,8 @@ func TestTransfer_ListeningLeaderContinuesUntilResign(t *testing.T) {
 	require.Equal(t, "q", release.Record.Nominee)
 }
 
-// TestTransfer_ToLeaderItselfOnlyRemovesTarget checks that a leader that is named as transfer target continues,
-// removes its name, and does not leave the record to itself when it resigns.
+// TestTransfer_ToLeaderItselfOnlyRemovesTarget checks that a leader that is itself the transfer target
+// continues, removes the target from the record, and does not reserve the record for itself when it resigns.
 func TestTransfer_ToLeaderItselfOnlyRemovesTarget(t *testing.T) {
 	nominated := func() *candidate {
 		c := newLeader(t, defaultConfig)
@@ -115,7 +116,7 @@ func TestResign_WaitsForUnresolvedClaim(t *testing.T) {
 }
 
 // TestResign_ReadsAfterConflict checks that a candidate whose claim has met a conflict reads the record
-// before it leaves: the record may name it because of an earlier claim.
+// before it leaves: an earlier claim may have made the candidate the leader in the record.
 func TestResign_ReadsAfterConflict(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	c.step(Input{Kind: Resign})

@@ -174,7 +174,7 @@ func TestRestoredState_IsNotAssumedAfterFailures(t *testing.T) {
 }
 
 // TestClaim_UnacknowledgedLetsOthersLead checks that a candidate whose claims or heartbeats are applied but
-// not acknowledged lets others lead, and claims the record again when the others do not.
+// not acknowledged lets others lead, and claims the record again when no other candidate leads.
 func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	for name, lose := range map[string]func(c *candidate, claim Action) []Action{
 		"NoAcknowledgement": func(c *candidate, claim Action) []Action {

@@ -51,7 +51,7 @@ type State struct {
 	// HoldUntil is the time before which the candidate claims nothing, because the store has lost
 	// writes, and a leader may rely on them.
 	HoldUntil Time
-	// Missing reports whether the record does not exist, as far as is known.
+	// Missing reports whether the record did not exist when the candidate last observed it.
 	Missing bool
 	// MustRead reports whether there may be a newer record: the candidate must read the record
 	// before it writes.
@@ -131,7 +131,8 @@ func (s State) Ready() bool {
 	return s.Known && s.FeedWorks && s.Failures == 0 && s.LostClaims < maxLostClaims && !s.Leaving && !s.Over
 }
 
-// MayHold reports whether the record may name the candidate, or may still come to name it.
+// MayHold reports whether the record may contain the candidate as leader, or may contain it later
+// because of a request that was sent.
 func (s State) MayHold(cfg *Config) bool {
 	if s.Over {
 		return false

@@ -97,7 +97,7 @@ func (m *machine) stopLeading(r Reason) {
 			m.countLostClaim()
 		}
 		if m.cfg.Guard > 0 {
-			m.ReleaseAt = m.Deadline // The program has as much time to stop after any reason.
+			m.ReleaseAt = m.Deadline // For whatever reason it ends, the program has until its deadline to stop.
 		}
 		m.Leading = false
 		m.addAction(Action{Kind: Demote, Reason: r})

@@ -140,7 +140,8 @@ func TestLeader_LeaseStartsAtRequest(t *testing.T) {
 	require.Equal(t, Claim, request(actions).Op, "the record names the candidate, which needs a new term")
 }
 
-// TestLeader_StopsIfWallClockReachesDeadline checks that a leader stops when the wall clock is ahead of its deadline.
+// TestLeader_StopsIfWallClockReachesDeadline checks that a leader stops when its lease has expired by the wall
+// clock, even if its own clock shows an earlier time.
 func TestLeader_StopsIfWallClockReachesDeadline(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.step(Input{Kind: LeaseExpired}), Demote))
