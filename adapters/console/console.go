@@ -50,9 +50,9 @@ type Console struct {
 	token int64      // token is the last token that was reserved for a leadership.
 }
 
-// New creates a console. Replies to invalid commands are written to out, unless out is
-// nil. The first candidacy starts a goroutine that reads in. It stops when the input ends,
-// or after [Console.Close] when Read returns.
+// New creates a console. Replies to invalid commands are written to out, unless out is nil. The
+// first candidacy starts a goroutine that reads in. The goroutine ends when the input ends, or
+// after [Console.Close] when Read returns.
 func New(in io.Reader, out io.Writer) *Console {
 	if out == nil {
 		out = io.Discard

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCommands_HaveTheirEffect checks that each command has its effect, and that a line is kept for the
-// next candidate.
+// TestCommands_HaveTheirEffect checks that each command has the documented effect, and that a
+// line that no candidate has received is kept for the next candidate.
 func TestCommands_HaveTheirEffect(t *testing.T) {
 	in, input := io.Pipe()
 	var out strings.Builder
@@ -64,8 +64,8 @@ func TestCommands_HaveTheirEffect(t *testing.T) {
 	require.ErrorIs(t, three.ElectLeader(), console.ErrEndOfInput)
 }
 
-// TestCommands_GreatestTokenPreventsNextLeadership checks that there is no leadership after the leadership with
-// the greatest token.
+// TestCommands_GreatestTokenPreventsNextLeadership checks that the command LEADER starts no leadership after
+// the leadership with the greatest token.
 func TestCommands_GreatestTokenPreventsNextLeadership(t *testing.T) {
 	var out strings.Builder
 	in, input := io.Pipe()
@@ -84,7 +84,8 @@ func TestCommands_GreatestTokenPreventsNextLeadership(t *testing.T) {
 	require.ErrorIs(t, (<-one.Status()).Err, console.ErrTyped)
 }
 
-// TestElectLeader_ReturnsErrorOfReader checks that the error wraps the error of the reader.
+// TestElectLeader_ReturnsErrorOfReader checks that the error of ElectLeader wraps the error of the
+// reader.
 func TestElectLeader_ReturnsErrorOfReader(t *testing.T) {
 	in, input := io.Pipe()
 	broken := errors.New("broken")

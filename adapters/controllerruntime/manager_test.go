@@ -76,7 +76,7 @@ func start(t testing.TB, candidate leaderelection.Candidate, options manager.Opt
 	return r
 }
 
-// receive returns what a channel delivers.
+// receive returns the value that a channel delivers, and fails the test if it delivers none.
 func receive[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -131,7 +131,8 @@ func TestManager_StopsControllersBeforeNextLeads(t *testing.T) {
 }
 
 // TestManager_WarmsUpControllersWhileFollowing checks that controllers start their sources while the candidate
-// follows, so that a new leader does not have to fill its caches first, and that the program can disable that.
+// follows, so that a new leader does not have to fill its caches first, and that the option EnableWarmup can
+// disable this.
 func TestManager_WarmsUpControllersWhileFollowing(t *testing.T) {
 	skip := true // controllers of earlier runs of this test have the same names
 	for id, enabled := range map[string]*bool{"default": nil, "disabled": new(bool)} {
@@ -161,7 +162,7 @@ func TestManager_WarmsUpControllersWhileFollowing(t *testing.T) {
 			receive(t, started, "the start of the source")
 		} else {
 			receive(t, following, "a runnable without election")
-			time.Sleep(50 * time.Millisecond) // the manager starts the sources after it
+			time.Sleep(50 * time.Millisecond) // the manager starts the sources after this runnable
 			require.Empty(t, started)
 		}
 		stop()
@@ -187,8 +188,8 @@ func newHangingRunnable() (run func(context.Context) error, release, returned ch
 }
 
 // TestManager_StopsControllersIfCutOff checks that a manager whose candidate is cut off stops its controllers
-// before the next manager starts, and that a runnable that does not stop neither delays that nor makes Start
-// wait.
+// before the next manager starts, and that a runnable that does not stop delays neither the stop of the
+// controllers nor the return of Start.
 func TestManager_StopsControllersIfCutOff(t *testing.T) {
 	table := memory.NewTable()
 	one, network := candidateOf(t, table, "one")
@@ -236,9 +237,8 @@ func TestManager_WaitsForHungControllerBeforeResigning(t *testing.T) {
 	}
 }
 
-// TestManager_DoesNotResignIfOtherLockIsLost checks that a candidate does not resign when the manager has lost
-// the other lock, and so has not waited for a controller, and that it reports when it has waited without
-// success.
+// TestManager_DoesNotResignIfOtherLockIsLost checks that a candidate does not resign when the manager loses
+// the other lock, while the manager runs or waits for a controller, because the controller still runs.
 func TestManager_DoesNotResignIfOtherLockIsLost(t *testing.T) {
 	for name, stop := range map[string]bool{"Running": false, "Stopping": true} {
 		t.Run(name, func(t *testing.T) {
@@ -265,8 +265,8 @@ func TestManager_DoesNotResignIfOtherLockIsLost(t *testing.T) {
 	}
 }
 
-// TestManager_ResignsAfterControllerTimeout checks that a candidate resigns even when a controller has failed with a
-// timeout of its own.
+// TestManager_ResignsAfterControllerTimeout checks that a candidate resigns even when a controller has failed
+// with the error of a timeout of its own.
 func TestManager_ResignsAfterControllerTimeout(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	r := start(t, c, newOptions(), func(context.Context) error { return fmt.Errorf("list: %w", context.DeadlineExceeded) })
@@ -322,7 +322,8 @@ func TestManager_StartReturnsIfCandidacyEnds(t *testing.T) {
 	require.NoError(t, used.Resign())
 }
 
-// TestManager_StopsIfResignIsRequested checks that a request to resign stops the manager gracefully.
+// TestManager_StopsIfResignIsRequested checks that a manager whose candidate is requested to resign
+// stops, and that the candidate resigns.
 func TestManager_StopsIfResignIsRequested(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	requested := make(chan struct{})

@@ -42,7 +42,7 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 			clients[i] = c
 			return c, err
 		}
-		t.Cleanup(func() { // This cleanup is registered before that of the candidates, and runs after it.
+		t.Cleanup(func() { // This cleanup is registered before the cleanup of the candidates, and so runs after it.
 			for _, c := range clients {
 				if c.Client != nil {
 					c.Close()
@@ -75,6 +75,7 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 	}
 }
 
+// TestElection_SatisfiesContract checks that an Election satisfies the contract of candidates.
 func TestElection_SatisfiesContract(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1))
 	for _, c := range electiontest.Cases() {

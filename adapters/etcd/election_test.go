@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestNewElection_RejectsInvalidArguments checks that an invalid argument is rejected before any request.
+// TestNewElection_RejectsInvalidArguments checks that NewElection rejects an invalid argument, and sends
+// no request.
 func TestNewElection_RejectsInvalidArguments(t *testing.T) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}})
 	require.NoError(t, err)
@@ -212,7 +213,8 @@ func TestElection_ClosedClientEndsCandidacy(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_NextIsSecondCandidate checks that only the second candidate learns that it is next.
+// TestElection_NextIsSecondCandidate checks that Status.Next is true for the second candidate, and for
+// no other candidate.
 func TestElection_NextIsSecondCandidate(t *testing.T) {
 	srv := startServers(t, 1)
 	first := startLeader(t, srv.Client())
@@ -226,8 +228,8 @@ func TestElection_NextIsSecondCandidate(t *testing.T) {
 	require.Equal(t, second.ID(), s.NowFollowing)
 }
 
-// TestElection_IgnoresForeignKeys checks that candidates do not wait for keys that are not candidates, and that such
-// keys are not deleted.
+// TestElection_IgnoresForeignKeys checks that candidates neither wait for keys that are not candidates nor delete
+// them.
 func TestElection_IgnoresForeignKeys(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
@@ -259,7 +261,8 @@ func TestElection_DoesNotJoinRecreatedElection(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
 }
 
-// TestExample_WritesAsLeader checks that the example writes as the leader, and ends with its context.
+// TestExample_WritesAsLeader checks that the example writes as the leader, and returns when its context
+// is done.
 func TestExample_WritesAsLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

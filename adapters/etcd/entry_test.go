@@ -25,7 +25,7 @@ func TestJoin_CreatesOneKeyIfResponseIsLost(t *testing.T) {
 		if !isPut(request) || lost >= 2 {
 			return false
 		}
-		lost++ // count two puts: that of the election node, and that of the candidate
+		lost++ // count two puts: of the election node, and of the candidate's key
 		return true
 	}
 	client := srv.Client(f.interceptRequests)
@@ -54,8 +54,8 @@ func TestLease_IsNotExtendedByMemberOfEarlierTerm(t *testing.T) {
 	require.Equal(t, l.Token(), c.waitForLeadership().Token())
 }
 
-// TestLease_IsMeasuredFromSending checks that the lease is measured from when the keepalive was sent that the
-// server has answered.
+// TestLease_IsMeasuredFromSending checks that the lease is measured from the time at which the keepalive was
+// sent, and not from the time of the server's response.
 func TestLease_IsMeasuredFromSending(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{delay: 500 * time.Millisecond}
@@ -199,8 +199,8 @@ func TestLeader_StopsIfKeyIsDetachedFromLease(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node))
 }
 
-// TestLeader_StopsBeforeNextIfKeyIsDetachedWhileCutOff checks that no other candidate leads before a leader,
-// whose key another client has detached from its lease, can have learned of it.
+// TestLeader_StopsBeforeNextIfKeyIsDetachedWhileCutOff checks that a leader that is cut off has stopped when
+// the next candidate leads, although another client has detached the leader's key from its lease.
 func TestLeader_StopsBeforeNextIfKeyIsDetachedWhileCutOff(t *testing.T) {
 	srv := startServers(t, 1)
 	p, client := newProxiedClient(t, srv), srv.Client()
@@ -220,8 +220,8 @@ func TestLeader_StopsBeforeNextIfKeyIsDetachedWhileCutOff(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node), "the former leader has not deleted its key")
 }
 
-// TestLease_RemainsValidIfUnknownToServer checks that a candidate does not trust a server that does not know
-// its lease, which a server that lags behind returns for a valid lease.
+// TestLease_RemainsValidIfUnknownToServer checks that a leader continues when a server answers that it does
+// not know the lease, as a server that lags behind answers for a valid lease.
 func TestLease_RemainsValidIfUnknownToServer(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
@@ -293,8 +293,8 @@ func TestWatch_ContinuesAfterCompaction(t *testing.T) {
 	follower.waitForLeadership()
 }
 
-// TestResign_EndsLeadershipBeforeRevocation checks that Done is closed when the lease is revoked: from then
-// on another candidate can lead.
+// TestResign_EndsLeadershipBeforeRevocation checks that the leadership has ended when Resign revokes the
+// lease, because another candidate can lead from then on.
 func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
 	srv := startServers(t, 1)
 	var f faults

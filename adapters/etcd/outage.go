@@ -20,7 +20,7 @@ type outageLog struct {
 	mu       sync.Mutex
 	begin    time.Time // begin is when the first of the failed attempts began, or zero after a success.
 	last     error     // last is the error of the last failed attempt.
-	reason   string    // reason is that of the last warning, or "" if there was none since begin.
+	reason   string    // reason is the reason in the last warning, or "" if there was no warning since begin.
 	logged   time.Time // logged is when the last warning was logged.
 	interval time.Duration
 }
@@ -50,8 +50,8 @@ func (o *outageLog) recordFailure(start time.Time, err error) {
 	o.warnOfOutage(now)
 }
 
-// recordSuspension reports that a leadership was suspended because attempts have failed. The reason is logged
-// now if it was not before.
+// recordSuspension reports that a leadership was suspended because attempts have failed. It logs the reason
+// now if no warning contained it before.
 func (o *outageLog) recordSuspension() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -123,7 +123,8 @@ func TestElection_RejoinsIfReadsFail(t *testing.T) {
 	}
 }
 
-// TestNewElection_ErrorsNameReason checks that the error of an outage names the servers and the reason.
+// TestNewElection_ErrorsNameReason checks that the error of NewElection during an outage names the servers
+// and the reason.
 func TestNewElection_ErrorsNameReason(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives the request, and not the next
-// candidate, and that the request does not remain.
+// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives a request to the leader, and
+// not the next candidate, and that the request is removed afterwards.
 func TestRequestResign_OnlyLeaderReceivesIt(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
@@ -61,8 +61,8 @@ func TestRequestResign_ReachesCandidateAfterRejoin(t *testing.T) {
 	require.NoError(t, requestResign(client, c.ID()))
 }
 
-// TestRequestResign_IsRemovedIfContextIsDone checks that the request does not remain after the context of the
-// call is done.
+// TestRequestResign_IsRemovedIfContextIsDone checks that RequestResign removes the request when its context
+// is done.
 func TestRequestResign_IsRemovedIfContextIsDone(t *testing.T) {
 	client := startServers(t, 1).Client()
 	c := startLeader(t, client)
@@ -99,8 +99,8 @@ func TestRequestResign_IsWithdrawnIfResponseIsLost(t *testing.T) {
 	require.GreaterOrEqual(t, after.Kvs[0].Version, before.Kvs[0].Version+2, "a delayed write would still match the version")
 }
 
-// TestRequestResign_SucceedsIfResponseIsLostAfterResignation checks that the call does not return an error when the
-// candidate has resigned after an attempt whose response was lost.
+// TestRequestResign_SucceedsIfResponseIsLostAfterResignation checks that RequestResign returns no error when the
+// candidate has resigned because of an attempt whose response was lost.
 func TestRequestResign_SucceedsIfResponseIsLostAfterResignation(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

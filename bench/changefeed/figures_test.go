@@ -186,7 +186,8 @@ func measureFailOver(b *testing.B, open openFunc) (durations []time.Duration) {
 	return durations
 }
 
-// measureLoad returns the number of writes a second of all candidates, and of requests of followers.
+// measureLoad returns the number of writes per second by all candidates, and the number of requests per
+// second by followers.
 func measureLoad(b *testing.B, open openFunc, followers int) (writes, requests float64) {
 	b.Helper()
 	e := newElection(b, open, fmt.Sprint("load-", followers), shortHeartbeat, false, followers+1)
