@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCommands_HaveTheirEffect checks that each command has the documented effect, and that a
+// TestCommands_HaveDocumentedEffects checks that each command has the documented effect, and that a
 // line that no candidate has received is kept for the next candidate.
-func TestCommands_HaveTheirEffect(t *testing.T) {
+func TestCommands_HaveDocumentedEffects(t *testing.T) {
 	in, input := io.Pipe()
 	var out strings.Builder
 	c := console.New(in, &out)

@@ -162,7 +162,7 @@ func (m *electedManager) Start(ctx context.Context) error {
 		if err == nil { // The manager has returned because managed was done.
 			stopping = time.Since(stopBegan)
 		}
-		working = m.mayWork(err, stopping)
+		working = m.mayStillRun(err, stopping)
 	}
 	ended := context.Cause(m.base)
 	if ended == nil && errors.Is(context.Cause(ctx), elector.ErrWithdrawn) {
@@ -189,11 +189,11 @@ func (m *electedManager) Start(ctx context.Context) error {
 	return err
 }
 
-// mayWork reports whether controllers may still run after Start of the manager has returned err.
+// mayStillRun reports whether controllers may still run after Start of the manager has returned err.
 // stopping is the time between the end of the manager's context and the return. controller-runtime has no
 // values for these errors. If a manager loses the lock, it does not wait for controllers, and does not
 // report later that the grace period has passed.
-func (m *electedManager) mayWork(err error, stopping time.Duration) bool {
+func (m *electedManager) mayStillRun(err error, stopping time.Duration) bool {
 	switch {
 	case m.grace == 0:
 		return true

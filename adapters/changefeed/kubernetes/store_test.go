@@ -269,9 +269,9 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestStart_AcceptsDocumentedDeploymentsOnly checks that Start accepts or rejects each deployment as its row in
+// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
 // docs/changefeed-stores.md states.
-func TestStart_AcceptsDocumentedDeploymentsOnly(t *testing.T) {
+func TestSafetyTable_MatchesStart(t *testing.T) {
 	server := startStandIn(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
 		return newStore(t, server.config(), newName()).Start(fixture.Context(t))
