@@ -184,7 +184,7 @@ func (f *Fence) register(ctx context.Context, tx Tx, token int64) error {
 		}
 	}
 	if rows == 0 {
-		return fmt.Errorf("%w: %d is too old", ErrFenced, token)
+		return fmt.Errorf("%w: token %d is smaller", ErrFenced, token)
 	}
 	return nil
 }

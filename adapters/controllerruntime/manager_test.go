@@ -83,7 +83,7 @@ func receive[T any](t testing.TB, from <-chan T, what string) T {
 	case v := <-from:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("%s: not received", what)
+		t.Fatalf("%s was not received in time", what)
 		panic("unreachable")
 	}
 }

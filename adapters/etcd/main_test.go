@@ -168,7 +168,7 @@ func (c *candidate) waitForStatus(what string, wanted func(leaderelection.Status
 				return s
 			}
 		case <-limit:
-			require.Fail(c.t, "no such status: "+what, "%v", c.Current())
+			require.Fail(c.t, "the candidate has not published the status: "+what, "%v", c.Current())
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (e *election) await(what string, find func() *candidate) (*candidate, time.
 		select {
 		case <-changed:
 		case <-timeout:
-			e.Fatalf("%s: not in time", what)
+			e.Fatalf("waited too long until %s", what)
 		}
 	}
 }

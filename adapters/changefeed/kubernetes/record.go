@@ -99,7 +99,7 @@ func newPatch(prev version, next changefeed.Record, begins bool, now time.Time) 
 
 // errOtherHolder is the error for a Lease whose holder is not the leader in the record, because another
 // program has changed the Lease.
-var errOtherHolder = errors.New("the holderIdentity is not the leader of the annotation " + Annotation + ", so another program, such as one with client-go's election, uses it")
+var errOtherHolder = errors.New("the holderIdentity is not the leader of the annotation " + Annotation + ", so another program, such as one with client-go's election, uses the Lease")
 
 // decode returns the record in a Lease. If the Lease has no content, because a user has created it for
 // WithoutCreate, the error is ErrNoRecord.

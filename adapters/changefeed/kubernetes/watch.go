@@ -69,7 +69,7 @@ func (s *Store) handleEvent(e watch.Event, report func(changefeed.Event)) error 
 	case watch.Added, watch.Modified:
 		l, ok := e.Object.(*coordination.Lease)
 		if !ok {
-			return fmt.Errorf("the API server sends a %T", e.Object)
+			return fmt.Errorf("the API server has sent a %T instead of a Lease", e.Object)
 		}
 		r, err := decode(l)
 		switch {

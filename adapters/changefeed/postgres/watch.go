@@ -21,7 +21,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 }
 
 // errTableReplaced ends a watch whose table was created, deleted or replaced.
-var errTableReplaced = errors.New("the table has changed")
+var errTableReplaced = errors.New("the table was created, deleted or replaced")
 
 // watch is a [store.WatchFunc] that listens to the channel of the record, whose name contains the
 // OID of the table. It reports the records in notifications as hints.

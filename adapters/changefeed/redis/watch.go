@@ -29,7 +29,7 @@ type Change struct {
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	channel := cmp.Or(place, s.changes)
 	if channel == s.channel {
-		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalid, channel)
+		return nil, fmt.Errorf("%w: channel %q is the channel of the record: use another", leaderelection.ErrInvalid, channel)
 	}
 	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.listen(ctx, channel, func() { report(nil) }, func(payload string) {

@@ -97,7 +97,7 @@ func meaningOf(err error) error {
 }
 
 // errBusy is returned if another client is changing the same tables.
-var errBusy = errors.New("the tables are being changed")
+var errBusy = errors.New("another client is changing the tables")
 
 // isUnavailable reports whether a table currently has too few replicas or no primary replica, or is
 // being changed.

@@ -205,7 +205,7 @@ func (f *feed) checkWatch() error {
 	changed, err := f.readRecord()
 	switch {
 	case err != nil:
-		return fmt.Errorf("after the quiet time: %w", err)
+		return fmt.Errorf("read after the quiet time: %w", err)
 	case !changed:
 	case f.unreportedSince.IsZero():
 		f.unreportedSince = now

@@ -190,7 +190,7 @@ func (e *election) await(what string, condition func() bool) {
 			for _, c := range e.candidates {
 				statuses += fmt.Sprintf("\n\t%s: %v", c.name, c.status)
 			}
-			e.Fatalf("%s: not in time%s", what, statuses)
+			e.Fatalf("waited too long until %s%s", what, statuses)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func checkTenures(tenures []tenure, least int) (problems []string) {
 	for i := 1; i < len(tenures); i++ {
 		previous, next := tenures[i-1], tenures[i]
 		if next.token <= previous.token || next.first <= previous.last {
-			problems = append(problems, fmt.Sprintf("leadership %+v follows %+v", next, previous))
+			problems = append(problems, fmt.Sprintf("leadership %+v overlaps with %+v, or has no greater token", next, previous))
 		}
 	}
 	return problems
