@@ -239,7 +239,7 @@ func TestResign_ReturnsInTimeIfStoreHangs(t *testing.T) {
 					return nil
 				}))
 				require.NoError(t, err)
-				l, ended := lead(t, e)
+				l, ended := startLeader(t, e)
 				close(hang)
 				time.Sleep(1500 * time.Millisecond) // Wait until a heartbeat hangs.
 				begin := time.Now()

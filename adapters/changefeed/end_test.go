@@ -24,7 +24,7 @@ func TestEndElection_DoesNotWaitForClosingFeed(t *testing.T) {
 			return &feedFuncs{Feed: f, close: func() error { time.Sleep(time.Minute); return f.Close() }}, err
 		}})
 		require.NoError(t, err)
-		_, ended := lead(t, e)
+		_, ended := startLeader(t, e)
 		require.NoError(t, e.Resign())
 		begin := time.Now()
 		require.NoError(t, e.EndElection())

@@ -334,8 +334,8 @@ func (h *harness) replaceRecord(next changefeed.Record) {
 	require.NoError(h, err)
 }
 
-// lead starts the candidacy of a single candidate, and waits until it is the leader.
-func lead(t *testing.T, e *changefeed.Election) (l *leaderelection.Leadership, ended <-chan error) {
+// startLeader starts the candidacy of a single candidate, and waits until it is the leader.
+func startLeader(t *testing.T, e *changefeed.Election) (l *leaderelection.Leadership, ended <-chan error) {
 	t.Helper()
 	results := make(chan error, 1)
 	go func() { results <- e.ElectLeader() }()

@@ -594,7 +594,7 @@ func TestElection_ClosedConnectionEndsCandidacy(t *testing.T) {
 			return nil
 		}))
 		require.NoError(t, err)
-		l, ended := lead(t, e)
+		l, ended := startLeader(t, e)
 		time.Sleep(5 * time.Second)
 		closed.Store(true)
 		time.Sleep(10 * time.Second)
@@ -629,7 +629,7 @@ func TestElection_ForgedHintDoesNotEndElection(t *testing.T) {
 			}}, err
 		}})
 		require.NoError(t, err)
-		l, ended := lead(t, e)
+		l, ended := startLeader(t, e)
 		time.Sleep(5 * time.Second)
 		require.NoError(t, l.Err())
 		r, err := s.Read(context.Background())

@@ -28,13 +28,13 @@ const defaultGrace = 30 * time.Second
 
 // NewManager returns a manager whose controllers run only while the candidate leads.
 //
-// The manager runs the candidacy: the caller must not call ElectLeader, must not receive from Status
-// (Events and Current may be used), and creates a new candidate for each manager. The other options are those of
-// controller-runtime, but if Controller.EnableWarmup is not set, it is true: controllers fill their caches and queues
-// while the candidate follows. LeaderElection must be false. If LeaderElectionResourceLockInterface is set, the controllers run only while the manager
-// also holds that lock; this is for programs that replace client-go's election. Then
-// LeaderElectionReleaseOnCancel must be false, because client-go would release the lock while
-// controllers still run. The values of BaseContext are kept.
+// The manager runs the candidacy: the caller must not call ElectLeader, must not receive from Status (Events
+// and Current may be used), and creates a new candidate for each manager. The other options are those of
+// controller-runtime, but if Controller.EnableWarmup is not set, it is true: controllers fill their caches and
+// queues while the candidate follows. LeaderElection must be false. If LeaderElectionResourceLockInterface is
+// set, the controllers run only while the manager also holds that lock; this is for programs that replace
+// client-go's election. Then LeaderElectionReleaseOnCancel must be false, because client-go would release the
+// lock while controllers still run. The values of BaseContext are kept.
 //
 // The method Start of the manager returns
 //   - the error of controller-runtime, or nil, if its context is done or the manager fails. The
@@ -67,7 +67,7 @@ func NewManager(config *rest.Config, options manager.Options, candidate leaderel
 	}
 	m := &electedManager{candidate: candidate, join: make(chan struct{}), leads: make(chan struct{})}
 	m.ready = sync.OnceFunc(func() { close(m.join) })
-	m.other = options.LeaderElectionResourceLockInterface != nil
+	m.hasOtherLock = options.LeaderElectionResourceLockInterface != nil
 	m.grace = defaultGrace
 	if options.GracefulShutdownTimeout != nil {
 		m.grace = *options.GracefulShutdownTimeout
@@ -108,8 +108,8 @@ type key struct{} // key is the key of the manager in the contexts of its runnab
 type electedManager struct {
 	manager.Manager
 	candidate leaderelection.Candidate
-	// other reports whether the options contain a lock of the user, which the manager also holds.
-	other bool
+	// hasOtherLock reports whether the options contain a lock of the user, which the manager also holds.
+	hasOtherLock bool
 	// grace is how long Start of the manager waits for the controllers: not at all if it is zero, and
 	// without a limit if it is negative.
 	grace time.Duration
@@ -199,7 +199,7 @@ func (m *electedManager) mayStillRun(err error, stopping time.Duration) bool {
 		return true
 	case err == nil:
 		return m.grace > 0 && stopping >= m.grace
-	case m.other:
+	case m.hasOtherLock:
 		return true
 	}
 	text := err.Error()

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// maxPending is the number of reads that may be in flight at a time. So a read from a server that
+// maxPendingReads is the number of reads that may be in flight at a time. So a read from a server that
 // does not respond does not delay the next read.
-const maxPending = 4
+const maxPendingReads = 4
 
 // entry is an entry in the queue: a key with its lease. It belongs to the goroutine of ElectLeader.
 // Other goroutines send the requests and return one result each, so that the owner can end the
@@ -93,7 +93,7 @@ func (e *Election) stayInQueue(ctx context.Context) (sole bool, err error) {
 // closed.
 func (n *entry) start(ctx context.Context) {
 	n.ctx = ctx
-	n.due, n.keepalives, n.views = make(chan time.Duration, 1), make(chan keepaliveResult, 1), make(chan viewResult, maxPending)
+	n.due, n.keepalives, n.views = make(chan time.Duration, 1), make(chan keepaliveResult, 1), make(chan viewResult, maxPendingReads)
 	stream := &keepaliveStream{ctx: ctx, client: n.election.client, lease: n.key.lease}
 	n.requests.Go(func() {
 		defer stream.close()
@@ -180,7 +180,7 @@ func (n *entry) sendDueRequests(now time.Time) {
 		n.nextKeepalive = now.Add(n.keepaliveInterval())
 		n.due <- min(n.lease.ttl/4, requestLimit) // This time limit leaves time for a second attempt, over another stream.
 	}
-	if n.pendingViews < maxPending && !n.nextView.After(now) {
+	if n.pendingViews < maxPendingReads && !n.nextView.After(now) {
 		n.pendingViews++
 		n.nextView = now.Add(min(n.lease.ttl/4, requestLimit/2))
 		last, known := n.lease.acknowledged, n.election.known
@@ -204,7 +204,7 @@ func (n *entry) nextAction() time.Time {
 		planned bool
 	}{
 		{n.nextKeepalive, !n.pendingKeepalive},
-		{n.nextView, n.pendingViews < maxPending},
+		{n.nextView, n.pendingViews < maxPendingReads},
 		{n.lease.deadline(), n.isLeader()},
 	} {
 		if action.planned && action.at.Before(next) {

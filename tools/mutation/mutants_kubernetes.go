@@ -41,7 +41,7 @@ var kubernetesMutants = []mutant{
 		name:   "kubernetes/L3",
 		breaks: "the store continues to use a connection that has failed silently",
 		file:   "adapters/changefeed/kubernetes/record.go",
-		edits:  []edit{{"> silence:", "> silence && false:"}},
+		edits:  []edit{{"> maxSilence:", "> maxSilence && false:"}},
 		tests:  "./adapters/changefeed/kubernetes -run ^TestStore_ReplacesSilentConnection$",
 	},
 	{
@@ -132,7 +132,7 @@ var kubernetesMutants = []mutant{
 		name:   "kubernetes/M5",
 		breaks: "the candidate resigns although the other lock was lost, and nothing has waited for the controllers",
 		file:   "adapters/controllerruntime/manager.go",
-		edits:  []edit{{"	case m.other:\n		return true\n	}\n	text := err.Error()", "	}\n	text := strings.ReplaceAll(err.Error(), \"lost\", \"\")"}},
+		edits:  []edit{{"	case m.hasOtherLock:\n		return true\n	}\n	text := err.Error()", "	}\n	text := strings.ReplaceAll(err.Error(), \"lost\", \"\")"}},
 		tests:  "./adapters/controllerruntime -run ^TestManager_DoesNotResignIfOtherLockIsLost$/^Running$",
 	},
 	{

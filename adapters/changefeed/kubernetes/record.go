@@ -250,14 +250,14 @@ func (s *Store) send(ctx context.Context, request *rest.Request) (*coordination.
 	switch {
 	case err == nil || apierrors.ReasonForError(err) != meta.StatusReasonUnknown:
 		s.answered.Store(time.Now().UnixNano())
-	case errors.Is(err, context.DeadlineExceeded) && time.Since(time.Unix(0, s.answered.Load())) > silence:
+	case errors.Is(err, context.DeadlineExceeded) && time.Since(time.Unix(0, s.answered.Load())) > maxSilence:
 		s.closeConnections()
 	}
 	return l, err
 }
 
-// silence is the time without an answer after which the store replaces its connections.
-const silence = 3 * time.Second
+// maxSilence is the time without an answer after which the store replaces its connections.
+const maxSilence = 3 * time.Second
 
 // lease returns the name of the Lease for messages.
 func (s *Store) lease() string { return "Lease " + s.namespace + "/" + s.name }

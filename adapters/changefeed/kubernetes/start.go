@@ -34,7 +34,7 @@ func (s *Store) Start(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.tryPatch(ctx); err != nil {
+		if err := s.checkWritePermission(ctx); err != nil {
 			return err
 		}
 		w, err := s.openWatch(ctx)
@@ -45,9 +45,9 @@ func (s *Store) Start(ctx context.Context) error {
 	})
 }
 
-// tryPatch checks that the user may write. No Lease has the version of the patch, so the API server
+// checkWritePermission checks that the user may write. No Lease has the version of the patch, so the API server
 // answers that the version does not match, or that the Lease does not exist.
-func (s *Store) tryPatch(ctx context.Context) error {
+func (s *Store) checkWritePermission(ctx context.Context) error {
 	_, err := s.patch(ctx, version{uid: "none", resourceVersion: "1"}, changefeed.Record{Epoch: "probe"}, false)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil

@@ -21,12 +21,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(startFakeServer)) }
 
 // TestElections_SatisfyContract tests the contract of elections. The cases run in parallel, each on a
 // separate server.
 func TestElections_SatisfyContract(t *testing.T) {
-	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
+	fixture.RunElections(t, newFactory(startFakeServer), newFactory(startFakeServer))
 }
 
 // TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
@@ -184,7 +184,7 @@ func TestLease_IsNotUsedWhileClientGoLeads(t *testing.T) {
 // TestWithoutCreate_UsesEmptyLease checks that a store with WithoutCreate creates no Lease, but writes its
 // record to an empty Lease.
 func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
-	server, name := startStandIn(t), newName()
+	server, name := startFakeServer(t), newName()
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
 			t.Error("the store sends a request to create")
@@ -193,7 +193,7 @@ func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
 	})
 	s := newStore(t, server.config(), name, kubernetes.WithoutCreate())
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "create it")
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return &coordination.Lease{} })
 	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
@@ -220,7 +220,7 @@ func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 		"Unavailable":   {http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, name := startStandIn(t), newName()
+			server, name := startFakeServer(t), newName()
 			s := newStore(t, server.config(), name)
 			requests := 0
 			server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -250,20 +250,20 @@ func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 
 // TestStart_RejectsMissingNamespace checks that Start rejects a namespace that does not exist.
 func TestStart_RejectsMissingNamespace(t *testing.T) {
-	s, err := kubernetes.NewStore(startStandIn(t).config(), "missing", "x")
+	s, err := kubernetes.NewStore(startFakeServer(t).config(), "missing", "x")
 	require.NoError(t, err)
 	defer s.Close()
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "namespace does not exist")
-	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "namespace does not exist")
+	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.HeldRecord()), "namespace does not exist")
 }
 
 // TestStart_WritesNothing checks that Start does not create or change a Lease.
 func TestStart_WritesNothing(t *testing.T) {
-	server, name := startStandIn(t), newName()
+	server, name := startFakeServer(t), newName()
 	s := newStore(t, server.config(), name)
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Nil(t, server.lease(name))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	before := server.lease(name)
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Equal(t, before, server.lease(name))
@@ -272,7 +272,7 @@ func TestStart_WritesNothing(t *testing.T) {
 // TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
 // docs/changefeed-stores.md states.
 func TestSafetyTable_MatchesStart(t *testing.T) {
-	server := startStandIn(t)
+	server := startFakeServer(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
 		return newStore(t, server.config(), newName()).Start(fixture.Context(t))
 	}
@@ -293,7 +293,7 @@ func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 
 // FuzzDecode decodes arbitrary annotations. Decode must not return a record without an epoch.
 func FuzzDecode(f *testing.F) {
-	valid, err := store.Encode(fixture.Blank())
+	valid, err := store.Encode(fixture.HeldRecord())
 	require.NoError(f, err)
 	f.Add(string(valid), strings.Repeat("p", 3000))
 	f.Add("{}", "")

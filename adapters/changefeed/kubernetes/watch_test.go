@@ -36,14 +36,14 @@ func linksClientset(t testing.TB) bool {
 func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 	bookmark := map[string]any{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "99"}}
 	for name, c := range map[string]struct {
-		cause func(server *standIn, lease string)
+		cause func(server *fakeServer, lease string)
 		ends  bool // ends reports whether the feed may end, because its watch has just begun.
 	}{
-		"Bookmark": {cause: func(s *standIn, lease string) { s.sendEvent("BOOKMARK", lease, bookmark) }},
-		"Expired": {ends: true, cause: func(s *standIn, lease string) {
+		"Bookmark": {cause: func(s *fakeServer, lease string) { s.sendEvent("BOOKMARK", lease, bookmark) }},
+		"Expired": {ends: true, cause: func(s *fakeServer, lease string) {
 			s.sendEvent("ERROR", lease, failure(http.StatusGone, meta.StatusReasonExpired))
 		}},
-		"Ended": {ends: true, cause: func(s *standIn, _ string) { s.endWatches() }},
+		"Ended": {ends: true, cause: func(s *fakeServer, _ string) { s.endWatches() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lease := newName()
@@ -72,9 +72,9 @@ func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 // TestFeed_ContinuesAfterEndOfLongWatch checks that a feed continues when the API server has ended a watch
 // that has lasted for more than a second.
 func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
-	for name, end := range map[string]func(server *standIn, lease string){
-		"Ended": func(s *standIn, _ string) { s.endWatches() },
-		"Expired": func(s *standIn, lease string) {
+	for name, end := range map[string]func(server *fakeServer, lease string){
+		"Ended": func(s *fakeServer, _ string) { s.endWatches() },
+		"Expired": func(s *fakeServer, lease string) {
 			s.sendEvent("ERROR", lease, failure(http.StatusGone, meta.StatusReasonExpired))
 		},
 	} {
@@ -137,7 +137,7 @@ func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 // silently, for example when a load balancer has forgotten it. With HTTP/2 the client would notice after
 // 45 seconds.
 func TestStore_ReplacesSilentConnection(t *testing.T) {
-	server := &standIn{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
+	server := &fakeServer{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
 	secure := httptest.NewUnstartedServer(server)
 	secure.EnableHTTP2 = true
 	secure.StartTLS()
@@ -171,7 +171,7 @@ func TestStore_ReplacesSilentConnection(t *testing.T) {
 // the next leader starts.
 func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	t.Parallel()
-	server, name := startStandIn(t), newName()
+	server, name := startFakeServer(t), newName()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := startProxy(t, server.addr)
 		return storetest.Client{

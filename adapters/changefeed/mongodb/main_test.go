@@ -102,8 +102,8 @@ func newFactory(serverOf func(t testing.TB) (uri string, restart func(testing.TB
 	}
 }
 
-// useFakeServer starts a fake server.
-func useFakeServer(t testing.TB) (string, func(testing.TB)) {
+// startFakeServer starts a fake server.
+func startFakeServer(t testing.TB) (string, func(testing.TB)) {
 	s := newFakeServer(t)
 	return s.uri(), func(testing.TB) { s.restart() }
 }

@@ -19,9 +19,9 @@ type record struct {
 	Time                  time.Time `bson:"time"` // Time is set by the server.
 }
 
-// updateTo returns an update that sets all fields of the record, and its time by the server's
+// newUpdate returns an update that sets all fields of the record, and its time by the server's
 // clock. All supported releases have the operators that the update uses.
-func updateTo(r changefeed.Record) bson.D {
+func newUpdate(r changefeed.Record) bson.D {
 	return bson.D{
 		{Key: "$set", Value: store.NewDocument[int64](r)},
 		{Key: "$currentDate", Value: bson.D{{Key: "time", Value: true}}},
@@ -69,7 +69,7 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 	}
 	// The filter matches no document, so this inserts the record, unless a document with its _id
 	// exists.
-	_, err := s.coll.UpdateOne(ctx, s.matchNone(), updateTo(blank), options.UpdateOne().SetUpsert(true))
+	_, err := s.coll.UpdateOne(ctx, s.matchNone(), newUpdate(blank), options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 		{Key: "epoch", Value: prev.Epoch},
 		{Key: "format", Value: store.Format},
 	}
-	raw, err := s.coll.FindOneAndUpdate(ctx, filter, updateTo(next),
+	raw, err := s.coll.FindOneAndUpdate(ctx, filter, newUpdate(next),
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
 	switch {
 	case err == nil:

@@ -42,7 +42,7 @@ func TestRecord_OtherDocumentIsKept(t *testing.T) {
 			require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
 			_, err = s.Read(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			prev := fixture.Blank()
+			prev := fixture.HeldRecord()
 			prev.Version = "v"
 			_, err = s.Heartbeat(fixture.Context(t), prev, fixture.Next(prev))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
@@ -79,7 +79,7 @@ func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	s, err := mongodb.NewStore(coll, "an election")
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	r := fixture.Read(t, s)
 	fixture.Heartbeat(t, s, r)
 	require.EqualValues(t, 3, commands.Load())
@@ -99,7 +99,7 @@ func TestHeartbeat_WriteConcernErrorIsUnknownOutcome(t *testing.T) {
 	})
 	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	fixture.RequireUnknownOutcome(t, err)
-	fixture.RequireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(fixture.Context(t), fixture.Blank()))
+	fixture.RequireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(fixture.Context(t), fixture.HeldRecord()))
 	now := fixture.Read(t, s)
 	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
 }
@@ -154,6 +154,6 @@ func TestCreate_SucceedsIfRecordExists(t *testing.T) {
 		}
 		return reply
 	})
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	require.True(t, duplicate.Load())
 }

@@ -54,7 +54,7 @@ func TestStart_ReportsPermanentErrors(t *testing.T) {
 		s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 		server.setInterceptor(failCommand("listCollections", 13))
 		require.NoError(t, s.Start(fixture.Context(t)))
-		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	})
 }
 
@@ -82,6 +82,6 @@ func TestWithoutCreate_CreatesNoCollection(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 	require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	require.Zero(t, server.countCommands("update"))
 }

@@ -27,11 +27,11 @@ func TestElections_SatisfyContract(t *testing.T) {
 }
 
 func TestStore_SatisfiesContractOnFakeServer(t *testing.T) {
-	storetest.Run(t, newFactory(useFakeServer))
+	storetest.Run(t, newFactory(startFakeServer))
 }
 
 func TestElections_SatisfyContractOnFakeServer(t *testing.T) {
-	fixture.RunElections(t, newFactory(useFakeServer), newFactory(useFakeServer))
+	fixture.RunElections(t, newFactory(startFakeServer), newFactory(startFakeServer))
 }
 
 // TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.

@@ -33,7 +33,7 @@ func TestFeed_SkipsOldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
 	other := connect(t, server.uri(), nil).Database(database).Collection("c")
-	second := fixture.Blank()
+	second := fixture.HeldRecord()
 	second.Epoch = "epoch two"
 	var opened atomic.Bool
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {

@@ -23,19 +23,19 @@ var columns = []string{
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read, checkInsert string }
 
-// limited makes a statement wait for a row that another client has locked for a second at most. MySQL
+// lockTimeoutPrefix makes a statement wait for a row that another client has locked for a second at most. MySQL
 // considers it a comment, and waits for innodb_lock_wait_timeout.
-const limited = "/*M!100103 SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR */ "
+const lockTimeoutPrefix = "/*M!100103 SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR */ "
 
 // newStatements returns the statements for a table with the given quoted name.
 func newStatements(table string) statements {
 	return statements{
 		createTable: "CREATE TABLE IF NOT EXISTS " + table + " (" + strings.Join(columns, " NOT NULL, ") + " NOT NULL, PRIMARY KEY (election)) ENGINE=InnoDB",
-		insert: limited + "INSERT INTO " + table + " (epoch, leader, session, nominee, term, seq, ttl, ended, version, election, time)" +
+		insert: lockTimeoutPrefix + "INSERT INTO " + table + " (epoch, leader, session, nominee, term, seq, ttl, ended, version, election, time)" +
 			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
-		update: limited + "UPDATE " + table + " SET epoch = ?, leader = ?, session = ?, nominee = ?, term = ?, seq = ?, ttl = ?, ended = ?, version = ?," +
+		update: lockTimeoutPrefix + "UPDATE " + table + " SET epoch = ?, leader = ?, session = ?, nominee = ?, term = ?, seq = ?, ttl = ?, ended = ?, version = ?," +
 			" time = UTC_TIMESTAMP(6) WHERE election = ? AND version = ?",
-		read: limited + "SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', time)" +
+		read: lockTimeoutPrefix + "SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', time)" +
 			" FROM " + table + " WHERE election = ?",
 		checkInsert: "INSERT INTO " + table + " SELECT * FROM " + table + " WHERE FALSE",
 	}

@@ -86,7 +86,7 @@ func TestCreate_ErrorNamesMissingPrivilege(t *testing.T) {
 	execSQL(t, operator, "GRANT SELECT ON test.* TO "+user)
 	s := newStore(t, connect(t, server.Addr(), withUser(user)), newTable())
 	require.NoError(t, s.Start(fixture.Context(t)))
-	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "CREATE if the store must create it")
+	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.HeldRecord()), "CREATE if the store must create it")
 }
 
 // TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record
@@ -94,11 +94,11 @@ func TestCreate_ErrorNamesMissingPrivilege(t *testing.T) {
 func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	s := newStore(t, db, table, mysql.WithoutCreate())
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	createRecord(t, db, table)
 	execSQL(t, db, "DELETE FROM "+quoteTable(table))
 	require.NoError(t, s.Start(fixture.Context(t)))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	fixture.Read(t, s)
 }
 

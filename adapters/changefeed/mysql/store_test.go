@@ -38,7 +38,7 @@ func TestStore_IgnoresConnectionSettings(t *testing.T) {
 			*c = *latin1
 		},
 	} {
-		t.Run(name, func(t *testing.T) { fixture.RunStatements(t, newFactory(shared.Get, change)) })
+		t.Run(name, func(t *testing.T) { fixture.RunSQLCases(t, newFactory(shared.Get, change)) })
 	}
 }
 

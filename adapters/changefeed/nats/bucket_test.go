@@ -53,7 +53,7 @@ func TestStore_RejectsUnsafeReplicatedBucket(t *testing.T) {
 	conn := connect(t, all[0].Addr())
 	for _, s := range []*Store{newStore(t, conn, "first"), newStore(t, conn, "first", WithReplicas(1))} {
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 	}
 	if atLeast(conn.ConnectedServerVersion(), 2, 9, 21) {
 		testReplicatedBucket(t, all)
@@ -62,11 +62,11 @@ func TestStore_RejectsUnsafeReplicatedBucket(t *testing.T) {
 	for _, bucket := range []string{"first", "none"} {
 		s := newStore(t, conn, bucket, WithReplicas(3))
 		fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), conn.ConnectedServerVersion())
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 	}
 	s := newStore(t, conn, "single")
 	require.NoError(t, s.Start(fixture.Context(t)))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	r := fixture.Read(t, s)
 	fixture.Heartbeat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
 }
@@ -102,7 +102,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	t.Run("LeaderKilled", func(t *testing.T) {
 		b := backend(t)
 		s := b.New(t)
-		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 		r := fixture.Read(t, s)
 		js, err := jetstream.New(connect(t, all[0].Addr()))
 		require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestHeartbeat_ConflictsWithRecreatedBucket(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	_, err = f.Next(fixture.Context(t))
 	require.ErrorIs(t, err, errBucketReplaced)
-	two := fixture.Blank()
+	two := fixture.HeldRecord()
 	two.Epoch = "two"
 	require.NoError(t, s.Create(fixture.Context(t), two))
 	now := fixture.Read(t, s)
@@ -48,7 +48,7 @@ func TestStore_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr()), newBucket())
 	for name, succeed := range map[string]func() error{
 		"Start":     func() error { return s.Start(fixture.Context(t)) },
-		"Create":    func() error { return s.Create(fixture.Context(t), fixture.Blank()) },
+		"Create":    func() error { return s.Create(fixture.Context(t), fixture.HeldRecord()) },
 		"Read":      func() error { _, err := s.Read(fixture.Context(t)); return err },
 		"Heartbeat": func() error { _, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r)); return err },
 	} {
@@ -82,7 +82,7 @@ func TestCreate_ReplacesDeletedKey(t *testing.T) {
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
 		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
-		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrConflict)
 		r = fixture.Read(t, s)

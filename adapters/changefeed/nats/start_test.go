@@ -49,7 +49,7 @@ func TestStart_RejectsUnsuitableBucketOrConnection(t *testing.T) {
 				require.NoError(t, err)
 			}
 			s := newStore(t, conn, bucket)
-			for _, err := range []error{s.Start(fixture.Context(t)), s.Create(fixture.Context(t), fixture.Blank())} {
+			for _, err := range []error{s.Start(fixture.Context(t)), s.Create(fixture.Context(t), fixture.HeldRecord())} {
 				fixture.RequireUnsuitable(t, err, bucket)
 			}
 			stream, err := js.Stream(fixture.Context(t), "KV_"+bucket)
@@ -75,7 +75,7 @@ func TestStart_RejectsUnsuitableBucketOrConnection(t *testing.T) {
 		_, err = openKV(t, conn, bucket).PutString(fixture.Context(t), s.recordKey(created), "data")
 		require.NoError(t, err)
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 		_, err = s.Read(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		_, err = f.Next(fixture.Context(t))
@@ -85,13 +85,13 @@ func TestStart_RejectsUnsuitableBucketOrConnection(t *testing.T) {
 		bucket := newBucket()
 		s := newStore(t, conn, bucket, WithoutCreate())
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 		_, err := s.Changes(fixture.Context(t), "")
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
 		require.NoError(t, newStore(t, conn, bucket).Start(fixture.Context(t)))
 		_, err = js.KeyValue(fixture.Context(t), bucket)
 		require.ErrorIs(t, err, jetstream.ErrBucketNotFound, "Start has created the bucket")
-		require.NoError(t, newStore(t, conn, bucket).Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, newStore(t, conn, bucket).Create(fixture.Context(t), fixture.HeldRecord()))
 		require.NoError(t, s.Start(fixture.Context(t)))
 	})
 	t.Run("Closed", func(t *testing.T) {
@@ -139,7 +139,7 @@ authorization: { users: [
 		return newStore(t, connect(t, server.Addr(), nats.UserInfo(name, "secret")), "jobs")
 	}
 	owner := storeOf("owner")
-	require.NoError(t, owner.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, owner.Create(fixture.Context(t), fixture.HeldRecord()))
 	require.NoError(t, owner.Start(fixture.Context(t)))
 	for _, name := range []string{"reader", "stranger"} {
 		s := storeOf(name)

@@ -63,7 +63,7 @@ func (l *listener) subscribe(channel string) *subscription {
 		l.channels[channel] = map[*subscription]bool{}
 	}
 	l.channels[channel][s] = true
-	l.request(channel)
+	l.requestListen(channel)
 	if !l.active {
 		l.active = true
 		l.running.Go(l.run)
@@ -100,12 +100,12 @@ func (l *listener) remove(s *subscription) {
 	if len(l.channels[s.channel]) == 0 {
 		delete(l.channels, s.channel)
 	}
-	l.request(s.channel)
+	l.requestListen(s.channel)
 }
 
-// request makes run listen to a channel if it has subscriptions, and stop listening if it has none. The
+// requestListen makes run listen to a channel if it has subscriptions, and stop listening if it has none. The
 // caller must hold mu.
-func (l *listener) request(channel string) {
+func (l *listener) requestListen(channel string) {
 	l.requested = append(l.requested, channel)
 	if l.interrupt != nil {
 		l.interrupt()

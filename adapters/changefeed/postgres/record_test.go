@@ -35,13 +35,13 @@ func TestCreate_SucceedsIfCalledConcurrently(t *testing.T) {
 		var errs [n]error
 		for i, pool := range pools {
 			s := newStore(t, pool, table)
-			all.Go(func() { errs[i] = s.Create(context.Background(), fixture.Blank()) })
+			all.Go(func() { errs[i] = s.Create(context.Background(), fixture.HeldRecord()) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
 		r, err := newStore(t, pools[0], table).Read(fixture.Context(t))
 		require.NoError(t, err)
-		require.Equal(t, fixture.Blank().Epoch, r.Epoch)
+		require.Equal(t, fixture.HeldRecord().Epoch, r.Epoch)
 	}
 }
 

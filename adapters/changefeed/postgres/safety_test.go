@@ -140,7 +140,7 @@ func TestHeartbeat_CanBeLostByPromotedStandby(t *testing.T) {
 	r := startReplication(t)
 	table := newTable()
 	s := newStore(t, r.pool, table, postgres.WithRisk(changefeed.RiskFailover))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	first := fixture.Read(t, s)
 
 	r.setStandbyNames(t, "FIRST 2 (a, b)", 2, "sync")

@@ -84,11 +84,11 @@ func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
 	s := newStore(t, pool, table, postgres.WithoutCreate())
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	createRecord(t, pool, table)
 	execSQL(t, pool, "DELETE FROM "+table.Sanitize())
 	require.NoError(t, s.Start(fixture.Context(t)))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	fixture.Read(t, s)
 }
 

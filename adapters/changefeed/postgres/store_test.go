@@ -36,7 +36,7 @@ func TestStore_IgnoresPoolOptions(t *testing.T) {
 		"SimpleProtocol": simple,
 		"DateStyle":      func(c *pgxpool.Config) { simple(c); withSetting("DateStyle", "German, DMY")(c) },
 	} {
-		t.Run(name, func(t *testing.T) { fixture.RunStatements(t, newFactory(shared.Get, change)) })
+		t.Run(name, func(t *testing.T) { fixture.RunSQLCases(t, newFactory(shared.Get, change)) })
 	}
 }
 

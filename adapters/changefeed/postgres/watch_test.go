@@ -79,7 +79,7 @@ func TestFeed_ContinuesAfterTableIsRecreated(t *testing.T) {
 	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Missing })
 	_, err := s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	b := fixture.Blank()
+	b := fixture.HeldRecord()
 	b.Epoch = "epoch two"
 	require.NoError(t, s.Create(fixture.Context(t), b))
 	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Epoch == b.Epoch })

@@ -26,7 +26,7 @@ func TestRecord_OtherDataIsKept(t *testing.T) {
 	s := newStore(t, client, key)
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.NoError(t, client.Set(fixture.Context(t), key, "precious", 0).Err())
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	value, err := client.Get(fixture.Context(t), key).Result()
@@ -87,7 +87,7 @@ func TestHeartbeat_ReportsRecordLostByRestart(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	e := fixture.NextEvent(t, fixture.Subscribe(t, s))
 	require.True(t, e.Missing)
-	b := fixture.Blank()
+	b := fixture.HeldRecord()
 	b.Epoch = "epoch two"
 	require.NoError(t, s.Create(fixture.Context(t), b))
 	_, err = s.Heartbeat(fixture.Context(t), r, r)

@@ -71,7 +71,7 @@ func TestStore_WorksInRedisCluster(t *testing.T) {
 			f := fixture.SubscribeTo(t, s, r)
 			r = fixture.Heartbeat(t, s, r)
 			fixture.AwaitRecord(t, f, r)
-			_, err := s.Heartbeat(fixture.Context(t), fixture.Blank(), r)
+			_, err := s.Heartbeat(fixture.Context(t), fixture.HeldRecord(), r)
 			require.ErrorIs(t, err, changefeed.ErrConflict)
 		})
 	}

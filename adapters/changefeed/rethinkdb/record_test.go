@@ -56,7 +56,7 @@ func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	fixture.RequireUnknownOutcome(t, err)
 	now := fixture.Read(t, s)
 	require.Equal(t, rec.Seq+1, now.Seq)
-	require.NoError(t, newStore(t, retryingSession{session}, table).Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, newStore(t, retryingSession{session}, table).Create(fixture.Context(t), fixture.HeldRecord()))
 	_, err = s.Heartbeat(fixture.Context(t), rec, fixture.Next(rec))
 	require.ErrorIs(t, err, changefeed.ErrConflict, "the record was changed by another store")
 }

@@ -45,14 +45,14 @@ func TestStart_ReportsMissingPermission(t *testing.T) {
 			err := limited.Start(fixture.Context(t))
 			if c.sufficient {
 				require.NoError(t, err)
-				require.NoError(t, limited.Create(fixture.Context(t), fixture.Blank()))
+				require.NoError(t, limited.Create(fixture.Context(t), fixture.HeldRecord()))
 				fixture.SubscribeTo(t, limited, rec)
 				rec = fixture.Heartbeat(t, limited, rec)
 			} else {
 				fixture.RequireUnsuitable(t, err, "grant")
 			}
 			another := newStore(t, session, newTable(t, operator))
-			require.ErrorIs(t, another.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+			require.ErrorIs(t, another.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 		})
 	}
 	now := fixture.Read(t, s)

@@ -30,13 +30,13 @@ func TestCreate_LeavesOneTableIfCalledConcurrently(t *testing.T) {
 		var errs [n]error
 		for i, session := range sessions {
 			s := newStore(t, session, table)
-			all.Go(func() { errs[i] = s.Create(fixture.Context(t), fixture.Blank()) })
+			all.Go(func() { errs[i] = s.Create(fixture.Context(t), fixture.HeldRecord()) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
 		require.Eventually(t, func() bool { // Wait, because the first table may be ready before the duplicates are removed.
 			rec, err := newStore(t, operator, table).Read(fixture.Context(t))
-			return err == nil && rec.Epoch == fixture.Blank().Epoch
+			return err == nil && rec.Epoch == fixture.HeldRecord().Epoch
 		}, fixture.Patience, 50*time.Millisecond)
 		require.Equal(t, 1, countTables(t, operator, table))
 	}

@@ -24,9 +24,9 @@ func TestFeed_ReportsMissingTable(t *testing.T) {
 	require.True(t, e.Missing)
 	_, err = s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = s.Heartbeat(fixture.Context(t), fixture.Blank(), fixture.Blank())
+	_, err = s.Heartbeat(fixture.Context(t), fixture.HeldRecord(), fixture.HeldRecord())
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	rec := fixture.Read(t, s)
 	fixture.AwaitRecord(t, f, rec)
 	rec = fixture.Heartbeat(t, s, rec)
@@ -43,8 +43,8 @@ func TestFeed_EndsIfTableIsDropped(t *testing.T) {
 	execWrite(t, session, r.DB(database).TableDrop(table))
 	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
 	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	fixture.SubscribeTo(t, s, fixture.Read(t, s))
 }
 

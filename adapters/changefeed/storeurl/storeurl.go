@@ -101,9 +101,9 @@ type connector func(ctx context.Context) (*Opener, error)
 // can exclude adds it in init.
 var drivers = map[string]driver{"memory": openMemory}
 
-// natives contains the package that implements elections on a system that is not a store, by the
+// electionPackages contains the package that implements elections on a system that is not a store, by the
 // scheme of its addresses.
-var natives = map[string]string{
+var electionPackages = map[string]string{
 	"zookeeper": "leaderelection (elector: --backend zookeeper --zookeeper-servers host:port,...)",
 	"etcd":      "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints host:port,...)",
 	"etcds":     "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints https://host:port,...)",
@@ -124,8 +124,8 @@ func LogDrivers(log *slog.Logger) {
 	}
 }
 
-// optional contains the build tags that add drivers, by the scheme of their addresses.
-var optional = map[string]string{"rethinkdb": "rethinkdb"}
+// tagsByScheme contains the build tags that add drivers, by the scheme of their addresses.
+var tagsByScheme = map[string]string{"rethinkdb": "rethinkdb"}
 
 // Schemes returns the schemes of addresses that this build supports, without the colon, in sorted
 // order.

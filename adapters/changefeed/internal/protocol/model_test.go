@@ -461,8 +461,8 @@ func canonicalState(s State, cfg *Config) State {
 	return s
 }
 
-// inUnits returns a configuration in units of the model, with a heartbeat of one unit.
-func inUnits(lease, wait time.Duration) Config {
+// configInUnits returns a configuration in units of the model, with a heartbeat of one unit.
+func configInUnits(lease, wait time.Duration) Config {
 	return Config{Heartbeat: 1, Lease: lease, ElectionMin: wait, ElectionMax: wait, Kappa: 2, Create: true, KeepLeading: false}
 }
 
@@ -482,7 +482,7 @@ func (m model) requireSafe(t *testing.T) {
 // TestModel_SatisfiesInvariants checks that no order of events leads to two leaders at the same time, or to a
 // leadership whose term does not increase.
 func TestModel_SatisfiesInvariants(t *testing.T) {
-	cfg := inUnits(2, 4)
+	cfg := configInUnits(2, 4)
 	for name, m := range map[string]model{
 		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2, limit: 60_000},
 		"TwoTransfer":    {cfg: cfg, candidates: 2, writes: 2, transfers: 1, limit: 15_000},
@@ -502,7 +502,7 @@ func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 	if !*large {
 		t.Skip("takes hours: run with -model.large")
 	}
-	cfg := inUnits(2, 4)
+	cfg := configInUnits(2, 4)
 	for name, m := range map[string]model{
 		"TwoCandidates":      {cfg: cfg, candidates: 2, writes: 2},
 		"TwoTransfer":        {cfg: cfg, candidates: 2, writes: 2, transfers: 1},
@@ -518,7 +518,7 @@ func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 			transfers: 1, losses: 1, limit: 5_000_000,
 		},
 		"ThreeCandidates": {cfg: cfg, candidates: 3, writes: 2, limit: 5_000_000},
-		"LongerLease":     {cfg: inUnits(3, 6), candidates: 2, writes: 4, lateWrites: true, limit: 5_000_000},
+		"LongerLease":     {cfg: configInUnits(3, 6), candidates: 2, writes: 4, lateWrites: true, limit: 5_000_000},
 	} {
 		t.Run(name, m.requireSafe)
 	}
@@ -527,14 +527,14 @@ func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 // TestModel_FindsUnsafeRules checks that the model checker finds a violation for each rule that is
 // replaced by an unsafe one.
 func TestModel_FindsUnsafeRules(t *testing.T) {
-	shortWait := inUnits(3, 4)
+	shortWait := configInUnits(3, 4)
 	shortWait.Kappa = 1 // The rates of clocks are not taken into account.
 	for name, m := range map[string]model{
 		"WaitTooShort":      {cfg: shortWait, candidates: 2, writes: 3},
-		"LeaseFromResponse": {cfg: inUnits(2, 4), candidates: 2, writes: 3, leaseFromResponse: true},
-		"NoCompareAndSet":   {cfg: inUnits(2, 4), candidates: 2, writes: 3, upsert: true},
-		"Leaderfeed":        {cfg: inUnits(2, 4), candidates: 2, writes: 3, upsert: true, leadBeforeResponse: true},
-		"TrustHints":        {cfg: inUnits(2, 4), candidates: 2, writes: 3, forgedHints: true, trustHints: true},
+		"LeaseFromResponse": {cfg: configInUnits(2, 4), candidates: 2, writes: 3, leaseFromResponse: true},
+		"NoCompareAndSet":   {cfg: configInUnits(2, 4), candidates: 2, writes: 3, upsert: true},
+		"Leaderfeed":        {cfg: configInUnits(2, 4), candidates: 2, writes: 3, upsert: true, leadBeforeResponse: true},
+		"TrustHints":        {cfg: configInUnits(2, 4), candidates: 2, writes: 3, forgedHints: true, trustHints: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			states, trace := m.explore()
