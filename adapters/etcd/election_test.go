@@ -213,9 +213,9 @@ func TestElection_ClosedClientEndsCandidacy(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_NextIsSecondCandidate checks that Status.Next is true for the second candidate, and for
+// TestElection_NextIsTrueOnlyForSecondCandidate checks that Status.Next is true for the second candidate, and for
 // no other candidate.
-func TestElection_NextIsSecondCandidate(t *testing.T) {
+func TestElection_NextIsTrueOnlyForSecondCandidate(t *testing.T) {
 	srv := startServers(t, 1)
 	first := startLeader(t, srv.Client())
 	second := startFollower(t, first, srv.Client())

@@ -158,9 +158,9 @@ func TestNewElection_ErrorsNameReason(t *testing.T) {
 	}
 }
 
-// TestElection_WaitsForServers checks that a candidate that may rejoin waits for servers that are down when
-// it starts, and logs why it waits.
-func TestElection_WaitsForServers(t *testing.T) {
+// TestElection_WaitsForServersThatAreDown checks that a candidate that may rejoin waits for servers that are
+// down when it starts, and logs why it waits.
+func TestElection_WaitsForServersThatAreDown(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	srv.Kill(0)

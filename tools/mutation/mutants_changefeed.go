@@ -309,7 +309,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.Op != None || m.MustRead || !m.Known", "m.Op != None || !m.Known"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestResign_ReadsAfterConflict",
+		tests: "./adapters/changefeed/internal/protocol -run TestResign_ReadsRecordAfterConflict",
 	},
 	{
 		name: "changefeed/expected-write", breaks: "a later write extends the time in which a feed must deliver an earlier one",

@@ -48,7 +48,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"v.next = complete && i == len(earlierKeys)-1", "v.next = i >= 0"},
 		},
-		tests: "./adapters/etcd -run ^TestElection_NextIsSecondCandidate$",
+		tests: "./adapters/etcd -run ^TestElection_NextIsTrueOnlyForSecondCandidate$",
 	},
 	{
 		name: "etcd/stream", breaks: "each keepalive opens a stream, and authenticates",

@@ -48,7 +48,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"settings[\"read_only\"] != \"OFF\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_replica,_or",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_replica,_or",
 	},
 	{
 		name: "changefeed/mysql-autocommit", breaks: "Start accepts connections whose reads do not end their transactions",
@@ -56,7 +56,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"settings[\"autocommit\"] != \"ON\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^autocommit_off$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^autocommit_off$",
 	},
 	{
 		name: "changefeed/mysql-isolation", breaks: "Start accepts reads of what is not committed",
@@ -64,7 +64,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"settings[\"tx_isolation\"] == \"READ-UNCOMMITTED\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^READ_UNCOMMITTED$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^READ_UNCOMMITTED$",
 	},
 	{
 		name: "changefeed/mysql-flush", breaks: "Start accepts writes that are not on disk when they are acknowledged",
@@ -72,7 +72,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"is(\"innodb_flush_log_at_trx_commit\", \"1\", \"3\")", "true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/innodb_flush_log_at_trx_commit_0",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/innodb_flush_log_at_trx_commit_0",
 	},
 	{
 		name: "changefeed/mysql-binlog", breaks: "Start accepts a binary log that lacks acknowledged writes after a crash",
@@ -80,7 +80,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{" || is(\"sync_binlog\", \"1\")", " || true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/sync_binlog_other",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/sync_binlog_other",
 	},
 	{
 		name: "changefeed/mysql-replicas", breaks: "Start accepts replicas",
@@ -88,7 +88,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"	if is(\"slaves_connected\", \"0\", \"\") {", "	if true {\n		settings[\"binlog_readers\"] = \"0\""},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_server_with",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_server_with",
 	},
 	{
 		name: "changefeed/mysql-binlog-readers", breaks: "Start accepts replicas that only the list of processes shows",
@@ -104,7 +104,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"is(\"slaves_running\", \"0\", \"\")", "true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_replica_of_MariaDB",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_replica_of_MariaDB",
 	},
 	{
 		name: "changefeed/mysql-galera", breaks: "Start accepts Galera without causal reads",
@@ -112,7 +112,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"wait&1 != 0", "wait >= 0"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^Galera_without",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^Galera_without",
 	},
 	{
 		name: "changefeed/mysql-galera-quorum", breaks: "Start accepts Galera without a quorum",
@@ -120,7 +120,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"!alone", "!alone || alone"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^Galera_with_pc",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^Galera_with_pc",
 	},
 	{
 		name: "changefeed/mysql-engine", breaks: "Start accepts a table without transactions",
@@ -128,7 +128,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"engine != \"InnoDB\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_table_with",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_table_with",
 	},
 	{
 		name: "changefeed/mysql-layout", breaks: "Start accepts a table that changes records",

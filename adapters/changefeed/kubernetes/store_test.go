@@ -269,9 +269,9 @@ func TestStart_WritesNothing(t *testing.T) {
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
 // docs/changefeed-stores.md states.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	server := startFakeServer(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
 		return newStore(t, server.config(), newName()).Start(fixture.Context(t))

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record
+// TestStore_KeepsDocumentsOfOtherPrograms checks that a document that is not a record is neither returned as a record
 // nor replaced.
-func TestRecord_OtherDocumentIsKept(t *testing.T) {
+func TestStore_KeepsDocumentsOfOtherPrograms(t *testing.T) {
 	id := bson.E{Key: "_id", Value: bson.D{{Key: "changefeed", Value: "an election"}}}
 	valid := bson.D{
 		id,

@@ -37,9 +37,9 @@ func replyCase(replies map[string]bson.D) fixture.SafetyCase {
 	}}
 }
 
-// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
 // docs/changefeed-stores.md states.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	fixture.CheckSafety(t, "MongoDB", map[string]fixture.SafetyCase{
 		"a replica set, of one member too": replyCase(settingsReplies("wiredTiger", true)),
 		"a sharded cluster": replyCase(map[string]bson.D{

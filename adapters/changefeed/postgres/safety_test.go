@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
 // docs/changefeed-stores.md states.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
 		s, err := postgres.NewStore(pool, newTable(), "an election", postgres.WithRisk(accepted...))

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestRecord_OtherDataIsKept checks that data that another program has written to the key is neither replaced nor
-// returned as a record.
-func TestRecord_OtherDataIsKept(t *testing.T) {
+// TestStore_KeepsDataOfOtherPrograms checks that data that another program has written to the key is neither
+// replaced nor returned as a record.
+func TestStore_KeepsDataOfOtherPrograms(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s := newStore(t, client, key)
 	require.NoError(t, s.Start(fixture.Context(t)))

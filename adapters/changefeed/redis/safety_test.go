@@ -32,9 +32,9 @@ func settingsCase(args ...string) fixture.SafetyCase {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
-// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
 // docs/changefeed-stores.md states.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	var cluster *dbserver.Server
 	fixture.CheckSafety(t, "Redis", map[string]fixture.SafetyCase{
 		"one server, appendonly yes, appendfsync always":               settingsCase(),

@@ -54,9 +54,9 @@ func TestFeed_IgnoresSameKeyInOtherDatabase(t *testing.T) {
 	require.Equal(t, next.Version, e.Record.Version)
 }
 
-// TestFeed_SkipsOtherMessages checks that a feed does not deliver a message of another client that is not a
+// TestFeed_SkipsUnrelatedMessages checks that a feed does not deliver a message of another client that is not a
 // record, or a record of another epoch or an earlier state.
-func TestFeed_SkipsOtherMessages(t *testing.T) {
+func TestFeed_SkipsUnrelatedMessages(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record nor
-// replaced, and that a heartbeat keeps the fields that a program has added to a record.
-func TestRecord_OtherDocumentIsKept(t *testing.T) {
+// TestStore_KeepsDocumentsOfOtherPrograms checks that a document that is not a record is neither returned as a
+// record nor replaced, and that a heartbeat keeps the fields that a program has added to a record.
+func TestStore_KeepsDocumentsOfOtherPrograms(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table)

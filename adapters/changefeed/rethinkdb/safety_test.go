@@ -39,9 +39,9 @@ func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Ri
 	return s.Start(fixture.Context(t))
 }
 
-// TestSafetyTable_MatchesStart checks that Start accepts or rejects each deployment as its row in
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
 // docs/changefeed-stores.md states.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	configCase := func(config map[string]any) fixture.SafetyCase {
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			return startStore(t, newMock(config), accepted...)

@@ -498,9 +498,9 @@ func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_WatchesAgainAfterReturn checks that a feed starts the next watch immediately when a watch returns nil,
+// TestFeed_StartsNextWatchAfterReturn checks that a feed starts the next watch immediately when a watch returns nil,
 // and that it reports a missing record and starts the next watch when a watch returns ErrNoRecord.
-func TestFeed_WatchesAgainAfterReturn(t *testing.T) {
+func TestFeed_StartsNextWatchAfterReturn(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		s.ends <- nil

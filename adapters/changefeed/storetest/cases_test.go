@@ -196,8 +196,8 @@ func (f *flawedFeed) Close() error {
 	return f.Feed.Close()
 }
 
-// TestCases_FindFlaws checks that a store that lacks a property fails the case that tests this property.
-func TestCases_FindFlaws(t *testing.T) {
+// TestCases_FailForFlawedStores checks that a store that lacks a property fails the case that tests this property.
+func TestCases_FailForFlawedStores(t *testing.T) {
 	for flaw, name := range map[string]string{
 		"CreateOverwrites":     "CreateKeepsRecord",
 		"CreateFails":          "Create",

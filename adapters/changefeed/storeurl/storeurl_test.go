@@ -346,9 +346,9 @@ func TestCheck_NamesMissingBuildTag(t *testing.T) {
 // hasRethinkDB reports whether the tests were built with the build tag rethinkdb.
 var hasRethinkDB = slices.Contains(storeurl.Schemes(), "rethinkdb")
 
-// TestOpen_ReturnsStores checks that valid addresses are accepted. The test needs no servers, because the
+// TestOpen_AcceptsValidAddresses checks that valid addresses are accepted. The test needs no servers, because the
 // drivers connect when they send the first request.
-func TestOpen_ReturnsStores(t *testing.T) {
+func TestOpen_AcceptsValidAddresses(t *testing.T) {
 	for _, url := range []string{
 		"memory:",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",

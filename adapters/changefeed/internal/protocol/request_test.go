@@ -115,9 +115,9 @@ func TestResign_WaitsForUnresolvedClaim(t *testing.T) {
 	require.True(t, hasAction(c.acknowledge(release), Finish))
 }
 
-// TestResign_ReadsAfterConflict checks that a candidate whose claim has met a conflict reads the record
+// TestResign_ReadsRecordAfterConflict checks that a candidate whose claim has met a conflict reads the record
 // before it leaves: an earlier claim may have made the candidate the leader in the record.
-func TestResign_ReadsAfterConflict(t *testing.T) {
+func TestResign_ReadsRecordAfterConflict(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	c.step(Input{Kind: Resign})
 	require.False(t, c.state.Over)
