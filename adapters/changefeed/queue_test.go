@@ -143,7 +143,7 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 		h.transfer(one)
 		synctest.Wait()
 		token = one.token()
-		require.ErrorIs(h, queue.Request(h.Context(), "1"), changefeed.ErrNotTransferred, "it leads with another token")
+		require.ErrorIs(h, queue.Request(h.Context(), "1"), changefeed.ErrNotTransferred, "candidate 1 leads with another token than Candidates has returned")
 		require.Equal(h, token, one.token())
 
 		require.Equal(h, 2, observe())
@@ -151,7 +151,7 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), "another") }()
 		synctest.Wait()
-		require.Equal(h, 1, observe(), "a transfer is in progress")
+		require.Equal(h, 1, observe(), "candidate 2 is listed although a transfer is in progress")
 		require.ErrorIs(h, queue.Request(h.Context(), "1"), changefeed.ErrNotTransferred)
 		require.ErrorIs(h, <-ended, changefeed.ErrNotTransferred)
 		require.Same(h, two, h.awaitLeader())
@@ -159,7 +159,7 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 }
 
 // TestQueue_ContainsCandidatesThatCanTakeOver checks that the queue contains the leader and exactly the
-// candidates that can take over, and that that Candidates returns no transient error, which would end
+// candidates that can take over, and that Candidates returns no transient error, which would end
 // Prefer.
 func TestQueue_ContainsCandidatesThatCanTakeOver(t *testing.T) {
 	runInBubble(t, func(h *harness) {
@@ -175,7 +175,7 @@ func TestQueue_ContainsCandidatesThatCanTakeOver(t *testing.T) {
 		}
 		require.Empty(h, ids(), "there is no leader")
 		one := h.joinAndLead("1")
-		require.Equal(h, []string{"1"}, ids(), "it does not take part")
+		require.Equal(h, []string{"1"}, ids(), "candidate 2 has not called ElectLeader yet")
 		two.start()
 		synctest.Wait()
 		require.Equal(h, []string{"1", "2"}, ids())

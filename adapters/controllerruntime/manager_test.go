@@ -358,7 +358,7 @@ func TestManager_WaitsForOtherLock(t *testing.T) {
 	receive(t, r.started, "the controller")
 	r.stop()
 	require.NoError(t, receive(t, r.ended, "the result of Start"))
-	require.Equal(t, "one", other.record.HolderIdentity, "the other lock expires: it is not released")
+	require.Equal(t, "one", other.record.HolderIdentity, "the manager has released the other lock instead of letting it expire")
 }
 
 // otherLock is a lock of client-go that is free when allowed is closed.

@@ -36,7 +36,7 @@ func TestAlarm_LetsStrangerRevokeLease(t *testing.T) {
 	}
 	require.NotZero(t, leaderLease)
 	_, err = stranger.Revoke(t.Context(), leaderLease)
-	require.Error(t, err, "permissions are checked before")
+	require.Error(t, err, "the server does not check permissions before the alarm")
 
 	srv.SetFull(true)
 	_, err = stranger.Revoke(t.Context(), leaderLease)

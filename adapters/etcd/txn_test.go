@@ -62,7 +62,7 @@ func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	require.Greater(t, l.Token(), former.Token())
 	_, err = c.Txn(t.Context(), former, clientv3.OpPut("written", "too late"))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-	require.ErrorIs(t, err, former.Err(), "the reason")
+	require.ErrorIs(t, err, former.Err(), "the error does not contain why the former leadership has ended")
 	response, err := client.Txn(t.Context()).If(guard...).Then(clientv3.OpPut("written", "too late")).Commit()
 	require.NoError(t, err)
 	require.False(t, response.Succeeded)

@@ -34,7 +34,7 @@ func TestFeed_EndsIfServerIsKilled(t *testing.T) {
 	_, err = c.Next(fixture.Context(t))
 	require.ErrorIs(t, err, errDisconnected)
 	_, err = f.Next(fixture.Context(t))
-	require.ErrorIs(t, err, errDisconnected, "the second call")
+	require.ErrorIs(t, err, errDisconnected, "the second call of Next")
 	_, err = fixture.Subscribe(t, s).Next(fixture.Context(t))
 	require.ErrorIs(t, err, errDisconnected)
 

@@ -127,7 +127,7 @@ func TestStart_CountsHiddenStandbys(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "pg_read_all_stats")
 	}, fixture.Patience, 10*time.Millisecond, "a standby whose name is hidden")
 	execSQL(t, pool, "GRANT pg_read_all_stats TO "+role)
-	require.Eventually(t, func() bool { return start() == nil }, fixture.Patience, 10*time.Millisecond, "its name is visible")
+	require.Eventually(t, func() bool { return start() == nil }, fixture.Patience, 10*time.Millisecond, "the user sees the name of the standby")
 
 	_, err := postgres.NewStore(pool, table, "k", postgres.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)

@@ -58,7 +58,7 @@ func TestChanges_DeliveredInOrder(t *testing.T) {
 		require.Equal(t, 1, change)
 		require.NoError(t, c.Close())
 		_, err = c.Next(t.Context())
-		require.ErrorIs(t, err, changefeed.ErrClosed, "although a change was not read")
+		require.ErrorIs(t, err, changefeed.ErrClosed, "Next after Close, with an unread change")
 	})
 }
 

@@ -363,7 +363,7 @@ func TestOpen_AcceptsValidAddresses(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, store.Close())
 			require.NoError(t, opener.Close())
-			require.NoError(t, opener.Close(), "the second call")
+			require.NoError(t, opener.Close(), "the second call of Close")
 		})
 	}
 }

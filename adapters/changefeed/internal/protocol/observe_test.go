@@ -93,11 +93,11 @@ func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	hint := r
 	hint.Seq, hint.Version = 7, "never written"
 	c.deliverHint(hint)
-	require.GreaterOrEqual(t, c.state.ClaimAt, time.Minute, "the hint")
+	require.GreaterOrEqual(t, c.state.ClaimAt, time.Minute, "the hint shortens the wait")
 	c.now = c.state.ClaimAt
 	require.Equal(t, Read, request(c.stepTime()).Op)
 	c.respond(r)
-	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that was read")
+	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that the candidate has read shortens the wait")
 }
 
 // TestObserve_StopsLeaderIfRecordIsReplaced checks that a leader stops when the record contains another leader
