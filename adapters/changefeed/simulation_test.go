@@ -278,7 +278,8 @@ func TestSimulation_HasOneLeaderDespiteFaults(t *testing.T) {
 	t.Logf("%d simulations, %d leaderships", *seeds, leaderships)
 }
 
-// TestSimulation_FindsUnsafeConfigurations checks that simulations find that a configuration is unsafe.
+// TestSimulation_FindsUnsafeConfigurations checks that simulations with an unsafe configuration find
+// two leaders at the same time.
 func TestSimulation_FindsUnsafeConfigurations(t *testing.T) {
 	for name, unsafe := range map[string]func(*protocol.Config){
 		"HalfTheWait": func(c *protocol.Config) {

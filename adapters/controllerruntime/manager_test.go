@@ -398,8 +398,8 @@ func (*otherLock) RecordEvent(string) {}
 func (*otherLock) Identity() string   { return "one" }
 func (*otherLock) Describe() string   { return "other" }
 
-// TestNewManager_RejectsInvalidArguments checks that NewManager rejects arguments that cannot be used, and
-// Start a second call.
+// TestNewManager_RejectsInvalidArguments checks that NewManager returns ErrInvalid for invalid arguments,
+// and that Start rejects a second call.
 func TestNewManager_RejectsInvalidArguments(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	_, err := controllerruntime.NewManager(&rest.Config{}, newOptions(), nil)

@@ -119,7 +119,7 @@ func (e *Election) openNode(ctx context.Context) error {
 	})
 }
 
-// ID returns the key of the candidate, or "" before it has one.
+// ID returns the key of the candidate, or "" before the candidate has a key.
 func (e *Election) ID() string { return e.candidacy.ID() }
 
 // Status implements [leaderelection.Candidate]. Next can become true up to a TTL after the candidate has become

@@ -43,7 +43,7 @@ type entry struct {
 	unreadSince      time.Time // unreadSince is when reads of the queue began to fail, or zero.
 	published        bool      // published reports whether a status was published.
 	head             bool      // head reports whether the candidate is the head of the queue.
-	predecessor      string    // predecessor is the key in the last status.
+	predecessor      string    // predecessor is the key of the predecessor in the last status.
 	next             bool      // next is the field Next of the last status.
 	leaseUnknown     bool      // leaseUnknown reports that a server does not know the lease.
 }

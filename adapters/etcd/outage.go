@@ -30,7 +30,8 @@ const (
 	maxOutageInterval = time.Minute
 )
 
-// recordFailure reports that an attempt that began at start has failed with err.
+// recordFailure records that an attempt that began at start has failed with err, and logs a warning if
+// one is due.
 func (o *outageLog) recordFailure(start time.Time, err error) {
 	if o == nil {
 		return
@@ -50,7 +51,7 @@ func (o *outageLog) recordFailure(start time.Time, err error) {
 	o.warnOfOutage(now)
 }
 
-// recordSuspension reports that a leadership was suspended because attempts have failed. It logs the reason
+// recordSuspension records that a leadership was suspended because attempts have failed. It logs the reason
 // now if no warning contained it before.
 func (o *outageLog) recordSuspension() {
 	o.mu.Lock()
@@ -66,7 +67,7 @@ func (o *outageLog) warnOfOutage(now time.Time) {
 	o.log.Warn("etcd does not execute requests", "endpoints", strings.Join(o.client.Endpoints(), ","), "since", o.begin, "err", o.last)
 }
 
-// recordSuccess reports that etcd has executed a request.
+// recordSuccess records that etcd has executed a request, and logs it if a warning was logged before.
 func (o *outageLog) recordSuccess() {
 	if o == nil {
 		return

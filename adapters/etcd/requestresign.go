@@ -121,7 +121,7 @@ func (r *resignRequest) removeName(names, _ []string) ([]string, error) {
 	return record.RemoveRequests(names, r.name), nil
 }
 
-// withdraw removes the name from the requests.
+// withdraw removes the candidate's name from the requests in the election node.
 func (r *resignRequest) withdraw() error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.options.ctx), limit.Confirm, errUnreachable)
 	defer cancel()

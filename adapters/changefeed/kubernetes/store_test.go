@@ -29,7 +29,8 @@ func TestElections_SatisfyContract(t *testing.T) {
 	fixture.RunElections(t, newFactory(startFakeServer), newFactory(startFakeServer))
 }
 
-// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil config or an empty name.
 func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	for name, create := range map[string]func() (*kubernetes.Store, error){

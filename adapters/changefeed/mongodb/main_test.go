@@ -102,7 +102,7 @@ func newFactory(serverOf func(t testing.TB) (uri string, restart func(testing.TB
 	}
 }
 
-// startFakeServer starts a fake server.
+// startFakeServer starts a fake server, and returns its URI and a function that restarts it.
 func startFakeServer(t testing.TB) (string, func(testing.TB)) {
 	s := newFakeServer(t)
 	return s.uri(), func(testing.TB) { s.restart() }

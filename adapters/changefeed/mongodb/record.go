@@ -42,7 +42,7 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 	return r, err
 }
 
-// decode decodes the document of the record.
+// decode decodes the document of the record. Its error contains the key and the collection.
 func (s *Store) decode(raw bson.Raw) (changefeed.Record, error) {
 	r, err := decode(raw)
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
 		}
 	}
-	// The filter matches no document, so this inserts the record, unless a document with its _id
-	// exists.
+	// The filter matches no document, so the upsert inserts the record, unless a document with
+	// its _id exists.
 	_, err := s.coll.UpdateOne(ctx, s.matchNone(), newUpdate(blank), options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
 		return nil

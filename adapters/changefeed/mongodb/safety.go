@@ -42,8 +42,8 @@ func (s *Store) checkSafety(ctx context.Context) error {
 // that Atlas and Amazon DocumentDB use instead.
 var unavailableCommand = []int{unauthorized, 59, 115, 238, 8000, 303}
 
-// runAdminCommand returns the primary's reply to a command. It is empty if the command is not
-// available.
+// runAdminCommand returns the primary's reply to a command, or an empty reply if the command is
+// not available.
 func (s *Store) runAdminCommand(ctx context.Context, command bson.D) (bson.Raw, error) {
 	reply, err := s.coll.Database().Client().Database("admin").
 		RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Raw()

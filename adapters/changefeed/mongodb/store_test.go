@@ -34,7 +34,8 @@ func TestElections_SatisfyContractOnFakeServer(t *testing.T) {
 	fixture.RunElections(t, newFactory(startFakeServer), newFactory(startFakeServer))
 }
 
-// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil collection or an empty key.
 func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	coll := func(name string) *mongo.Collection {
 		return connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection(name)

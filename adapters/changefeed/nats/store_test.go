@@ -16,7 +16,8 @@ func TestStore_SatisfiesContract(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, shared.Get(t)) })
 }
 
-// TestElections_SatisfyContract tests the contract of elections. It uses a separate server, because a case kills it.
+// TestElections_SatisfyContract tests the contract of elections. The test uses a separate server, because one of
+// the cases kills it.
 func TestElections_SatisfyContract(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -36,8 +37,8 @@ func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	}, nil)
 }
 
-// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used, and a
-// connection that may close itself.
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments, such
+// as an empty key, and for a connection that may close itself.
 func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := NewStore(nil, "a", "b")

@@ -18,7 +18,8 @@ const checkInterval = 2 * time.Second
 // maxUnread is the number of notifications that a subscription keeps for its reader.
 const maxUnread = 1000
 
-// errSlowReader ends a subscription whose reader is more than maxUnread notifications late.
+// errSlowReader is the error of a subscription whose reader is more than maxUnread notifications
+// behind.
 var errSlowReader = errors.New("too many unread notifications")
 
 // listener listens to the channels of all stores on one pool, over one connection. The connection is

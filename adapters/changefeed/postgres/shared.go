@@ -41,8 +41,9 @@ var registry = struct {
 	pools map[shareKey]*shared
 }{pools: map[shareKey]*shared{}}
 
-// share returns what the stores on a pool share. Polled stores do not share anything with other
-// stores. The caller must call release when it closes the store.
+// share returns the connections and the listener that the stores on a pool share. Polled stores
+// share nothing with stores that are not polled. The caller must call release when it closes the
+// store.
 func share(pool *pgxpool.Pool, polled bool) *shared {
 	registry.Lock()
 	defer registry.Unlock()

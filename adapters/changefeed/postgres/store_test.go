@@ -40,8 +40,8 @@ func TestStore_IgnoresPoolOptions(t *testing.T) {
 	}
 }
 
-// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
-// server uses a separate server.
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the case that kills
+// its server uses a separate server.
 func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
@@ -59,7 +59,8 @@ func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	}, func() { require.NoError(t, server.Restart()) })
 }
 
-// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil pool or an empty key.
 func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	pool, err := pgxpool.New(context.Background(), "postgres://user@127.0.0.1:1/none")
 	require.NoError(t, err)

@@ -37,8 +37,8 @@ func TestStore_IgnoresClientOptions(t *testing.T) {
 	}
 }
 
-// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
-// server uses a separate server.
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the case that kills
+// its server uses a separate server.
 func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
@@ -77,7 +77,8 @@ func TestStore_WorksInRedisCluster(t *testing.T) {
 	}
 }
 
-// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil client or an empty key.
 func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	client := connect(t, "127.0.0.1:1", nil)
 	ring := driver.NewRing(&driver.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})

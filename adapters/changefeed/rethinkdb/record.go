@@ -59,7 +59,7 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 	return rec, err
 }
 
-// decode decodes the document of the record.
+// decode decodes the document of the record. Its error contains the key and the table.
 func (s *Store) decode(raw json.RawMessage) (changefeed.Record, error) {
 	r, err := decode(raw)
 	if err != nil {

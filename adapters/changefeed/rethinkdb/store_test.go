@@ -17,7 +17,8 @@ func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(t))
 
 func TestElections_SatisfyContract(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
 
-// TestNewStore_RejectsInvalidArguments checks that NewStore rejects an argument that cannot be used.
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil session or an empty key.
 func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	var none *r.Session
 	session := &r.Session{}

@@ -111,7 +111,8 @@ type failingReads struct {
 
 func (s *failingReads) Read(ctx context.Context) (changefeed.Record, error) { return s.read(ctx) }
 
-// TestPoll_RejectsInvalidArguments checks that Poll rejects an argument that it cannot use.
+// TestPoll_RejectsInvalidArguments checks that Poll returns ErrInvalid for a nil store and for an
+// interval that is not positive.
 func TestPoll_RejectsInvalidArguments(t *testing.T) {
 	_, err := store.Poll(nil, time.Second)
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)

@@ -94,7 +94,7 @@ func (o *Opener) Close() error { return o.close() }
 // driver checks an address, and returns the function that opens it.
 type driver func(a address) (connector, error)
 
-// connector opens an address.
+// connector opens an address that a driver has checked.
 type connector func(ctx context.Context) (*Opener, error)
 
 // drivers contains the drivers of this build by scheme. Each file with a driver that a build tag

@@ -24,7 +24,7 @@ func (m *machine) applyResponse() {
 		m.countFailure()
 		m.MustRead = true
 		m.expectDelivery(m.OpEpoch, m.OpSeq+1, m.cfg.ElectionMin)
-		if m.Failures > 1 { // Pause, because reads return older states than the store compares with writes.
+		if m.Failures > 1 { // Pause, because reads lag behind the record with which writes are compared.
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
 	case Unknown: // R5: the candidate does not know whether the write was executed

@@ -131,7 +131,8 @@ func (m *machine) claimDelay(ttl time.Duration) time.Duration {
 // maxFailures is the number of failures after which pauses do not increase any more.
 const maxFailures = 5
 
-// retryPause returns the pause after a number of failures in a row: H/16, H/8, ... H.
+// retryPause returns the pause after a number of failures in a row: a sixteenth of a heartbeat interval
+// after the first, then twice as long each time, and at most the interval.
 func (m *machine) retryPause(failures uint8) time.Duration {
 	return m.cfg.Heartbeat >> max(0, maxFailures-int(min(failures, maxFailures)))
 }
