@@ -137,16 +137,16 @@ func TestObserve_ReportsLeaderOnce(t *testing.T) {
 	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportLeader))
 	r := heldRecord(1)
 	r.Epoch = "0.y"
-	require.True(t, hasAction(c.deliver(r), ReportLeader), "another record with the same term")
+	require.True(t, hasAction(c.deliver(r), ReportLeader), "the leader of another record with the same term is not reported")
 }
 
 // TestObserve_ReportsHeartbeats checks that heartbeats are reported, and other writes are not reported as heartbeats.
 func TestObserve_ReportsHeartbeats(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
-	require.False(t, hasAction(c.deliver(heldRecord(5)), ReportHeartbeat), "the first record")
+	require.False(t, hasAction(c.deliver(heldRecord(5)), ReportHeartbeat), "the first record is reported as a heartbeat")
 	require.Contains(t, c.deliver(heldRecord(6)), Action{Kind: ReportHeartbeat, Leader: "other", Term: 3})
-	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportHeartbeat), "the same record again")
-	require.True(t, hasAction(c.deliverHint(heldRecord(7)), ReportHeartbeat), "a hint")
+	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportHeartbeat), "a repeated record is reported as a heartbeat")
+	require.True(t, hasAction(c.deliverHint(heldRecord(7)), ReportHeartbeat), "a hint of a heartbeat is not reported")
 	for i, change := range []func(*Record){
 		func(r *Record) { r.Nominee = "me" },
 		func(r *Record) { r.Term++ },
@@ -161,7 +161,7 @@ func TestObserve_ReportsHeartbeats(t *testing.T) {
 	}
 	leader := newLeader(t, defaultConfig)
 	heartbeat := leader.heartbeat()
-	require.False(t, hasAction(leader.deliver(heartbeat.Record), ReportHeartbeat), "the feed was faster than the response")
+	require.False(t, hasAction(leader.deliver(heartbeat.Record), ReportHeartbeat), "the leader's heartbeat is reported before its acknowledgement")
 	require.Contains(t, leader.acknowledge(heartbeat), Action{Kind: ReportHeartbeat, Leader: "me", Term: leader.state.Term})
 }
 
@@ -229,8 +229,8 @@ func TestObserveHint_IgnoresHintWithoutLeader(t *testing.T) {
 	require.Equal(t, released, c.state.Current)
 
 	c = newFollower(t, defaultConfig)
-	require.Empty(t, c.deliverHint(heldRecord(5)), "a hint of the current record")
-	require.Empty(t, c.deliverHint(heldRecord(4)), "a hint of an older record")
+	require.Empty(t, c.deliverHint(heldRecord(5)), "a hint of the current record causes an action")
+	require.Empty(t, c.deliverHint(heldRecord(4)), "a hint of an older record causes an action")
 	c.deliverMissing()
 	c.deliverHint(nextHeartbeat())
 	require.True(t, c.state.Missing)

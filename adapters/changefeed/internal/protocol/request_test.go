@@ -49,15 +49,15 @@ func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"
 	actions := c.deliver(r)
-	require.Equal(t, Action{Kind: Demote, Reason: HandedOver}, actions[len(actions)-2], "the leader stops first")
+	require.Equal(t, Action{Kind: Demote, Reason: HandedOver}, actions[len(actions)-2], "the leader does not stop before the release")
 	release := request(actions)
 	require.Equal(t, Release, release.Op)
 	require.True(t, release.Record.Released())
 	require.Equal(t, "q", release.Record.Nominee)
-	require.Equal(t, None, request(c.acknowledge(release)).Op, "the record is for the target")
+	require.Equal(t, None, request(c.acknowledge(release)).Op, "the former leader claims the record that is reserved for the target")
 	c.deliver(release.Record)
 	c.now = c.state.ClaimAt
-	require.Equal(t, Claim, request(c.stepTime()).Op, "the target has not claimed the record")
+	require.Equal(t, Claim, request(c.stepTime()).Op, "the record is not claimed although the target has not claimed it in time")
 }
 
 // TestTransfer_ListeningLeaderContinuesUntilResign checks that a leader whose program listens to

@@ -19,7 +19,7 @@ func TestClaim_LateResponseDoesNotMakeLeader(t *testing.T) {
 		actions := c.step(Input{Kind: Responded, Record: claim.Record, Late: lateByOtherClock})
 		require.False(t, hasAction(actions, Lead))
 		next := request(actions)
-		require.Equal(t, Claim, next.Op, "the record contains the candidate's session")
+		require.Equal(t, Claim, next.Op, "the candidate does not claim a record that contains its session")
 		require.EqualValues(t, 5, next.Record.Term)
 		require.True(t, hasAction(c.acknowledge(next), Lead))
 	}
@@ -178,7 +178,7 @@ func TestRestoredState_IsNotAssumedAfterFailures(t *testing.T) {
 func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	for name, lose := range map[string]func(c *candidate, claim Action) []Action{
 		"NoAcknowledgement": func(c *candidate, claim Action) []Action {
-			require.Equal(t, None, request(c.fail(Unknown)).Op, "the retry has a pause")
+			require.Equal(t, None, request(c.fail(Unknown)).Op, "the candidate retries without a pause")
 			c.now = c.state.RetryAt
 			require.Equal(t, Read, request(c.stepTime()).Op)
 			return c.respond(claim.Record)
@@ -200,11 +200,11 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 			release := request(lose(c, claim))
 			require.Equal(t, Release, release.Op)
 			require.True(t, release.Record.Released())
-			require.Equal(t, None, request(c.acknowledge(release)).Op, "the released record is for others")
+			require.Equal(t, None, request(c.acknowledge(release)).Op, "the candidate claims the record that it has released for others")
 			c.deliver(release.Record)
 			c.now = c.state.ClaimAt
 			claim = request(c.stepTime())
-			require.Equal(t, Claim, claim.Op, "no other candidate has claimed the record")
+			require.Equal(t, Claim, claim.Op, "the record is not claimed although no other candidate has claimed it")
 			c.acknowledge(claim)
 			c.deliver(claim.Record)
 			c.acknowledge(c.heartbeat())

@@ -137,7 +137,7 @@ func TestLeader_LeaseStartsAtRequest(t *testing.T) {
 	actions := c.acknowledge(heartbeat)
 	require.True(t, hasAction(actions, Demote))
 	require.False(t, hasAction(actions, Extend))
-	require.Equal(t, Claim, request(actions).Op, "the record names the candidate, which needs a new term")
+	require.Equal(t, Claim, request(actions).Op, "the former leader does not claim its record with a new term")
 }
 
 // TestLeader_StopsIfWallClockReachesDeadline checks that a leader stops when its lease has expired by the wall
