@@ -193,7 +193,7 @@ chaos: prepare
 # runs a part of it.
 operations: prepare
 	ZKTEST_REAL=required $(GO) test -count 1 -v ./integrationtest/operations -args -operations.complete
-	$(GO) test -count 1 -v ./adapters/changefeed/mongodb -run '^TestOperations_OnReplicaSet$$' -args -operations.complete
+	$(GO) test -count 1 -v ./adapters/changefeed/mongodb -run '^TestOperations_OnReplicaSetKeepOneLeader$$' -args -operations.complete
 
 # kubernetes tests elections on Leases, managers of controller-runtime, a migration from client-go and the manifests
 # of deploy/kubernetes on a real kube-apiserver, which it builds first: that takes five minutes on two idle

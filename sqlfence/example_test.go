@@ -9,7 +9,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/sqlfence"
 )
 
-// The transaction is committed only if no later leader has begun one.
+// The transaction is committed only if no later leader has begun a transaction.
 func ExampleFence_Guard() {
 	fence, err := sqlfence.NewFence(sqlfence.MySQL, "report", sqlfence.WithTable("app.fence"))
 	if err != nil {

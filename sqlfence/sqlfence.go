@@ -20,25 +20,28 @@
 // # Guarantees
 //
 // If the transaction of a holder commits, then all transactions of holders with smaller tokens that commit have
-// committed before it began to read, and no such transaction commits afterwards. This holds at each isolation
-// level from READ COMMITTED on. The transactions of one resource are executed one after the other, because each
-// locks the row of the resource until it ends; those of different resources are independent.
+// committed before that transaction began to read, and no such transaction commits afterwards. This holds at
+// each isolation level from READ COMMITTED on. The transactions of one resource are executed one after the
+// other, because each locks the row of the resource until it ends; transactions of different resources are
+// independent.
 //
-// On PostgreSQL, at REPEATABLE READ and SERIALIZABLE, a transaction that had to wait for that fails with a
-// serialization error (40001), and can be repeated. On MySQL and MariaDB it reads what the others have
-// committed, at any level. The wait ends with an error after innodb_lock_wait_timeout.
+// On PostgreSQL, at REPEATABLE READ and SERIALIZABLE, a transaction that had to wait for another fails
+// with a serialization error (40001), and can be repeated. On MySQL and MariaDB, such a transaction
+// reads what the others have committed, at any level. The wait ends with an error after
+// innodb_lock_wait_timeout.
 //
 // # Limits
 //
 // A transaction that does not call Guard, or reads before it does, is not protected. Nor are reads outside of
-// transactions, and other databases. All programs must compare tokens of the same election or lock: those
-// of different ones are unrelated.
+// transactions, and other databases. All programs must compare tokens of the same election or lock: tokens of
+// different elections or locks are unrelated.
 //
-// If a statement fails, roll back. On MySQL and MariaDB, the server may have ended the transaction, and would execute
-// later statements without one. Statements that commit implicitly there, such as CREATE TABLE, end the protection as
-// well. All tables must have the engine InnoDB. The column uses changes with each transaction, so that
-// of concurrent transactions on different nodes of Galera only one is committed: Guard does not wait for those on
-// other nodes, and the later one to commit fails with error 1213, and can be repeated.
+// If a statement fails, roll back. On MySQL and MariaDB, the server may have ended the transaction, and would
+// execute later statements without a transaction. Statements that commit implicitly there, such as CREATE TABLE,
+// end the protection as well. All tables must have the engine InnoDB. The column uses changes with each
+// transaction, so that of concurrent transactions on different nodes of Galera only one is committed: Guard does
+// not wait for transactions on other nodes, and the transaction that commits later fails with error 1213, and
+// can be repeated.
 package sqlfence
 
 import (
@@ -62,7 +65,7 @@ type Tx interface {
 
 // Grant is a leadership, a hold of a lock, or another grant of this library.
 type Grant interface {
-	// Token returns the fencing token, which must be greater than that of each earlier holder.
+	// Token returns the fencing token, which must be greater than the tokens of all earlier holders.
 	Token() int64
 	// Err returns nil while the grant is valid, and then the reason why it has ended.
 	Err() error
@@ -181,7 +184,7 @@ func (f *Fence) register(ctx context.Context, tx Tx, token int64) error {
 		}
 	}
 	if rows == 0 {
-		return fmt.Errorf("%w: %d is too old", ErrFenced, token)
+		return fmt.Errorf("%w: token %d is smaller", ErrFenced, token)
 	}
 	return nil
 }

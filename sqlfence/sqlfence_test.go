@@ -9,9 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/sqlfence"
 )
 
-// TestNewFence_Invalid checks that NewFence rejects an argument that cannot be used. The tests of
-// adapters/changefeed/postgres and adapters/changefeed/mysql test fences in databases.
-func TestNewFence_Invalid(t *testing.T) {
+// TestNewFence_RejectsInvalidArguments checks that NewFence returns ErrInvalid for invalid arguments. The tests
+// of adapters/changefeed/postgres and adapters/changefeed/mysql test fences in databases.
+func TestNewFence_RejectsInvalidArguments(t *testing.T) {
 	for _, dialect := range []sqlfence.Dialect{sqlfence.PostgreSQL, sqlfence.MySQL} {
 		for _, opts := range [][]sqlfence.Option{{sqlfence.WithTable("")}, {sqlfence.WithTable("a b")}, {sqlfence.WithTable("a;--")}, {nil}} {
 			_, err := sqlfence.NewFence(dialect, "x", opts...)

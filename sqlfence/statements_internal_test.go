@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStatements_Documented checks that the documentation for administrators contains each statement of Guard.
-func TestStatements_Documented(t *testing.T) {
+// TestStatements_AreInDocumentation checks that the documentation for administrators contains each statement of
+// Guard.
+func TestStatements_AreInDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../docs/tasks/fencing.md")
 	require.NoError(t, err)
 	for _, statementsOf := range statementsOf {

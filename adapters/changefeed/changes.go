@@ -6,12 +6,13 @@ import (
 	"fmt"
 )
 
-// ErrMissed is returned by [Changes] whose reader was more than 1000 changes late, or whose
-// server has dropped changes. Read the current data, and open another feed.
+// ErrMissed is the error of Next of [Changes] if its reader is more than 1000 changes behind, or
+// if the server has dropped changes. The program should then read the current data, and open
+// another feed.
 var ErrMissed = errors.New("changes were missed; read the current data and watch again")
 
-// NoChanges implements [Store.Changes] for stores that embed it because they cannot deliver
-// changes of other data.
+// NoChanges implements [Store.Changes] by returning an error. A store embeds NoChanges if it can
+// deliver the changes of its record only.
 type NoChanges struct{}
 
 // Changes returns an error that wraps [errors.ErrUnsupported].

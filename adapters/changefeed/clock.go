@@ -7,7 +7,7 @@ type clock interface {
 	Now() time.Time
 	// NewTimer returns a timer that fires after d by this clock.
 	NewTimer(d time.Duration) *time.Timer
-	// System returns the time by the system's clock at which this clock shows t.
+	// System converts a time by this clock to the same instant by the system's clock.
 	System(t time.Time) time.Time
 }
 

@@ -17,9 +17,9 @@
 //     ([WithClockDrift]), and if the store's compare-and-set is linearizable and the store
 //     does not lose acknowledged writes. Clocks do not have to agree on the time, and
 //     requests and feeds can be delayed arbitrarily.
-//   - Leadership.Token is the term, which increases with each leadership. A system that
-//     rejects tokens smaller than the greatest it has seen is protected from a leader that
-//     was stopped and acts too late.
+//   - Leadership.Token is the term, which increases with each leadership. A system that rejects
+//     tokens smaller than the greatest it has seen is protected from a leader whose process was
+//     suspended and that acts too late.
 //   - Leadership.Done is closed before another candidate can become leader, because the
 //     lease is measured from the time before the heartbeat was sent.
 //   - No call blocks indefinitely: Resign and EndElection return within two seconds.
@@ -29,13 +29,13 @@
 //
 // # Succession
 //
-// Candidates are not ordered: if the leader leaves, the fastest one follows. [Transfer] names the next leader,
-// and [NewQueue] lets a candidate of higher priority take over. Status.FormerErr of a new leader says whether
-// the former one released the record.
+// Candidates are not ordered: if the leader leaves, the candidate that claims the record first becomes leader.
+// [Transfer] selects the next leader, and [NewQueue] lets a candidate of higher priority take over.
+// Status.FormerErr of a new leader says whether the former leader has released the record.
 //
 // # Limits
 //
-// The first guarantee does not hold if the store fails over to a replica that lacks
-// acknowledged writes. docs/changefeed.md describes the algorithm, why it is correct, how
-// that is verified, and its limits.
+// The first guarantee does not hold if the store fails over to a replica that lacks acknowledged
+// writes. docs/changefeed.md describes the algorithm, why it is correct, how its correctness is
+// verified, and its limits.
 package changefeed

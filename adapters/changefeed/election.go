@@ -27,9 +27,11 @@ type Election struct {
 	started atomic.Bool
 	// written receives the records that EndElection has written.
 	written chan Record
-	// mayHold reports whether the record may still name the candidate after its candidacy.
+	// mayHold reports whether, after the candidacy, the record may still contain the candidate as
+	// leader.
 	mayHold atomic.Bool
-	// listens reports whether ResignRequested was called. requestResign closes the channel that it returns.
+	// listens reports whether ResignRequested was called. requestResign closes the channel that
+	// ResignRequested returns.
 	listens       atomic.Bool
 	requested     chan struct{}
 	requestResign func()
@@ -42,7 +44,8 @@ var _ leaderelection.Candidate = (*Election)(nil)
 // Errors of elections, in addition to those of package leaderelection and of stores, to be
 // tested with errors.Is.
 var (
-	// ErrStale is reported if a feed has not delivered a known write in time.
+	// ErrStale is the error of [event.WatchFailed] if a feed has not delivered in time a write that the
+	// candidate knows of.
 	ErrStale = errors.New("changefeed: feed did not deliver a known write in time")
 	// ErrNotEnded is returned by [RestartElection] if the election has not ended.
 	ErrNotEnded = errors.New("changefeed: election has not ended")
@@ -131,8 +134,8 @@ func createRecord(ctx context.Context, o *options, store Store) error {
 }
 
 // unclaimedRecord returns the first record of an election. An earlier record may have been lost
-// together with all candidates that had observed it. The tokens of this election must be greater
-// than those of the earlier one, so they start at the wall clock's time.
+// together with all candidates that had observed it. The new tokens must be greater than the
+// tokens of the lost record, so the term starts at the wall clock's time.
 func (o *options) unclaimedRecord() Record {
 	return Record{Epoch: protocol.Epoch(0, randomID()), Term: protocol.FirstTerm(0, o.wallTime()), Seq: 1, TTL: o.cfg.Lease}
 }
@@ -181,17 +184,17 @@ func validateRecord(r Record) error {
 	return fmt.Errorf("%w: the record has %s: it is damaged or not the record of an election", ErrUnsuitable, problem)
 }
 
-// ID returns the candidate's ID: that of [WithID], or a random one. It does not change, so
-// a candidate can pass it to Elect at any time.
+// ID returns the candidate's ID, which [WithID] sets and which is random by default. The ID never
+// changes, so it can be passed to [Transfer] at any time.
 func (e *Election) ID() string { return e.opts.cfg.ID }
 
 // Status implements [leaderelection.Candidate]. NowFollowing is the leader. Candidates are not ordered, so Next
 // is true only while the record names this candidate's ID as the target of a [Transfer]. FormerErr is
 // [leaderelection.ErrResigned] if the last leader has released the record, also because of a transfer or
 // because its feed had failed, and this candidate has observed a heartbeat of that leadership; it is
-// [leaderelection.ErrLeaseExpired] if the record still named a leader. The Role is
-// never Suspended: a leadership whose lease has expired is over, and the candidate contends
-// for the next one, with a new token.
+// [leaderelection.ErrLeaseExpired] if the record still contained a leader when this candidate claimed it. The
+// Role is never Suspended: a leadership whose lease has expired is over, and the candidate contends for the
+// next one, with a new token.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].
@@ -203,16 +206,16 @@ func (e *Election) Current() leaderelection.Status {
 	return s
 }
 
-// Events implements [leaderelection.Candidate]. [event.HandOver],
-// [event.Suspended] and [event.Resumed] are not reported. The error of
-// [event.WatchFailed] is [ErrStale] if the feed works but does not deliver a
-// known write. That of [event.RequestRejected] wraps [ErrUnsuitable].
+// Events implements [leaderelection.Candidate]. [event.HandOver], [event.Suspended] and
+// [event.Resumed] are not reported. The error of [event.WatchFailed] is [ErrStale] if the feed
+// works but does not deliver a known write. The error of [event.RequestRejected] wraps
+// [ErrUnsuitable].
 func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 
 // Changes starts a feed of changes of data other than the record, from [Store.Changes]: of the table
 // (RethinkDB), collection (MongoDB), channel (PostgreSQL and Redis) or bucket (NATS) with the given name
-// in the store's database, or of the store's own one if the name is empty. Not all stores support this;
-// the error wraps [errors.ErrUnsupported] then.
+// in the store's database, or, if the name is empty, of the store's own table, collection, channel or
+// bucket. If the store does not support such feeds, the error wraps [errors.ErrUnsupported].
 //
 // The returned loop delivers each change from the return of Changes on, so a program can read the data
 // between the call and the loop. It ends after ctx is done; otherwise its last element is an error without

@@ -20,7 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// newGroup returns a factory of candidates. Each candidate has a client of one table.
+// newGroup returns a factory of candidates whose stores use one table, each over a separate simulated
+// network.
 func newGroup(opts ...changefeed.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		table := memory.NewTable()
@@ -51,19 +52,20 @@ func newGroup(opts ...changefeed.Option) electiontest.Factory {
 	}
 }
 
-// TestElection_Contract checks that an Election satisfies the contract of candidates.
-func TestElection_Contract(t *testing.T) {
+// TestElection_SatisfiesContract checks that an Election satisfies the contract of candidates.
+func TestElection_SatisfiesContract(t *testing.T) {
 	electiontest.Run(t, newGroup(), electiontest.WithFakeTime())
 }
 
-// TestElection_ContractWithKeepLeading checks that WithKeepLeading does not break the contract of candidates.
-func TestElection_ContractWithKeepLeading(t *testing.T) {
+// TestElection_SatisfiesContractWithKeepLeading checks that WithKeepLeading does not break the contract of
+// candidates.
+func TestElection_SatisfiesContractWithKeepLeading(t *testing.T) {
 	electiontest.Run(t, newGroup(changefeed.WithKeepLeading()), electiontest.WithFakeTime())
 }
 
-// TestNewElection_UnsuitableStore checks that NewElection rejects a store that cannot serve elections, with
+// TestNewElection_RejectsUnsuitableStore checks that NewElection rejects a store that cannot serve elections, with
 // an error that names the reason.
-func TestNewElection_UnsuitableStore(t *testing.T) {
+func TestNewElection_RejectsUnsuitableStore(t *testing.T) {
 	_, err := changefeed.NewElection(nil)
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	_, err = changefeed.NewElection(&storeFuncs{start: func(context.Context) error {
@@ -123,8 +125,8 @@ func TestNewElection_CanBeCalledAgainAfterFailure(t *testing.T) {
 	})
 }
 
-// TestNewElection_WithoutCreateUsesExistingRecord checks that the record is not created, and an existing
-// record is used.
+// TestNewElection_WithoutCreateUsesExistingRecord checks that NewElection with WithoutCreate does not
+// create a record, but uses an existing record.
 func TestNewElection_WithoutCreateUsesExistingRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		_, err := changefeed.NewElection(h.table.Store("election"), changefeed.WithoutCreate())
@@ -135,8 +137,8 @@ func TestNewElection_WithoutCreateUsesExistingRecord(t *testing.T) {
 	})
 }
 
-// TestElection_ContextDone checks that a candidacy ends with the context of WithContext.
-func TestElection_ContextDone(t *testing.T) {
+// TestWithContext_EndsCandidacyIfContextIsDone checks that a candidacy ends with the context of WithContext.
+func TestWithContext_EndsCandidacyIfContextIsDone(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		c := h.joinAndLead("one", changefeed.WithContext(ctx))
@@ -148,9 +150,9 @@ func TestElection_ContextDone(t *testing.T) {
 	})
 }
 
-// TestElection_ChangesUsesStore checks that Changes passes the name to the store, and the store's error to
-// the caller.
-func TestElection_ChangesUsesStore(t *testing.T) {
+// TestChanges_ReturnsResultOfStore checks that Changes passes the name to the store, and returns the store's
+// error.
+func TestChanges_ReturnsResultOfStore(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(&storeFuncs{
 		Store: table.Store("election"),
@@ -172,9 +174,9 @@ func TestElection_ChangesUsesStore(t *testing.T) {
 	}
 }
 
-// TestResign_ReleasesRecordAndStops checks that a candidate that has resigned is not the leader, has released
+// TestResign_ReleasesRecordAndStopsWriting checks that a candidate that has resigned is not the leader, has released
 // the record, has no open feed, and writes nothing more.
-func TestResign_ReleasesRecordAndStops(t *testing.T) {
+func TestResign_ReleasesRecordAndStopsWriting(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one, two := h.join("one"), h.join("two")
 		leader := h.awaitLeader()
@@ -195,8 +197,9 @@ func TestResign_ReleasesRecordAndStops(t *testing.T) {
 	})
 }
 
-// TestResign_LateClaim checks that a claim whose response was lost cannot be executed after Resign has returned nil.
-func TestResign_LateClaim(t *testing.T) {
+// TestResign_PreventsLateClaim checks that a claim whose response was lost cannot be executed after Resign has
+// returned nil.
+func TestResign_PreventsLateClaim(t *testing.T) {
 	for seed := range 50 {
 		runInBubble(t, func(h *harness) {
 			c := h.newCandidate("one")
@@ -220,9 +223,9 @@ func TestResign_LateClaim(t *testing.T) {
 	}
 }
 
-// TestResign_HangingStore checks that Resign and EndElection take at most two seconds, report that the outcome
-// is unknown, and retry the write in the background.
-func TestResign_HangingStore(t *testing.T) {
+// TestResign_ReturnsInTimeIfStoreHangs checks that Resign and EndElection take at most two seconds, report that
+// the outcome is unknown, and retry the write in the background.
+func TestResign_ReturnsInTimeIfStoreHangs(t *testing.T) {
 	for _, name := range []string{"Resign", "EndElection"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -236,7 +239,7 @@ func TestResign_HangingStore(t *testing.T) {
 					return nil
 				}))
 				require.NoError(t, err)
-				l, ended := lead(t, e)
+				l, ended := startLeader(t, e)
 				close(hang)
 				time.Sleep(1500 * time.Millisecond) // Wait until a heartbeat hangs.
 				begin := time.Now()

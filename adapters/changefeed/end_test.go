@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestEndElection_AfterResign checks that the rest of a candidacy, here a feed that takes a minute to close,
-// does not block EndElection.
-func TestEndElection_AfterResign(t *testing.T) {
+// TestEndElection_DoesNotWaitForClosingFeed checks that EndElection, after Resign, does not wait for the
+// feed of the candidacy, which takes a minute to close.
+func TestEndElection_DoesNotWaitForClosingFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.NewTable().Store("election")
 		e, err := changefeed.NewElection(&storeFuncs{Store: s, subscribe: func(ctx context.Context) (changefeed.Feed, error) {
@@ -24,7 +24,7 @@ func TestEndElection_AfterResign(t *testing.T) {
 			return &feedFuncs{Feed: f, close: func() error { time.Sleep(time.Minute); return f.Close() }}, err
 		}})
 		require.NoError(t, err)
-		_, ended := lead(t, e)
+		_, ended := startLeader(t, e)
 		require.NoError(t, e.Resign())
 		begin := time.Now()
 		require.NoError(t, e.EndElection())
@@ -34,9 +34,9 @@ func TestEndElection_AfterResign(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_MissingRecord checks that a candidate cannot join an election that was deleted before it
-// was created, and that DeleteElection creates a record only when it may.
-func TestDeleteElection_MissingRecord(t *testing.T) {
+// TestDeleteElection_EndsElectionWithoutRecord checks that DeleteElection ends an election whose record does
+// not exist yet, so that no candidate can join, and creates no record with WithoutCreate.
+func TestDeleteElection_EndsElectionWithoutRecord(t *testing.T) {
 	store := memory.NewTable().Store("election")
 	require.NoError(t, changefeed.DeleteElection(store, changefeed.WithoutCreate()))
 	_, err := store.Read(t.Context())
@@ -50,9 +50,9 @@ func TestDeleteElection_MissingRecord(t *testing.T) {
 	require.ErrorIs(t, changefeed.DeleteElection(nil), leaderelection.ErrInvalid)
 }
 
-// TestRestartElection_CandidatesOfEndedElectionStayOut checks that a candidate that did not notice the end of
+// TestRestartElection_ExcludesCandidatesOfEndedElection checks that a candidate that did not notice the end of
 // an election does not participate in the next election, and that tokens increase.
-func TestRestartElection_CandidatesOfEndedElectionStayOut(t *testing.T) {
+func TestRestartElection_ExcludesCandidatesOfEndedElection(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		require.ErrorIs(h, changefeed.RestartElection(store), leaderelection.ErrNoElection)
@@ -74,9 +74,9 @@ func TestRestartElection_CandidatesOfEndedElectionStayOut(t *testing.T) {
 	})
 }
 
-// TestRestartElection_ResponseLost checks that RestartElection neither returns an error nor restarts the
-// election again when the response to its write was lost.
-func TestRestartElection_ResponseLost(t *testing.T) {
+// TestRestartElection_RestartsOnceIfResponseIsLost checks that RestartElection neither returns an error nor
+// restarts the election again when the response to its write was lost.
+func TestRestartElection_RestartsOnceIfResponseIsLost(t *testing.T) {
 	for name, afterWrite := range map[string]func(changefeed.Store) error{
 		"Restarted":  func(changefeed.Store) error { return nil },
 		"EndedAgain": func(s changefeed.Store) error { return changefeed.DeleteElection(s) },
@@ -106,9 +106,9 @@ func TestRestartElection_ResponseLost(t *testing.T) {
 	}
 }
 
-// TestRestartElection_WaitsForLease checks that there is no leader after a restart before the lease of the
-// last leader has expired, because that leader may have missed the end.
-func TestRestartElection_WaitsForLease(t *testing.T) {
+// TestRestartElection_DelaysLeaderUntilLeaseExpires checks that there is no leader after a restart before the
+// lease of the last leader has expired, because that leader may not have noticed that the election has ended.
+func TestRestartElection_DelaysLeaderUntilLeaseExpires(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		old := h.joinAndLead("old")
 		h.passTime(time.Second)
@@ -124,10 +124,10 @@ func TestRestartElection_WaitsForLease(t *testing.T) {
 	})
 }
 
-// TestRestartElection_TermIsNotBehindClock checks that the term of the restarted election is not smaller than
+// TestRestartElection_RaisesTermToWallClock checks that the term of the restarted election is not smaller than
 // the wall clock's time: an earlier record may have been lost, and the last record may have been created by a
 // program whose clock was behind.
-func TestRestartElection_TermIsNotBehindClock(t *testing.T) {
+func TestRestartElection_RaisesTermToWallClock(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		s := h.table.Store("election")
 		ended := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 5, Ended: true}

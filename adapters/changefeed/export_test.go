@@ -33,7 +33,7 @@ func (c skewedClock) System(t time.Time) time.Time {
 	return c.begin.Add(time.Duration(float64(t.Sub(c.begin)) / c.rate))
 }
 
-// Config returns the configuration of a candidate. Tests change it to unsafe values.
+// Config returns the configuration of a candidate, in which tests set unsafe values.
 func Config(e *Election) *protocol.Config { return &e.opts.cfg }
 
 // Ready reports whether a candidate can take over from the leader.

@@ -6,20 +6,21 @@ import (
 )
 
 // former determines how the leadership before the candidate's own ended, for
-// [leaderelection.Status.FormerErr]. The record shows whether its last holder has released it, but not
-// whether that holder ever led: a claim that is not acknowledged in time is released as well.
+// [leaderelection.Status.FormerErr]. The record shows whether the candidate that claimed it last has
+// released it, but not whether that candidate ever led: a candidate also releases the record if its
+// claim was not acknowledged in time.
 type former struct {
-	renewed uint64 // renewed is the last term in which a heartbeat was observed. Only a leader sends one.
+	renewed uint64 // renewed is the last term in which a heartbeat was observed. Only a leader sends heartbeats.
 	led     uint64 // led is the term of the candidate's own last leadership.
-	err     error  // err is the result as of the last claim.
+	err     error  // err is the value of FormerErr as determined by the last claim.
 }
 
-// claim notes that the candidate with this session claims the record, which replaces it.
+// claim sets err when the candidate with the given session replaces record by its claim.
 func (f *former) claim(record protocol.Record, session string) {
 	switch {
 	case record.Session == session && record.Term != f.led:
-		// This claim replaces an earlier claim of the candidate, after which it did not lead, so the
-		// result of the earlier claim remains.
+		// The candidate replaces its earlier claim, after which it did not lead. So err remains as
+		// the earlier claim has set it.
 	case record.Session != "":
 		f.err = leaderelection.ErrLeaseExpired
 	case record.Released() && record.Term == f.renewed:

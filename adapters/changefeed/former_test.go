@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestElection_FormerErrTellsHowFormerLeaderLeft checks that a leader learns whether the former leader has
-// released the record, and reports no end that it cannot know.
+// TestElection_FormerErrTellsHowFormerLeaderLeft checks that FormerErr tells whether the former leader has
+// released the record, and is nil if the new leader cannot know that.
 func TestElection_FormerErrTellsHowFormerLeaderLeft(t *testing.T) {
 	const long = 5 * time.Second // long enough for a heartbeat that all candidates observe
 	for name, c := range map[string]struct {
@@ -46,8 +46,9 @@ func TestElection_FormerErrTellsHowFormerLeaderLeft(t *testing.T) {
 	}
 }
 
-// TestElection_FormerErrIgnoresOwnClaim checks that a claim that was not acknowledged does not count as a leadership.
-func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
+// TestElection_FormerErrIgnoresUnacknowledgedClaim checks that a claim that was not acknowledged does not count
+// as a leadership.
+func TestElection_FormerErrIgnoresUnacknowledgedClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		other := h.newCandidate("two")
@@ -71,8 +72,9 @@ func TestElection_FormerErrIgnoresOwnClaim(t *testing.T) {
 	})
 }
 
-// TestElection_NextIsTransferTarget checks that only the target of a transfer learns that it is the target.
-func TestElection_NextIsTransferTarget(t *testing.T) {
+// TestElection_NextIsTrueOnlyForTransferTarget checks that Status.Next is true for the target of a transfer,
+// and for no other candidate.
+func TestElection_NextIsTrueOnlyForTransferTarget(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		var followers []*candidate

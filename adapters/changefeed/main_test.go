@@ -78,7 +78,7 @@ func (s *recordingStore) Subscribe(ctx context.Context) (changefeed.Feed, error)
 	return &feedFuncs{Feed: f, close: func() error { closed(); return f.Close() }}, nil
 }
 
-// storeFuncs is a store whose methods are replaced by the functions that are not nil.
+// storeFuncs is a store in which each function that is not nil replaces the method of the same name.
 type storeFuncs struct {
 	changefeed.Store
 	start     func(ctx context.Context) error
@@ -131,7 +131,7 @@ func (s *storeFuncs) Changes(ctx context.Context, place string) (changefeed.Chan
 	return s.Store.Changes(ctx, place)
 }
 
-// feedFuncs is a feed whose methods are replaced by the functions that are not nil.
+// feedFuncs is a feed in which each function that is not nil replaces the method of the same name.
 type feedFuncs struct {
 	changefeed.Feed
 	next  func(ctx context.Context) (changefeed.Event, error)
@@ -334,8 +334,8 @@ func (h *harness) replaceRecord(next changefeed.Record) {
 	require.NoError(h, err)
 }
 
-// lead starts the candidacy of a single candidate, and waits until it is the leader.
-func lead(t *testing.T, e *changefeed.Election) (l *leaderelection.Leadership, ended <-chan error) {
+// startLeader starts the candidacy of a single candidate, and waits until it is the leader.
+func startLeader(t *testing.T, e *changefeed.Election) (l *leaderelection.Leadership, ended <-chan error) {
 	t.Helper()
 	results := make(chan error, 1)
 	go func() { results <- e.ElectLeader() }()

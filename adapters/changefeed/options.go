@@ -30,7 +30,8 @@ type options struct {
 	ctx       context.Context
 	id        *string
 	heartbeat time.Duration
-	// minTimeout and maxTimeout bound the election timeout. They have defaults unless timeoutSet.
+	// minTimeout and maxTimeout bound the election timeout. Unless timeoutSet is true, they are the
+	// defaults.
 	minTimeout, maxTimeout time.Duration
 	timeoutSet             bool
 	lease                  *time.Duration
@@ -151,8 +152,8 @@ func randomID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// WithContext bounds a function by ctx. When ctx is done, requests are abandoned, and a
-// candidacy ends as by [Election.Resign].
+// WithContext sets the context of a function or a candidacy. When ctx is done, requests are
+// abandoned, and a candidacy ends as by [Election.Resign].
 func WithContext(ctx context.Context) Option {
 	return optionFunc(func(o *options) { o.ctx = ctx })
 }
@@ -170,11 +171,11 @@ func WithID(id string) Option { return optionFunc(func(o *options) { o.id = &id 
 // candidates should use the same value, except while they are replaced.
 func WithHeartbeat(d time.Duration) Option { return optionFunc(func(o *options) { o.heartbeat = d }) }
 
-// WithElectionTimeout sets the time for which a record must not be renewed before a
-// candidate claims it. Each time it is chosen at random between min and max. The defaults
-// are 2 and 4 heartbeats. Use 4 and 8 heartbeats if pauses of a second are common, because
-// of garbage collection or a wide-area network. min must be at least two heartbeats, and
-// max must be greater than min.
+// WithElectionTimeout sets the time for which a record must not be renewed before a candidate
+// claims it. For each wait, the candidate chooses a random time between min and max. The defaults
+// are 2 and 4 heartbeats. Use 4 and 8 heartbeats if pauses of a second are common, because of
+// garbage collection or a wide-area network. min must be at least two heartbeats, and max must be
+// greater than min.
 func WithElectionTimeout(min, max time.Duration) Option {
 	return optionFunc(func(o *options) { o.minTimeout, o.maxTimeout, o.timeoutSet = min, max, true })
 }

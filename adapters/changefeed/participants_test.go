@@ -15,17 +15,17 @@ import (
 
 var errBroken = errors.New("broken")
 
-// untilDone waits until ctx is done.
-func untilDone(ctx context.Context) error {
+// waitUntilDone waits until ctx is done.
+func waitUntilDone(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// brokenStores returns the ways in which the store of a candidate can be wrong after the candidate has
-// been created. None of them may keep the other candidates from leading.
+// brokenStores returns functions that break the store of a candidate after the candidate was created,
+// each in another way. None of these faults may keep the other candidates from leading.
 func brokenStores() map[string]func(s *storeFuncs) {
 	type heartbeat = func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error)
-	// onlyIf makes a fault apply to some writes.
+	// onlyIf restricts a fault to the writes for which condition returns true.
 	onlyIf := func(s *storeFuncs, condition func(prev, next changefeed.Record) bool, broken heartbeat) heartbeat {
 		return func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 			if condition(prev, next) {
@@ -43,7 +43,7 @@ func brokenStores() map[string]func(s *storeFuncs) {
 	late := func(s *storeFuncs) heartbeat {
 		return func(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 			_, _ = s.Store.Heartbeat(ctx, prev, next)
-			return changefeed.Record{}, untilDone(ctx)
+			return changefeed.Record{}, waitUntilDone(ctx)
 		}
 	}
 	isClaim := func(prev, next changefeed.Record) bool { return next.Term > prev.Term && next.Session != "" }
@@ -75,7 +75,7 @@ func brokenStores() map[string]func(s *storeFuncs) {
 		},
 		"WritesHang": func(s *storeFuncs) {
 			s.heartbeat = func(ctx context.Context, _, _ changefeed.Record) (changefeed.Record, error) {
-				return changefeed.Record{}, untilDone(ctx)
+				return changefeed.Record{}, waitUntilDone(ctx)
 			}
 		},
 		"WritesConflict": func(s *storeFuncs) {
@@ -92,7 +92,7 @@ func brokenStores() map[string]func(s *storeFuncs) {
 			s.read = func(context.Context) (changefeed.Record, error) { return changefeed.Record{}, errBroken }
 		},
 		"ReadsHang": func(s *storeFuncs) {
-			s.read = func(ctx context.Context) (changefeed.Record, error) { return changefeed.Record{}, untilDone(ctx) }
+			s.read = func(ctx context.Context) (changefeed.Record, error) { return changefeed.Record{}, waitUntilDone(ctx) }
 		},
 		"ReadsFindNoRecord": func(s *storeFuncs) {
 			s.read = func(context.Context) (changefeed.Record, error) {
@@ -110,7 +110,7 @@ func brokenStores() map[string]func(s *storeFuncs) {
 			s.subscribe = func(ctx context.Context) (changefeed.Feed, error) {
 				f, err := s.Store.Subscribe(ctx)
 				return &feedFuncs{Feed: f, next: func(ctx context.Context) (changefeed.Event, error) {
-					return changefeed.Event{}, untilDone(ctx)
+					return changefeed.Event{}, waitUntilDone(ctx)
 				}}, err
 			}
 		},
@@ -139,12 +139,12 @@ func brokenStores() map[string]func(s *storeFuncs) {
 	}
 }
 
-// longestWithout is the longest time that may pass without a leader: a hand-over, after which the broken
+// maxTimeWithoutLeader is the longest time that may pass without a leader: a hand-over, after which the broken
 // candidate has the record, one lease, and the longest election timeout.
-const longestWithout = 250*time.Millisecond + 4*time.Second + 1750*time.Millisecond
+const maxTimeWithoutLeader = 250*time.Millisecond + 4*time.Second + 1750*time.Millisecond
 
-// passWithLeaders lets d pass, and returns the longest time in which none of the candidates was leader.
-func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (longest time.Duration) {
+// measureTimeWithoutLeader lets d pass, and returns the longest time in which none of the candidates was leader.
+func (h *harness) measureTimeWithoutLeader(d time.Duration, candidates []*candidate) (longest time.Duration) {
 	last := time.Now() // the last time at which one of the candidates was leader
 	for end, over := time.After(d), false; !over; {
 		led := slices.ContainsFunc(candidates, (*candidate).isLeader)
@@ -161,9 +161,9 @@ func (h *harness) passWithLeaders(d time.Duration, candidates []*candidate) (lon
 	return longest
 }
 
-// TestElection_BrokenParticipant checks that one candidate whose store is broken does not prevent the
+// TestElection_HasLeaderDespiteBrokenParticipant checks that one candidate whose store is broken does not prevent the
 // election of a leader. The healthy leaders resign, because then the broken candidate can interfere.
-func TestElection_BrokenParticipant(t *testing.T) {
+func TestElection_HasLeaderDespiteBrokenParticipant(t *testing.T) {
 	for name, damage := range brokenStores() {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(h *harness) {
@@ -175,10 +175,10 @@ func TestElection_BrokenParticipant(t *testing.T) {
 				all := []*candidate{broken, h.join("a"), h.join("b")}
 				// All candidates wait before the first claim. If the broken candidate makes that claim,
 				// the others wait again.
-				require.LessOrEqual(t, h.passWithLeaders(15*time.Second, all), 2*4*time.Second)
+				require.LessOrEqual(t, h.measureTimeWithoutLeader(15*time.Second, all), 2*4*time.Second)
 				var longest time.Duration
 				for i := range 8 {
-					longest = max(longest, h.passWithLeaders(15*time.Second, all))
+					longest = max(longest, h.measureTimeWithoutLeader(15*time.Second, all))
 					for j, c := range all {
 						if c != broken && c.isLeader() {
 							require.NoError(t, c.Resign())
@@ -187,16 +187,16 @@ func TestElection_BrokenParticipant(t *testing.T) {
 						}
 					}
 				}
-				require.LessOrEqual(t, longest, longestWithout)
+				require.LessOrEqual(t, longest, maxTimeWithoutLeader)
 				t.Logf("at most %v without a leader", longest)
 			})
 		})
 	}
 }
 
-// TestElection_EditedRecord checks that a record that was edited by hand does not leave the candidates
-// without a leader for longer than a crash does.
-func TestElection_EditedRecord(t *testing.T) {
+// TestElection_HasLeaderAfterRecordIsEdited checks that a record that was edited by hand does not leave the
+// candidates without a leader for longer than a crash does.
+func TestElection_HasLeaderAfterRecordIsEdited(t *testing.T) {
 	for name, edit := range map[string]func(r *changefeed.Record){
 		"Nothing":         func(*changefeed.Record) {},
 		"Released":        func(r *changefeed.Record) { r.Leader, r.Session, r.TTL = "", "", 0 },
@@ -226,7 +226,7 @@ func TestElection_EditedRecord(t *testing.T) {
 				r := h.record()
 				edit(&r)
 				h.replaceRecord(r)
-				longest := h.passWithLeaders(15*time.Second, candidates)
+				longest := h.measureTimeWithoutLeader(15*time.Second, candidates)
 				leader := h.leader()
 				require.NotNil(t, leader)
 				leader.network.Cut() // The edit must not delay the next leader after a crash.
@@ -236,8 +236,8 @@ func TestElection_EditedRecord(t *testing.T) {
 						others = append(others, c)
 					}
 				}
-				longest = max(longest, h.passWithLeaders(15*time.Second, others))
-				require.LessOrEqual(t, longest, longestWithout)
+				longest = max(longest, h.measureTimeWithoutLeader(15*time.Second, others))
+				require.LessOrEqual(t, longest, maxTimeWithoutLeader)
 				t.Logf("at most %v without a leader", longest)
 			})
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// NewQueue returns the queue of a candidate for [resign.Queue.Prefer], by which it takes the leadership over
-// from a leader of lower priority. It sends nothing.
+// NewQueue returns the queue of a candidate for [resign.Queue.Prefer], which lets the candidate take over
+// from a leader of lower priority. NewQueue sends no requests.
 //
 //	go changefeed.NewQueue(election).Prefer(ctx, election, priorityOf, time.Minute)
 //
@@ -21,7 +21,7 @@ import (
 // than the leader's, any of them takes over first, and after each period one with a still higher priority.
 //
 // A request writes this candidate's ID to the record, as Transfer does, but only while the record names the
-// leader and the term that Candidates has returned last, and no target. Otherwise it returns
+// leader and the term that Candidates has returned last, and no target. Otherwise the request returns
 // [ErrNotTransferred].
 func NewQueue(e *Election) resign.Queue {
 	var term atomic.Uint64 // the term that Candidates has returned last

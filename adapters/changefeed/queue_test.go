@@ -76,8 +76,8 @@ func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferWaitsAgainAfterNewLeadership checks that a leadership is not replaced before it has lasted
-// for a period, even when the candidate with the same ID has led before.
+// TestQueue_PreferWaitsAgainAfterNewLeadership checks that Prefer does not replace a leader whose leadership
+// has lasted for less than a period, even if a candidate with the same ID has led before.
 func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
@@ -97,9 +97,9 @@ func TestQueue_PreferWaitsAgainAfterNewLeadership(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferOnlyWithWorkingFeed checks that a candidate that could not lead, because its feed is
+// TestQueue_PreferRequestsNothingWithoutFeed checks that a candidate that could not lead, because its feed is
 // broken, does not request the leadership: there would be no leader for an election timeout, in each period.
-func TestQueue_PreferOnlyWithWorkingFeed(t *testing.T) {
+func TestQueue_PreferRequestsNothingWithoutFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("1")
 		token := one.token()
@@ -143,7 +143,7 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 		h.transfer(one)
 		synctest.Wait()
 		token = one.token()
-		require.ErrorIs(h, queue.Request(h.Context(), "1"), changefeed.ErrNotTransferred, "it leads with another token")
+		require.ErrorIs(h, queue.Request(h.Context(), "1"), changefeed.ErrNotTransferred, "candidate 1 leads with another token than Candidates has returned")
 		require.Equal(h, token, one.token())
 
 		require.Equal(h, 2, observe())
@@ -151,16 +151,17 @@ func TestQueue_RequestReplacesOnlyGivenLeader(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- changefeed.Transfer(h.Context(), h.table.Store("election"), "another") }()
 		synctest.Wait()
-		require.Equal(h, 1, observe(), "a transfer is in progress")
+		require.Equal(h, 1, observe(), "candidate 2 is listed although a transfer is in progress")
 		require.ErrorIs(h, queue.Request(h.Context(), "1"), changefeed.ErrNotTransferred)
 		require.ErrorIs(h, <-ended, changefeed.ErrNotTransferred)
 		require.Same(h, two, h.awaitLeader())
 	})
 }
 
-// TestQueue_CandidatesCanTakeOver checks that the queue contains the leader and exactly the candidates that can take
-// over, and that it does not return a transient error, which would end Prefer.
-func TestQueue_CandidatesCanTakeOver(t *testing.T) {
+// TestQueue_ContainsCandidatesThatCanTakeOver checks that the queue contains the leader and exactly the
+// candidates that can take over, and that Candidates returns no transient error, which would end
+// Prefer.
+func TestQueue_ContainsCandidatesThatCanTakeOver(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		two := h.newCandidate("2")
 		queue := changefeed.NewQueue(two.Election)
@@ -174,7 +175,7 @@ func TestQueue_CandidatesCanTakeOver(t *testing.T) {
 		}
 		require.Empty(h, ids(), "there is no leader")
 		one := h.joinAndLead("1")
-		require.Equal(h, []string{"1"}, ids(), "it does not take part")
+		require.Equal(h, []string{"1"}, ids(), "candidate 2 has not called ElectLeader yet")
 		two.start()
 		synctest.Wait()
 		require.Equal(h, []string{"1", "2"}, ids())
@@ -221,10 +222,11 @@ func (s *transferRecordingStore) Heartbeat(ctx context.Context, prev, next chang
 	return r, err
 }
 
-// TestQueue_PreferInSimulation runs elections with faults in which each candidate prefers itself by its
-// priority. There must be at most one leader at a time, and at most one request for the leadership in a period.
-// When the faults are over, the candidate with the highest priority must lead and must not be replaced.
-func TestQueue_PreferInSimulation(t *testing.T) {
+// TestQueue_PreferWithstandsFaultsInSimulation runs elections with faults in which each candidate prefers
+// itself by its priority. There must be at most one leader at a time, and at most one request for the
+// leadership in a period. When the faults are over, the candidate with the highest priority must lead and must
+// not be replaced.
+func TestQueue_PreferWithstandsFaultsInSimulation(t *testing.T) {
 	requests := 0
 	for seed := uint64(1); seed <= max(10, *seeds/10); seed++ {
 		synctest.Test(t, func(t *testing.T) { requests += simulatePreference(t, seed) })

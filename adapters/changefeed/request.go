@@ -14,8 +14,8 @@ type response struct {
 	err    error
 }
 
-// input returns the input of the algorithm. After an unknown error the request may have changed the
-// record.
+// input converts the response to an input of the algorithm. After any error other than ErrConflict
+// and ErrNoRecord, the request may have changed the record.
 func (r response) input() protocol.Input {
 	in := protocol.Input{Kind: protocol.Responded, Record: protocol.Record(r.record)}
 	switch {

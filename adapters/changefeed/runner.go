@@ -201,7 +201,7 @@ func (r *runner) setDeadline() {
 	r.deadline.Store(&deadline)
 }
 
-// revocationReason returns the error of a leadership that ends.
+// revocationReason returns the error with which a leadership ends for a reason of the algorithm.
 func (r *runner) revocationReason(reason protocol.Reason) error {
 	switch reason {
 	case protocol.Expired:
@@ -235,7 +235,7 @@ var errRecordLost = fmt.Errorf("changefeed: the record of the election was delet
 var errExhausted = fmt.Errorf("%w: term %d is the last possible one: the record was damaged, or written by another program; delete it to restart the election",
 	ErrUnsuitable, uint64(protocol.MaxTerm))
 
-// leaveReason returns why the candidate leaves.
+// leaveReason returns the error with which the candidacy ends after leave is done.
 func (r *runner) leaveReason() error {
 	cause := context.Cause(r.leave)
 	if errors.Is(cause, leaderelection.ErrElectionOver) || errors.Is(cause, errExhausted) {
@@ -259,8 +259,8 @@ func (r *runner) finishIfClosed(err error) bool {
 	return true
 }
 
-// finish ends the candidacy, if it has not ended yet, and notes whether the record may still name the
-// candidate.
+// finish ends the candidacy, if it has not ended yet, and stores whether the record may still contain
+// the candidate as leader.
 func (r *runner) finish(err error, mayHold bool) {
 	r.e.ready.Store(false)
 	r.e.mayHold.Store(mayHold)

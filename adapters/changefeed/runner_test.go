@@ -21,7 +21,8 @@ import (
 )
 
 // TestElection_CreatorWaitsBeforeItLeads checks that the creator of a record waits before it becomes the
-// leader, that an old record does not count as a heartbeat, and that the time of the record is the store's.
+// leader, that the candidate does not take an old record for a heartbeat, and that the store sets the time
+// of the record.
 func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		begin := time.Now()
@@ -40,9 +41,9 @@ func TestElection_CreatorWaitsBeforeItLeads(t *testing.T) {
 	})
 }
 
-// TestElection_ConcurrentClaims checks that only one of several candidates that claim the record at the same
-// time becomes the leader.
-func TestElection_ConcurrentClaims(t *testing.T) {
+// TestElection_HasOneLeaderAfterConcurrentClaims checks that only one of several candidates that claim the
+// record at the same time becomes the leader.
+func TestElection_HasOneLeaderAfterConcurrentClaims(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		sameTime := changefeed.WithRandom(func() float64 { return 0.5 })
 		for i := range 5 {
@@ -56,9 +57,9 @@ func TestElection_ConcurrentClaims(t *testing.T) {
 	})
 }
 
-// TestElection_NoHeartbeatAfterDemotion checks that a leader that is demoted while a heartbeat is in flight
+// TestElection_DemotedLeaderStopsWriting checks that a leader that is demoted while a heartbeat is in flight
 // stops writing.
-func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
+func TestElection_DemotedLeaderStopsWriting(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.join("first")
 		h.awaitLeader()
@@ -76,9 +77,9 @@ func TestElection_NoHeartbeatAfterDemotion(t *testing.T) {
 	})
 }
 
-// TestElection_PartitionedLeaderStops checks that a leader whose writes are not answered has stopped when
-// another candidate becomes the leader.
-func TestElection_PartitionedLeaderStops(t *testing.T) {
+// TestElection_PartitionedLeaderStopsBeforeNextLeads checks that a leader whose writes are not answered has
+// stopped when another candidate becomes the leader.
+func TestElection_PartitionedLeaderStopsBeforeNextLeads(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
 		h.join("two")
@@ -100,9 +101,9 @@ func TestElection_PartitionedLeaderStops(t *testing.T) {
 	})
 }
 
-// TestElection_LeadsOnIfFeedIsReplaced checks that a leadership continues when each of its feeds that fails
+// TestElection_LeaderContinuesIfFeedIsReplaced checks that a leadership continues when each of its feeds that fails
 // is replaced within the lease.
-func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
+func TestElection_LeaderContinuesIfFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
 		l := leader.Current().Leadership
@@ -118,8 +119,8 @@ func TestElection_LeadsOnIfFeedIsReplaced(t *testing.T) {
 }
 
 // TestElection_LeaderWithoutFeedReleasesRecord checks that a leader whose feed does not return within the
-// lease releases the record immediately and stops writing, that the reason of the end contains the error of
-// the feed, and that it contends again when its feed works.
+// lease releases the record immediately and stops writing, that the error of the leadership contains the
+// error of the feed, and that the candidate contends again when its feed works.
 func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one")
@@ -147,9 +148,9 @@ func TestElection_LeaderWithoutFeedReleasesRecord(t *testing.T) {
 	})
 }
 
-// TestElection_KeepLeadingWithoutFeed checks that a leader with WithKeepLeading continues when its feed
+// TestWithKeepLeading_LeaderContinuesWithoutFeed checks that a leader with WithKeepLeading continues when its feed
 // fails, and stops when another candidate has claimed the record.
-func TestElection_KeepLeadingWithoutFeed(t *testing.T) {
+func TestWithKeepLeading_LeaderContinuesWithoutFeed(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("one", changefeed.WithKeepLeading())
 		l := leader.Current().Leadership
@@ -164,7 +165,8 @@ func TestElection_KeepLeadingWithoutFeed(t *testing.T) {
 	})
 }
 
-// TestElection_SilentFeedIsReplaced checks that a feed that delivers nothing is replaced.
+// TestElection_SilentFeedIsReplaced checks that a candidate opens another feed when its feed delivers
+// nothing.
 func TestElection_SilentFeedIsReplaced(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		leader := h.joinAndLead("leader")
@@ -198,9 +200,9 @@ func TestElection_OnlyOneFeedIsOpen(t *testing.T) {
 	})
 }
 
-// TestElection_RecordNamesCandidateThatDidNotClaim checks that a candidate is not the leader merely because
+// TestElection_CandidateDoesNotLeadWithoutClaim checks that a candidate is not the leader merely because
 // the record contains its ID, as leader or as transfer target, when it has not claimed the record.
-func TestElection_RecordNamesCandidateThatDidNotClaim(t *testing.T) {
+func TestElection_CandidateDoesNotLeadWithoutClaim(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		require.NoError(h, store.Create(h.Context(), changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second}))
@@ -238,7 +240,7 @@ func TestElection_ReportsLeaders(t *testing.T) {
 }
 
 // TestElection_ReportsHeartbeats checks that the leader and the followers report heartbeats, and that only
-// the leader reports checks.
+// the leader reports event.Checked.
 func TestElection_ReportsHeartbeats(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		one := h.joinAndLead("one")
@@ -378,9 +380,9 @@ func TestElection_TokensIncreaseDespiteSmallerTerm(t *testing.T) {
 	})
 }
 
-// TestElection_TokensAfterLoss checks that tokens increase after a loss of the record: with a candidate that
-// knows the last token, without such a candidate, and in an ended election.
-func TestElection_TokensAfterLoss(t *testing.T) {
+// TestElection_TokensIncreaseAfterRecordIsLost checks that tokens increase after a loss of the record: with a
+// candidate that knows the last token, without such a candidate, and in an ended election.
+func TestElection_TokensIncreaseAfterRecordIsLost(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := int64(0)
 		requireGreater := func(when string) {
@@ -412,9 +414,9 @@ func TestElection_TokensAfterLoss(t *testing.T) {
 	})
 }
 
-// TestElection_LeaderAfterRestoredStore checks that there is a leader with a greater token after the store
+// TestElection_HasLeaderAfterStoreIsRestored checks that there is a leader with a greater token after the store
 // has returned to an older state, by a failover or from a backup.
-func TestElection_LeaderAfterRestoredStore(t *testing.T) {
+func TestElection_HasLeaderAfterStoreIsRestored(t *testing.T) {
 	for lost, restore := range map[string]func(leader *changefeed.Record){
 		"heartbeats":     func(r *changefeed.Record) { r.Seq -= 3 },
 		"all leaders":    func(r *changefeed.Record) { r.Seq, r.Term, r.Leader, r.Session = 1, 0, "", "" },
@@ -469,7 +471,7 @@ func TestElection_DamagedRecordEndsLeadership(t *testing.T) {
 }
 
 // TestElection_GreatestTermEndsCandidacy checks that a record with the greatest possible term ends the
-// candidacy, and that it is not written.
+// candidacy, and that the candidate does not write the record.
 func TestElection_GreatestTermEndsCandidacy(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		last := changefeed.Record{Epoch: "0.x", Seq: 1, TTL: time.Second, Term: 1<<53 - 1}
@@ -549,8 +551,8 @@ func TestElection_RejectedRequestsAreRetried(t *testing.T) {
 	})
 }
 
-// TestElection_FailuresLogged checks that the log contains why a candidate does not lead.
-func TestElection_FailuresLogged(t *testing.T) {
+// TestElection_LogsWhyCandidateDoesNotLead checks that the log contains why a candidate does not lead.
+func TestElection_LogsWhyCandidateDoesNotLead(t *testing.T) {
 	errFull := errors.New("maximum bytes exceeded")
 	for request, fail := range map[string]func(h *harness, s *storeFuncs){
 		"create": func(h *harness, s *storeFuncs) {
@@ -580,9 +582,9 @@ func TestElection_FailuresLogged(t *testing.T) {
 	}
 }
 
-// TestElection_ConnectionClosed checks that a store whose connection was closed, which cannot recover, ends
-// the candidacy.
-func TestElection_ConnectionClosed(t *testing.T) {
+// TestElection_ClosedConnectionEndsCandidacy checks that a candidacy ends when the connection of its store
+// was closed, because the store cannot recover.
+func TestElection_ClosedConnectionEndsCandidacy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed atomic.Bool
 		e, err := changefeed.NewElection(rejectingStore(memory.NewTable().Store("election"), func() error {
@@ -592,7 +594,7 @@ func TestElection_ConnectionClosed(t *testing.T) {
 			return nil
 		}))
 		require.NoError(t, err)
-		l, ended := lead(t, e)
+		l, ended := startLeader(t, e)
 		time.Sleep(5 * time.Second)
 		closed.Store(true)
 		time.Sleep(10 * time.Second)
@@ -602,9 +604,9 @@ func TestElection_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestElection_ForgedHint checks that a hint of a feed that the election has ended, which any client could
-// have sent, does not end the election.
-func TestElection_ForgedHint(t *testing.T) {
+// TestElection_ForgedHintDoesNotEndElection checks that a hint of a feed that the election has ended, which any
+// client could have sent, does not end the election.
+func TestElection_ForgedHintDoesNotEndElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, forged := memory.NewTable().Store("election"), make(chan changefeed.Event, 1)
 		e, err := changefeed.NewElection(&storeFuncs{Store: s, subscribe: func(ctx context.Context) (changefeed.Feed, error) {
@@ -627,7 +629,7 @@ func TestElection_ForgedHint(t *testing.T) {
 			}}, err
 		}})
 		require.NoError(t, err)
-		l, ended := lead(t, e)
+		l, ended := startLeader(t, e)
 		time.Sleep(5 * time.Second)
 		require.NoError(t, l.Err())
 		r, err := s.Read(context.Background())

@@ -79,8 +79,9 @@ func (s *simulation) record(format string, args ...any) {
 	s.history = append(s.history, fmt.Sprintf("%12v  ", time.Since(s.begin))+fmt.Sprintf(format, args...))
 }
 
-// checkGrant checks a new leadership. If two leaderships overlap, the first is valid when the second
-// begins.
+// checkGrant records a violation if another leadership is valid when l begins, or if the token of
+// l is not greater than all earlier tokens. Of two leaderships that overlap, the first is valid
+// when the second begins.
 func (s *simulation) checkGrant(member string, l *leaderelection.Leadership) {
 	s.record("%s is leader with token %d until %v", member, l.Token(), l.Deadline().Sub(s.begin))
 	s.mu.Lock()
@@ -257,9 +258,9 @@ func simulate(t *testing.T, seed uint64, unsafe func(*protocol.Config)) (s *simu
 	return s
 }
 
-// TestSimulation_OneLeaderDespiteFaults checks that there is at most one leader at a time, that tokens increase,
+// TestSimulation_HasOneLeaderDespiteFaults checks that there is at most one leader at a time, that tokens increase,
 // and that there is a leader after the faults.
-func TestSimulation_OneLeaderDespiteFaults(t *testing.T) {
+func TestSimulation_HasOneLeaderDespiteFaults(t *testing.T) {
 	if *oneSeed != 0 {
 		s := simulate(t, *oneSeed, nil)
 		t.Logf("%s", strings.Join(s.history, "\n"))
@@ -277,8 +278,9 @@ func TestSimulation_OneLeaderDespiteFaults(t *testing.T) {
 	t.Logf("%d simulations, %d leaderships", *seeds, leaderships)
 }
 
-// TestSimulation_FindsViolations checks that simulations find that a configuration is unsafe.
-func TestSimulation_FindsViolations(t *testing.T) {
+// TestSimulation_FindsUnsafeConfigurations checks that simulations with an unsafe configuration find
+// two leaders at the same time.
+func TestSimulation_FindsUnsafeConfigurations(t *testing.T) {
 	for name, unsafe := range map[string]func(*protocol.Config){
 		"HalfTheWait": func(c *protocol.Config) {
 			c.ElectionMin, c.ElectionMax, c.Kappa = c.ElectionMin/2, c.ElectionMax/2, 0

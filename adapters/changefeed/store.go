@@ -9,14 +9,14 @@ import (
 // Record is the record of an election. A store keeps all its fields except Version, which
 // the store maintains, and Time, which the store sets with each write.
 type Record struct {
-	// Epoch is a random text that is chosen when the record is created. It distinguishes a
-	// record that was lost and created again. Epoch and Session have fewer than 100 bytes.
+	// Epoch is a random text that the creator of the record chooses. It distinguishes a record
+	// from a lost record that it replaces. Epoch and Session have fewer than 100 bytes.
 	Epoch string
 	// Leader is the ID of the leader, of at most [MaxID] bytes. It is "" after a release and
 	// before the first leadership.
 	Leader string
-	// Session is a random text that is chosen by each candidate. Of two candidates with one
-	// ID, only one can be leader.
+	// Session is a random text that each candidate chooses. It distinguishes candidates with the
+	// same ID, of which only one can be leader.
 	Session string
 	// Nominee is the ID of the candidate that should become the next leader, or "" for any
 	// candidate. It has at most [MaxID] bytes.
@@ -66,11 +66,11 @@ type Store interface {
 	// if anything other than the record is missing.
 	Create(ctx context.Context, blank Record) error
 
-	// Heartbeat atomically and durably replaces the record by next if its Version is still
-	// that of prev, and returns the written record with Time and Version. It returns
+	// Heartbeat atomically and durably replaces the record by next if the record still has the
+	// Version of prev, and returns the written record with Time and Version. It returns
 	// [ErrConflict] if the record has changed, and [ErrNoRecord] if the record does not exist.
-	// After any other error the outcome is unknown, unless the error wraps [ErrUnsuitable].
-	// It must write even if next differs from prev only in Seq.
+	// After any other error the outcome is unknown, unless the error wraps [ErrUnsuitable]. It
+	// must write even if next differs from prev only in Seq.
 	Heartbeat(ctx context.Context, prev, next Record) (Record, error)
 
 	// Read returns the record, or [ErrNoRecord].
@@ -80,9 +80,9 @@ type Store interface {
 	Subscribe(ctx context.Context) (Feed, error)
 
 	// Changes opens a feed of changes of other data, starting now: of the table, collection,
-	// channel or bucket with the given name in the store's database, or of the store's own
-	// one if the name is empty. Records of elections are omitted. The error wraps
-	// [errors.ErrUnsupported] if the store cannot deliver such changes.
+	// channel or bucket with the given name in the store's database, or, if the name is empty, of
+	// the store's own table, collection, channel or bucket. Records of elections are omitted. The
+	// error wraps [errors.ErrUnsupported] if the store cannot deliver such changes.
 	Changes(ctx context.Context, place string) (Changes, error)
 
 	// Close releases the resources of the store. After that, the other methods of the store
@@ -121,8 +121,8 @@ type Event struct {
 
 // Changes is a feed of changes of other data. Its methods follow the contract of [Feed].
 type Changes interface {
-	// Next blocks until there is a change and returns it. Its type is documented by the
-	// store's package.
+	// Next blocks until there is a change and returns it. The store's package documents the types
+	// of changes.
 	Next(ctx context.Context) (any, error)
 	// Close ends the feed.
 	Close() error
@@ -138,10 +138,9 @@ var (
 	// error that wraps [leaderelection.ErrConnClosed], which a store returns if the
 	// connection that it was created with was closed.
 	ErrClosed = errors.New("store is closed")
-	// ErrUnsuitable is returned if the store cannot serve elections in its current state,
-	// for instance because of a missing permission, a missing feature, or a record in
-	// another format. NewElection fails with it. A running candidacy reports it
-	// (event.RequestRejected, event.WatchFailed, event.Checked) and retries the
-	// request.
+	// ErrUnsuitable is returned if the store cannot serve elections in its current state, for
+	// instance because of a missing permission, a missing feature, or a record in another format.
+	// NewElection returns the error. A running candidacy reports the error
+	// (event.RequestRejected, event.WatchFailed, event.Checked) and retries the request.
 	ErrUnsuitable = errors.New("store cannot be used")
 )

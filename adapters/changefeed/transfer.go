@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// ErrNotTransferred is returned by [Transfer] if the candidate did not take over.
+// ErrNotTransferred is the error of [Transfer] if the candidate id did not become leader.
 var ErrNotTransferred = leaderelection.ErrNotTransferred
 
 // Transfer requests that the leader hands over to the candidate id, and returns nil when this
@@ -20,9 +20,10 @@ var ErrNotTransferred = leaderelection.ErrNotTransferred
 // Transfer, also the candidate itself, with its [Election.ID].
 //
 // Transfer blocks until the outcome is known, and tries again after errors of the store that pass. If ctx is done
-// first, Transfer withdraws the request, which takes at most two seconds, and returns the cause of ctx. A program that
-// has learned of the request from ResignRequested ends its work and resigns nevertheless, and then any candidate leads.
-// Options that concern only candidates have no effect; [WithHeartbeat] should be that of the candidates.
+// first, Transfer withdraws the request, which takes at most two seconds, and returns the cause of ctx. A program
+// that has learned of the request from ResignRequested ends its work and resigns nevertheless, and then any
+// candidate leads. Options that concern only candidates have no effect; [WithHeartbeat] should have the value
+// that the candidates use.
 //
 // Other errors: [ErrNotTransferred] if the candidate has not claimed the record within the election
 // timeout, because it does not exist or cannot reach the store, if another request has replaced this
@@ -34,8 +35,8 @@ func Transfer(ctx context.Context, store Store, id string, opts ...Option) error
 	return transferFrom(ctx, store, nil, id, opts...)
 }
 
-// transferFrom is Transfer on a condition: unless from is nil, it requests nothing if the record does
-// not have the leader and the term of from, or has a target.
+// transferFrom is [Transfer] with a condition: if from is not nil, it requests the transfer only
+// while the record has the leader and the term of from, and no other transfer is requested.
 func transferFrom(ctx context.Context, store Store, from *Record, id string, opts ...Option) error {
 	err := checkID(id)
 	if err != nil {

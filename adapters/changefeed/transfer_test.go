@@ -15,8 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestTransfer_NamedCandidateLeads checks that the named candidate becomes leader immediately.
-func TestTransfer_NamedCandidateLeads(t *testing.T) {
+// TestTransfer_MakesGivenCandidateLead checks that the candidate whose ID is passed to Transfer becomes
+// leader immediately.
+func TestTransfer_MakesGivenCandidateLead(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		for _, id := range []string{"one", "two", "three"} {
 			h.join(id)
@@ -36,7 +37,7 @@ func TestTransfer_NamedCandidateLeads(t *testing.T) {
 }
 
 // TestTransfer_ListeningLeaderStopsAtResign checks that the leadership of a program that listens to requests
-// lasts until the program resigns, and that the named candidate leads immediately afterwards.
+// lasts until the program resigns, and that the target of the transfer leads immediately afterwards.
 func TestTransfer_ListeningLeaderStopsAtResign(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		first := h.newCandidate("first")
@@ -70,7 +71,7 @@ func TestTransfer_RetriesTransientErrors(t *testing.T) {
 		reads := 0
 		store := &storeFuncs{Store: h.table.Store("election")}
 		store.read = func(ctx context.Context) (changefeed.Record, error) {
-			if reads++; reads > 1 && reads < 10 { // the first one precedes the request
+			if reads++; reads > 1 && reads < 10 { // the first read precedes the request
 				return changefeed.Record{}, errors.New("connection reset")
 			}
 			return store.Store.Read(ctx)
@@ -85,9 +86,9 @@ func TestTransfer_RetriesTransientErrors(t *testing.T) {
 	})
 }
 
-// TestTransfer_NotTransferred checks that there is a leader after a transfer to a candidate that does not
-// exist, that the caller learns the outcome, and that a later request replaces an earlier one.
-func TestTransfer_NotTransferred(t *testing.T) {
+// TestTransfer_ReportsFailureAndLeavesLeader checks that there is a leader after a transfer to a candidate that
+// does not exist, that the caller learns the outcome, and that a later request replaces an earlier one.
+func TestTransfer_ReportsFailureAndLeavesLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("one")
 		h.join("two")
@@ -109,9 +110,9 @@ func TestTransfer_NotTransferred(t *testing.T) {
 	})
 }
 
-// TestTransfer_RequestEndsWithContext checks that the request does not remain in the record after its context
-// is done.
-func TestTransfer_RequestEndsWithContext(t *testing.T) {
+// TestTransfer_RemovesRequestIfContextIsDone checks that Transfer removes its request from the record when its
+// context is done.
+func TestTransfer_RemovesRequestIfContextIsDone(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		store := h.table.Store("election")
 		_, err := changefeed.NewElection(store)
@@ -123,8 +124,9 @@ func TestTransfer_RequestEndsWithContext(t *testing.T) {
 	})
 }
 
-// TestTransfer_BeforeElectLeader checks that a candidate can be named, by its random ID, before its candidacy.
-func TestTransfer_BeforeElectLeader(t *testing.T) {
+// TestTransfer_AcceptsCandidateBeforeElectLeader checks that the target of a transfer, given by its random ID,
+// may be a candidate that has not called ElectLeader yet.
+func TestTransfer_AcceptsCandidateBeforeElectLeader(t *testing.T) {
 	runInBubble(t, func(h *harness) {
 		h.join("first")
 		h.awaitLeader()
@@ -144,9 +146,9 @@ func TestTransfer_BeforeElectLeader(t *testing.T) {
 	})
 }
 
-// TestTransfer_LongestID checks that Transfer rejects an ID that is too long for stores or empty, without
+// TestTransfer_RejectsTooLongID checks that Transfer rejects an ID that is too long for stores or empty, without
 // changing the record, and accepts the longest ID.
-func TestTransfer_LongestID(t *testing.T) {
+func TestTransfer_RejectsTooLongID(t *testing.T) {
 	longest := strings.Repeat("x", changefeed.MaxID)
 	store := memory.NewTable().Store("election")
 	require.ErrorIs(t, changefeed.Transfer(t.Context(), store, longest), leaderelection.ErrNoElection)

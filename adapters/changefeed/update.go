@@ -32,7 +32,7 @@ func updateRecord(ctx context.Context, o *options, store Store, change func(*Rec
 	}
 }
 
-// tryUpdate is one attempt of updateRecord.
+// tryUpdate makes one attempt of updateRecord: it reads the record, changes it and writes it.
 func tryUpdate(ctx context.Context, o *options, store Store, change func(*Record) bool) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(o.requestTimeout(), time.Second))
 	defer cancel()

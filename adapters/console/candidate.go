@@ -94,5 +94,5 @@ func (c *Candidate) Resign() error {
 // EndElection returns an error that wraps [errors.ErrUnsupported] and changes nothing,
 // because a console does not know the other candidates.
 func (c *Candidate) EndElection() error {
-	return fmt.Errorf("console: end of election: %w", errors.ErrUnsupported)
+	return fmt.Errorf("console: end election: %w", errors.ErrUnsupported)
 }

@@ -50,9 +50,9 @@ type Console struct {
 	token int64      // token is the last token that was reserved for a leadership.
 }
 
-// New creates a console. Replies to invalid commands are written to out, unless out is
-// nil. The first candidacy starts a goroutine that reads in. It stops when the input ends,
-// or after [Console.Close] when Read returns.
+// New creates a console. Replies to invalid commands are written to out, unless out is nil. The
+// first candidacy starts a goroutine that reads in. The goroutine ends when the input ends, or
+// after [Console.Close] when Read returns.
 func New(in io.Reader, out io.Writer) *Console {
 	if out == nil {
 		out = io.Discard
@@ -98,8 +98,8 @@ func (c *Console) inputError() error {
 }
 
 // parseCommand returns the command in a line, which is empty if the line is empty or invalid, and the
-// token of the command LEADER. The token is greater than all reserved ones. If reserve is set,
-// parseCommand reserves it, so that no other candidate gets it.
+// token of the command LEADER. The token is greater than all reserved tokens. If reserve is set,
+// parseCommand reserves the token, so that no other candidate gets it.
 func (c *Console) parseCommand(line string, reserve bool) (command string, token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +113,8 @@ func (c *Console) parseCommand(line string, reserve bool) (command string, token
 		fmt.Fprintf(c.out, "LEADER: no token is greater than the last one, %d\n", c.token)
 		return "", 0
 	case len(fields) == 1 && fields[0] == "LEADER":
-		// With the time as the minimum, the token is greater than those of an earlier process, unless
-		// the clock was set back.
+		// With the time as the minimum, the token is greater than the tokens of an earlier process,
+		// unless the clock was set back.
 		token = max(c.token+1, time.Now().UnixMilli())
 	case len(fields) == 2 && fields[0] == "LEADER":
 		var err error

@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCommands_HaveTheirEffect checks that each command has its effect, and that a line is kept for the
-// next candidate.
-func TestCommands_HaveTheirEffect(t *testing.T) {
+// TestCommands_HaveDocumentedEffects checks that each command has the documented effect, and that a
+// line that no candidate has received is kept for the next candidate.
+func TestCommands_HaveDocumentedEffects(t *testing.T) {
 	in, input := io.Pipe()
 	var out strings.Builder
 	c := console.New(in, &out)
@@ -64,8 +64,9 @@ func TestCommands_HaveTheirEffect(t *testing.T) {
 	require.ErrorIs(t, three.ElectLeader(), console.ErrEndOfInput)
 }
 
-// TestCommands_GreatestToken checks that there is no leadership after the leadership with the greatest token.
-func TestCommands_GreatestToken(t *testing.T) {
+// TestCommands_GreatestTokenPreventsNextLeadership checks that the command LEADER starts no leadership after
+// the leadership with the greatest token.
+func TestCommands_GreatestTokenPreventsNextLeadership(t *testing.T) {
 	var out strings.Builder
 	in, input := io.Pipe()
 	defer input.Close()
@@ -83,8 +84,9 @@ func TestCommands_GreatestToken(t *testing.T) {
 	require.ErrorIs(t, (<-one.Status()).Err, console.ErrTyped)
 }
 
-// TestElectLeader_ReaderFails checks that the error wraps the error of the reader.
-func TestElectLeader_ReaderFails(t *testing.T) {
+// TestElectLeader_ReturnsErrorOfReader checks that the error of ElectLeader wraps the error of the
+// reader.
+func TestElectLeader_ReturnsErrorOfReader(t *testing.T) {
 	in, input := io.Pipe()
 	broken := errors.New("broken")
 	input.CloseWithError(broken)
@@ -165,7 +167,7 @@ func (c *operatedCandidate) Resign() error {
 	return err
 }
 
-func TestCandidate_Conformance(t *testing.T) {
+func TestCandidate_SatisfiesContract(t *testing.T) {
 	electiontest.Run(t, func(t electiontest.TB) *electiontest.Group {
 		o := &operator{}
 		t.Cleanup(o.writes.Wait)

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseCommand_Token checks that two candidates that receive the command LEADER at the same time get
-// different tokens, and that a candidate that is the leader already does not use up a token.
-func TestParseCommand_Token(t *testing.T) {
+// TestParseCommand_ReturnsDifferentTokens checks that two candidates that receive the command LEADER at the
+// same time get different tokens, and that a candidate that is the leader already does not use up a token.
+func TestParseCommand_ReturnsDifferentTokens(t *testing.T) {
 	c := New(nil, nil)
 	parse := func(line string, reserve bool) int64 {
 		_, token := c.parseCommand(line, reserve)

@@ -17,7 +17,7 @@
 // immediately. When the leadership ends, the contexts of everything that the manager runs are
 // cancelled at once, and Start returns, before another candidate can lead. When the program is
 // stopped, the manager waits for its controllers, and then the candidate resigns, so that the next
-// one leads immediately.
+// candidate leads immediately.
 //
 // [Leadership] returns the leadership of the context of a reconciler, whose token lets a database
 // or another API reject what a former leader has sent late.

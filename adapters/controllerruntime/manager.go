@@ -28,24 +28,24 @@ const defaultGrace = 30 * time.Second
 
 // NewManager returns a manager whose controllers run only while the candidate leads.
 //
-// The manager runs the candidacy: the caller must not call ElectLeader, must not receive from Status
-// (Events and Current may be used), and creates a new candidate for each manager. The other options are those of
-// controller-runtime, but if Controller.EnableWarmup is not set, it is true: controllers fill their caches and queues
-// while the candidate follows. LeaderElection must be false. If LeaderElectionResourceLockInterface is set, the controllers run only while the manager
-// also holds that lock; this is for programs that replace client-go's election. Then
-// LeaderElectionReleaseOnCancel must be false, because client-go would release the lock while
-// controllers still run. The values of BaseContext are kept.
+// The manager runs the candidacy: the caller must not call ElectLeader, must not receive from Status (Events
+// and Current may be used), and creates a new candidate for each manager. The other options are those of
+// controller-runtime, but if Controller.EnableWarmup is not set, it is true: controllers fill their caches and
+// queues while the candidate follows. LeaderElection must be false. If LeaderElectionResourceLockInterface is
+// set, the controllers run only while the manager also holds that lock; this is for programs that replace
+// client-go's election. Then LeaderElectionReleaseOnCancel must be false, because client-go would release the
+// lock while controllers still run. The values of BaseContext are kept.
 //
 // The method Start of the manager returns
 //   - the error of controller-runtime, or nil, if its context is done or the manager fails. The
 //     candidate then resigns, unless controllers may still run: if they have not stopped within
 //     GracefulShutdownTimeout, if the other lock was lost, or if the manager fails while it uses
-//     another lock, because controller-runtime may then not wait for them. It stays the leader until
-//     the program exits, because another leader must not begin before;
+//     another lock, because controller-runtime may then not wait for them. The candidate stays the
+//     leader until the program exits, because another leader must not begin before;
 //   - an error that wraps the reason, such as [leaderelection.ErrLeaseExpired], if the leadership
 //     has ended. Controllers that have not returned 100 ms after that still run. The candidate
 //     resigns while the program exits;
-//   - the error of ElectLeader if the candidacy ends before;
+//   - the error of ElectLeader if the candidacy ends before a leadership;
 //   - [elector.ErrWithdrawn] if the candidate was requested to resign, after the controllers have
 //     stopped;
 //   - [leaderelection.ErrAlreadyStarted] in a second call, or if ElectLeader was called before. The
@@ -67,7 +67,7 @@ func NewManager(config *rest.Config, options manager.Options, candidate leaderel
 	}
 	m := &electedManager{candidate: candidate, join: make(chan struct{}), leads: make(chan struct{})}
 	m.ready = sync.OnceFunc(func() { close(m.join) })
-	m.other = options.LeaderElectionResourceLockInterface != nil
+	m.hasOtherLock = options.LeaderElectionResourceLockInterface != nil
 	m.grace = defaultGrace
 	if options.GracefulShutdownTimeout != nil {
 		m.grace = *options.GracefulShutdownTimeout
@@ -102,14 +102,14 @@ func Leadership(ctx context.Context) *leaderelection.Leadership {
 	return nil
 }
 
-type key struct{} // key is the key of the manager in its contexts.
+type key struct{} // key is the key of the manager in the contexts of its runnables.
 
 // electedManager is a manager with a candidate.
 type electedManager struct {
 	manager.Manager
 	candidate leaderelection.Candidate
-	// other reports whether the manager also holds a lock of the user.
-	other bool
+	// hasOtherLock reports whether the options contain a lock of the user, which the manager also holds.
+	hasOtherLock bool
 	// grace is how long Start of the manager waits for the controllers: not at all if it is zero, and
 	// without a limit if it is negative.
 	grace time.Duration
@@ -162,7 +162,7 @@ func (m *electedManager) Start(ctx context.Context) error {
 		if err == nil { // The manager has returned because managed was done.
 			stopping = time.Since(stopBegan)
 		}
-		working = m.mayWork(err, stopping)
+		working = m.mayStillRun(err, stopping)
 	}
 	ended := context.Cause(m.base)
 	if ended == nil && errors.Is(context.Cause(ctx), elector.ErrWithdrawn) {
@@ -189,16 +189,17 @@ func (m *electedManager) Start(ctx context.Context) error {
 	return err
 }
 
-// mayWork reports whether controllers may still run after Start of the manager has returned err, stopping
-// after its context was done. controller-runtime has no values for these errors. If it loses the lock, it
-// does not wait for controllers, and it does not report later that the grace period has passed.
-func (m *electedManager) mayWork(err error, stopping time.Duration) bool {
+// mayStillRun reports whether controllers may still run after Start of the manager has returned err.
+// stopping is the time between the end of the manager's context and the return. controller-runtime has no
+// values for these errors. If a manager loses the lock, it does not wait for controllers, and does not
+// report later that the grace period has passed.
+func (m *electedManager) mayStillRun(err error, stopping time.Duration) bool {
 	switch {
 	case m.grace == 0:
 		return true
 	case err == nil:
 		return m.grace > 0 && stopping >= m.grace
-	case m.other:
+	case m.hasOtherLock:
 		return true
 	}
 	text := err.Error()
@@ -217,8 +218,8 @@ func (m *electedManager) elect(ctx context.Context) {
 	m.cancelBase(fmt.Errorf("controllerruntime: the candidacy has ended: %w", err))
 }
 
-// follow receives the first leadership, and ends everything that the manager runs when it ends. If
-// the candidate is requested to resign, follow stops the manager.
+// follow receives the first leadership, and ends everything that the manager runs when the
+// leadership ends. If the candidate is requested to resign, follow stops the manager.
 func (m *electedManager) follow(stop context.CancelCauseFunc) {
 	var statuses <-chan leaderelection.Status
 	var requested, ended <-chan struct{}
@@ -228,7 +229,7 @@ func (m *electedManager) follow(stop context.CancelCauseFunc) {
 	}
 	for {
 		select {
-		case <-join: // Receive statuses only after the join, because earlier ones would be those of another manager.
+		case <-join: // Receive statuses only after the join, because earlier statuses would belong to another manager.
 			statuses, join = m.candidate.Status(), nil
 		case status, ok := <-statuses:
 			switch {

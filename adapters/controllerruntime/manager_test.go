@@ -76,14 +76,14 @@ func start(t testing.TB, candidate leaderelection.Candidate, options manager.Opt
 	return r
 }
 
-// receive returns what a channel delivers.
+// receive returns the value that a channel delivers, and fails the test if it delivers none.
 func receive[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-from:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("%s: not received", what)
+		t.Fatalf("%s was not received in time", what)
 		panic("unreachable")
 	}
 }
@@ -130,9 +130,10 @@ func TestManager_StopsControllersBeforeNextLeads(t *testing.T) {
 	require.NoError(t, receive(t, second.ended, "the result of the second Start"))
 }
 
-// TestManager_Warmup checks that controllers start their sources while the candidate follows, so that a new
-// leader does not have to fill its caches first, and that the program can disable that.
-func TestManager_Warmup(t *testing.T) {
+// TestManager_WarmsUpControllersWhileFollowing checks that controllers start their sources while the candidate
+// follows, so that a new leader does not have to fill its caches first, and that the option EnableWarmup can
+// disable this.
+func TestManager_WarmsUpControllersWhileFollowing(t *testing.T) {
 	skip := true // controllers of earlier runs of this test have the same names
 	for id, enabled := range map[string]*bool{"default": nil, "disabled": new(bool)} {
 		// The first leader would begin after two heartbeats.
@@ -161,7 +162,7 @@ func TestManager_Warmup(t *testing.T) {
 			receive(t, started, "the start of the source")
 		} else {
 			receive(t, following, "a runnable without election")
-			time.Sleep(50 * time.Millisecond) // the manager starts the sources after it
+			time.Sleep(50 * time.Millisecond) // the manager starts the sources after this runnable
 			require.Empty(t, started)
 		}
 		stop()
@@ -186,9 +187,10 @@ func newHangingRunnable() (run func(context.Context) error, release, returned ch
 	}, release, returned
 }
 
-// TestManager_CutOff checks that a manager whose candidate is cut off stops its controllers before the next
-// manager starts, and that a runnable that does not stop neither delays that nor makes Start wait.
-func TestManager_CutOff(t *testing.T) {
+// TestManager_StopsControllersIfCutOff checks that a manager whose candidate is cut off stops its controllers
+// before the next manager starts, and that a runnable that does not stop delays neither the stop of the
+// controllers nor the return of Start.
+func TestManager_StopsControllersIfCutOff(t *testing.T) {
 	table := memory.NewTable()
 	one, network := candidateOf(t, table, "one")
 	two, _ := candidateOf(t, table, "two")
@@ -212,8 +214,9 @@ func TestManager_CutOff(t *testing.T) {
 	require.NoError(t, one.Resign()) // Resign for the program, whose process has exited by now.
 }
 
-// TestManager_HungController checks that a candidate resigns only after the manager has waited for its controllers.
-func TestManager_HungController(t *testing.T) {
+// TestManager_WaitsForHungControllerBeforeResigning checks that a candidate resigns only after the manager has
+// waited for its controllers.
+func TestManager_WaitsForHungControllerBeforeResigning(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"Limited": 50 * time.Millisecond, "None": 0} {
 		t.Run(name, func(t *testing.T) {
 			table := memory.NewTable()
@@ -234,9 +237,9 @@ func TestManager_HungController(t *testing.T) {
 	}
 }
 
-// TestManager_LostOtherLock checks that a candidate does not resign when the manager has lost the other lock,
-// and so has not waited for a controller, and that it reports when it has waited without success.
-func TestManager_LostOtherLock(t *testing.T) {
+// TestManager_DoesNotResignIfOtherLockIsLost checks that a candidate does not resign when the manager loses
+// the other lock, while the manager runs or waits for a controller, because the controller still runs.
+func TestManager_DoesNotResignIfOtherLockIsLost(t *testing.T) {
 	for name, stop := range map[string]bool{"Running": false, "Stopping": true} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := candidateOf(t, memory.NewTable(), "one")
@@ -262,9 +265,9 @@ func TestManager_LostOtherLock(t *testing.T) {
 	}
 }
 
-// TestManager_ControllerTimeout checks that a candidate resigns even when a controller has failed with a
-// timeout of its own.
-func TestManager_ControllerTimeout(t *testing.T) {
+// TestManager_ResignsAfterControllerTimeout checks that a candidate resigns even when a controller has failed
+// with the error of a timeout of its own.
+func TestManager_ResignsAfterControllerTimeout(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	r := start(t, c, newOptions(), func(context.Context) error { return fmt.Errorf("list: %w", context.DeadlineExceeded) })
 	ctx := receive(t, r.started, "the controller")
@@ -272,9 +275,9 @@ func TestManager_ControllerTimeout(t *testing.T) {
 	require.ErrorIs(t, controllerruntime.Leadership(ctx).Err(), leaderelection.ErrResigned)
 }
 
-// TestManager_SlowResignation checks that Start does not wait for a resignation after the leadership has
-// ended: the program must exit before another candidate leads.
-func TestManager_SlowResignation(t *testing.T) {
+// TestManager_StartDoesNotWaitForSlowResignation checks that Start does not wait for a resignation after the
+// leadership has ended: the program must exit before another candidate leads.
+func TestManager_StartDoesNotWaitForSlowResignation(t *testing.T) {
 	c, network := candidateOf(t, memory.NewTable(), "one")
 	allowed := make(chan struct{})
 	r := start(t, slowResigner{c, allowed}, newOptions(), nil)
@@ -297,8 +300,8 @@ func (c slowResigner) Resign() error {
 	return c.Candidate.Resign()
 }
 
-// TestManager_CandidacyEnds checks that Start returns when the candidacy ends without a leadership.
-func TestManager_CandidacyEnds(t *testing.T) {
+// TestManager_StartReturnsIfCandidacyEnds checks that Start returns when the candidacy ends without a leadership.
+func TestManager_StartReturnsIfCandidacyEnds(t *testing.T) {
 	table := memory.NewTable()
 	over, _ := candidateOf(t, table, "one")
 	require.NoError(t, over.EndElection())
@@ -319,8 +322,9 @@ func TestManager_CandidacyEnds(t *testing.T) {
 	require.NoError(t, used.Resign())
 }
 
-// TestManager_ResignRequested checks that a request to resign stops the manager gracefully.
-func TestManager_ResignRequested(t *testing.T) {
+// TestManager_StopsIfResignIsRequested checks that a manager whose candidate is requested to resign
+// stops, and that the candidate resigns.
+func TestManager_StopsIfResignIsRequested(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	requested := make(chan struct{})
 	r := start(t, resignableCandidate{c, requested}, newOptions(), nil)
@@ -354,7 +358,7 @@ func TestManager_WaitsForOtherLock(t *testing.T) {
 	receive(t, r.started, "the controller")
 	r.stop()
 	require.NoError(t, receive(t, r.ended, "the result of Start"))
-	require.Equal(t, "one", other.record.HolderIdentity, "the other lock expires: it is not released")
+	require.Equal(t, "one", other.record.HolderIdentity, "the manager has released the other lock instead of letting it expire")
 }
 
 // otherLock is a lock of client-go that is free when allowed is closed.
@@ -394,8 +398,9 @@ func (*otherLock) RecordEvent(string) {}
 func (*otherLock) Identity() string   { return "one" }
 func (*otherLock) Describe() string   { return "other" }
 
-// TestNewManager_Invalid checks that NewManager rejects arguments that cannot be used, and Start a second call.
-func TestNewManager_Invalid(t *testing.T) {
+// TestNewManager_RejectsInvalidArguments checks that NewManager returns ErrInvalid for invalid arguments,
+// and that Start rejects a second call.
+func TestNewManager_RejectsInvalidArguments(t *testing.T) {
 	c, _ := candidateOf(t, memory.NewTable(), "one")
 	_, err := controllerruntime.NewManager(&rest.Config{}, newOptions(), nil)
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)

@@ -10,11 +10,11 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestStranger_RaisesAlarm documents, for docs/access.md, what a client that reaches the servers can do
+// TestAlarm_LetsStrangerRevokeLease documents, for docs/access.md, what a client that reaches the servers can do
 // although authentication is enabled: in releases such as 3.4.23 it raises the alarm of a full database
 // without credentials. While the alarm is active, the servers do not check permissions. The former leader
 // must stop when it notices that its lease was revoked, and the next leader's token must be greater.
-func TestStranger_RaisesAlarm(t *testing.T) {
+func TestAlarm_LetsStrangerRevokeLease(t *testing.T) {
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 	leader := startCandidate(t, srv.Client(credentials))
@@ -36,7 +36,7 @@ func TestStranger_RaisesAlarm(t *testing.T) {
 	}
 	require.NotZero(t, leaderLease)
 	_, err = stranger.Revoke(t.Context(), leaderLease)
-	require.Error(t, err, "permissions are checked before")
+	require.Error(t, err, "the server does not check permissions before the alarm")
 
 	srv.SetFull(true)
 	_, err = stranger.Revoke(t.Context(), leaderLease)

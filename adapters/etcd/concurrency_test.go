@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestElection_WithConcurrencyCandidates checks that candidates of this package and of etcd's package
+// TestElection_KeepsOrderWithConcurrencyCandidates checks that candidates of this package and of etcd's package
 // concurrency lead one after the other, in the order in which they have joined.
-func TestElection_WithConcurrencyCandidates(t *testing.T) {
+func TestElection_KeepsOrderWithConcurrencyCandidates(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -64,8 +64,9 @@ func TestElection_WithConcurrencyCandidates(t *testing.T) {
 	require.Greater(t, last.waitForLeadership().Token(), third.Rev())
 }
 
-// TestElection_WithEtcdctl checks that "etcdctl elect" waits for a candidate of this package, and leads after it.
-func TestElection_WithEtcdctl(t *testing.T) {
+// TestElection_EtcdctlLeadsAfterCandidate checks that "etcdctl elect" waits for a candidate of this package,
+// and leads after it.
+func TestElection_EtcdctlLeadsAfterCandidate(t *testing.T) {
 	srv := startServers(t, 1)
 	path, err := exec.LookPath("etcdctl")
 	if err != nil {

@@ -42,7 +42,7 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 			clients[i] = c
 			return c, err
 		}
-		t.Cleanup(func() { // This cleanup is registered before that of the candidates, and runs after it.
+		t.Cleanup(func() { // This cleanup is registered before the cleanup of the candidates, and so runs after it.
 			for _, c := range clients {
 				if c.Client != nil {
 					c.Close()
@@ -75,7 +75,8 @@ func newFactory(srv *cluster, opts ...etcd.Option) electiontest.Factory {
 	}
 }
 
-func TestElection_Conformance(t *testing.T) {
+// TestElection_SatisfiesContract checks that an Election satisfies the contract of candidates.
+func TestElection_SatisfiesContract(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1))
 	for _, c := range electiontest.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
@@ -87,8 +88,9 @@ func TestElection_Conformance(t *testing.T) {
 	}
 }
 
-// TestElection_ConformanceWithRejoin runs the cases of TestElection_Conformance in which leases end, with WithRejoin.
-func TestElection_ConformanceWithRejoin(t *testing.T) {
+// TestElection_SatisfiesContractWithRejoin runs the cases of TestElection_SatisfiesContract in which leases
+// end, with WithRejoin.
+func TestElection_SatisfiesContractWithRejoin(t *testing.T) {
 	factory := newFactory(startServersAlone(t, 1), etcd.WithRejoin())
 	for _, c := range electiontest.Cases() {
 		switch c.Name {

@@ -12,11 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestElection_DataLost checks that candidates and observers do not wait indefinitely after etcd was restored
-// from a backup or emptied, and has older revisions, that a warning is logged, and that no other candidate
-// leads while the leader, which is cut off, cannot know of the loss. The candidates request a shorter TTL
-// than etcd grants.
-func TestElection_DataLost(t *testing.T) {
+// TestElection_ContinuesAfterDataLoss checks that candidates and observers do not wait indefinitely after etcd
+// was restored from a backup or emptied, and has older revisions, that a warning is logged, and that no other
+// candidate leads while the leader, which is cut off, cannot know of the loss. The candidates request a shorter
+// TTL than etcd grants.
+func TestElection_ContinuesAfterDataLoss(t *testing.T) {
 	for _, c := range []struct {
 		name              string
 		restored, created bool // created means that the backup contains the election node.
@@ -99,10 +99,10 @@ func TestElection_DataLost(t *testing.T) {
 	}
 }
 
-// TestElection_LeaseRevoked checks that a follower whose lease has ended before its TTL does not lead while
-// the leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost data and
-// reached the former revision again.
-func TestElection_LeaseRevoked(t *testing.T) {
+// TestElection_RevokedLeaseDelaysNextLeader checks that a follower whose lease has ended before its TTL does
+// not lead while the leader, which is cut off, cannot know that its lease has ended as well: etcd can have lost
+// data and reached the former revision again.
+func TestElection_RevokedLeaseDelaysNextLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client, p := srv.Client(), newProxiedClient(t, srv)
 	leader := startCandidate(t, p.Client)

@@ -35,8 +35,7 @@
 //   - [Election.Txn] applies a transaction only during a given leadership, and
 //     [Election.Guard] returns the condition for transactions of the caller. They do not
 //     depend on these assumptions.
-//   - All requests have a time limit. A candidate that cannot reach etcd can still be
-//     stopped.
+//   - All requests have a time limit. Resign returns even if etcd cannot be reached.
 //
 // docs/etcd.md describes the limits and why the algorithm is correct.
 package etcd

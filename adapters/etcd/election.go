@@ -32,7 +32,7 @@ type Election struct {
 	nodeRev atomic.Int64
 	// known is the newest known position in etcd's history, joined reports whether the candidate has
 	// joined the queue before, and ttl is the longest TTL that it has requested or that etcd has granted
-	// to it. They belong to the goroutine of ElectLeader.
+	// to it. Only the goroutine of ElectLeader uses these fields.
 	known  position
 	joined bool
 	ttl    time.Duration
@@ -41,7 +41,7 @@ type Election struct {
 
 	mu              sync.Mutex
 	resignRequested chan struct{} // resignRequested is the channel of ResignRequested, or nil before its first call.
-	revocations     []*revocation // revocations are those of earlier leases that are not confirmed yet.
+	revocations     []*revocation // revocations are the revocations of earlier leases that etcd has not confirmed yet.
 }
 
 var _ leaderelection.Candidate = (*Election)(nil)
@@ -90,7 +90,7 @@ func (e *Election) retry(ctx context.Context, f func(ctx context.Context) error)
 	return retrier{e.client, e.options.timeout / 2, e.joined, e.outage}.run(ctx, f)
 }
 
-// openNode sets nodeRev. It creates the election node if the options say so.
+// openNode reads the election node and sets nodeRev. With WithCreateNode, it creates a missing node.
 func (e *Election) openNode(ctx context.Context) error {
 	return e.retry(ctx, func(ctx context.Context) error {
 		got, err := e.client.Get(ctx, e.node, clientv3.WithKeysOnly())
@@ -119,12 +119,12 @@ func (e *Election) openNode(ctx context.Context) error {
 	})
 }
 
-// ID returns the key of the candidate, or "" before it has one.
+// ID returns the key of the candidate, or "" before the candidate has a key.
 func (e *Election) ID() string { return e.candidacy.ID() }
 
 // Status implements [leaderelection.Candidate]. Next can become true up to a TTL after the candidate has become
-// the second one, because a candidate watches only its predecessor, and stays false while the queue contains
-// keys that are not candidates.
+// the second candidate, because a candidate watches only its predecessor, and stays false while the queue
+// contains keys that are not candidates.
 func (e *Election) Status() <-chan leaderelection.Status { return e.candidacy.Status() }
 
 // Current implements [leaderelection.Candidate].

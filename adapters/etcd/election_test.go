@@ -15,8 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestNewElection_InvalidArguments checks that an invalid argument is rejected before any request.
-func TestNewElection_InvalidArguments(t *testing.T) {
+// TestNewElection_RejectsInvalidArguments checks that NewElection rejects an invalid argument, and sends
+// no request.
+func TestNewElection_RejectsInvalidArguments(t *testing.T) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}})
 	require.NoError(t, err)
 	defer client.Close()
@@ -46,8 +47,9 @@ func TestNewElection_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestElection_Permissions checks that a request without permission is reported as an error, and not retried.
-func TestElection_Permissions(t *testing.T) {
+// TestElection_ReportsMissingPermission checks that a request without permission is reported as an error, and
+// not retried.
+func TestElection_ReportsMissingPermission(t *testing.T) {
 	srv := startServers(t, 1)
 	credentials := srv.enableAuth("READWRITE", node, clientv3.GetPrefixRangeEnd(node))
 	_, err := etcd.NewElection(srv.Client(), node, etcd.WithCreateNode(), etcd.WithSessionTimeout(ttl))
@@ -112,9 +114,10 @@ func TestEvents_FollowerReportsHandOver(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestElection_ResponsesWithoutLeases checks that candidates are recognized in responses of etcd 3.7, which
-// omit the lease if only keys are requested: otherwise two candidates would lead at the same time.
-func TestElection_ResponsesWithoutLeases(t *testing.T) {
+// TestElection_RecognizesCandidatesInResponsesWithoutLeases checks that candidates are recognized in responses
+// of etcd 3.7, which omit the lease if only keys are requested: otherwise two candidates would lead at the same
+// time.
+func TestElection_RecognizesCandidatesInResponsesWithoutLeases(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client((&faults{omitLeases: true}).interceptRequests)
 	first := startLeader(t, client)
@@ -130,9 +133,9 @@ func TestElection_ResponsesWithoutLeases(t *testing.T) {
 	third.waitForError(leaderelection.ErrElectionOver)
 }
 
-// TestElection_ClusterLosesLeader checks that a candidate changes to another member when its member has no
-// leader. Without WithRequireLeader its watch would report nothing.
-func TestElection_ClusterLosesLeader(t *testing.T) {
+// TestElection_ChangesMemberIfClusterLosesLeader checks that a candidate changes to another member when its
+// member has no leader. Without WithRequireLeader its watch would report nothing.
+func TestElection_ChangesMemberIfClusterLosesLeader(t *testing.T) {
 	srv := startServers(t, 3)
 	keepalive := func(cfg *clientv3.Config) {
 		cfg.DialKeepAliveTime, cfg.DialKeepAliveTimeout = 500*time.Millisecond, 500*time.Millisecond
@@ -154,9 +157,9 @@ func TestElection_ClusterLosesLeader(t *testing.T) {
 	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestElection_ServerRestarts checks that a leader can confirm its lease after the server was killed and
+// TestElection_ContinuesAfterServerRestart checks that a leader can confirm its lease after the server was killed and
 // started again, and that a follower's watch continues. The server grants every lease its whole TTL again.
-func TestElection_ServerRestarts(t *testing.T) {
+func TestElection_ContinuesAfterServerRestart(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	const ttl = 30 * time.Second
@@ -173,9 +176,9 @@ func TestElection_ServerRestarts(t *testing.T) {
 	require.Greater(t, follower.waitForLeadership().Token(), l.Token())
 }
 
-// TestElection_ServerDown checks that a new candidacy returns an error while the server is down, that a
+// TestElection_ReportsThatServerIsDown checks that a new candidacy returns an error while the server is down, that a
 // leader is suspended, and that Resign does not block.
-func TestElection_ServerDown(t *testing.T) {
+func TestElection_ReportsThatServerIsDown(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	leader := startCandidate(t, client)
@@ -193,9 +196,9 @@ func TestElection_ServerDown(t *testing.T) {
 	requireReturn(t, "Resign", func() { require.ErrorIs(t, follower.Resign(), leaderelection.ErrUnconfirmed) })
 }
 
-// TestElection_ClosedClient checks that a candidacy ends when its client is closed. Its lease is not revoked,
-// but expires.
-func TestElection_ClosedClient(t *testing.T) {
+// TestElection_ClosedClientEndsCandidacy checks that a candidacy ends when its client is closed. Its lease is
+// not revoked, but expires.
+func TestElection_ClosedClientEndsCandidacy(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client)
@@ -210,8 +213,9 @@ func TestElection_ClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestElection_NextIsSecondCandidate checks that only the second candidate learns that it is next.
-func TestElection_NextIsSecondCandidate(t *testing.T) {
+// TestElection_NextIsTrueOnlyForSecondCandidate checks that Status.Next is true for the second candidate, and for
+// no other candidate.
+func TestElection_NextIsTrueOnlyForSecondCandidate(t *testing.T) {
 	srv := startServers(t, 1)
 	first := startLeader(t, srv.Client())
 	second := startFollower(t, first, srv.Client())
@@ -224,9 +228,9 @@ func TestElection_NextIsSecondCandidate(t *testing.T) {
 	require.Equal(t, second.ID(), s.NowFollowing)
 }
 
-// TestElection_ForeignKeys checks that candidates do not wait for keys that are not candidates, and that such
-// keys are not deleted.
-func TestElection_ForeignKeys(t *testing.T) {
+// TestElection_IgnoresForeignKeys checks that candidates neither wait for keys that are not candidates nor delete
+// them.
+func TestElection_IgnoresForeignKeys(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	for _, key := range []string{node + "/config", node + "/beef", node + "/sub/1"} {
@@ -243,9 +247,9 @@ func TestElection_ForeignKeys(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestElection_CreatedAgain checks that a candidate of an election that was deleted does not join the next
-// election with the same key.
-func TestElection_CreatedAgain(t *testing.T) {
+// TestElection_DoesNotJoinRecreatedElection checks that a candidate of an election that was deleted does not
+// join the next election with the same key.
+func TestElection_DoesNotJoinRecreatedElection(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	old, err := etcd.NewElection(client, node, etcd.WithCreateNode())
@@ -257,7 +261,8 @@ func TestElection_CreatedAgain(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, next.Current().Role, "the other election was ended")
 }
 
-// TestExample_WritesAsLeader checks that the example writes as the leader, and ends with its context.
+// TestExample_WritesAsLeader checks that the example writes as the leader, and returns when its context
+// is done.
 func TestExample_WritesAsLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

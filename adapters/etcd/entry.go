@@ -13,22 +13,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// maxPending is the number of reads that may be in flight at a time. A read of a server that does not
-// respond does not delay the next one.
-const maxPending = 4
+// maxPendingReads is the number of reads that may be in flight at a time. So a read from a server that
+// does not respond does not delay the next read.
+const maxPendingReads = 4
 
 // entry is an entry in the queue: a key with its lease. It belongs to the goroutine of ElectLeader.
-// Other goroutines send the requests and return one result each, so that the owner can stop the
+// Other goroutines send the requests and return one result each, so that the owner can end the
 // leadership in time if a request takes long. One of them sends all keepalives.
 type entry struct {
 	election *Election
 	key      candidateKey
 	lease    lease
-	deadline atomic.Pointer[time.Time] // deadline is that of the lease, for readers on any goroutine.
+	deadline atomic.Pointer[time.Time] // deadline is the deadline of the lease, for readers on any goroutine.
 
 	ctx        context.Context // ctx limits requests and watches.
 	requests   sync.WaitGroup
-	due        chan time.Duration   // due receives the time limit of a keepalive that is due. It is closed at the end.
+	due        chan time.Duration   // due receives the time limit of each keepalive. It is closed when no more are due.
 	keepalives chan keepaliveResult // keepalives receives one result for each limit that due has received.
 	views      chan viewResult
 
@@ -36,14 +36,14 @@ type entry struct {
 	pendingViews            int
 	nextKeepalive, nextView time.Time
 
-	keyWatch         *watch    // keyWatch observes whether the key is still the candidate's.
+	keyWatch         *watch    // keyWatch observes whether the key still belongs to the candidate.
 	predecessorWatch *watch    // predecessorWatch observes the deletion of the predecessor's key.
 	nodeWatch        *watch    // nodeWatch observes the value of the election node, with requests to resign.
 	keepaliveFailed  bool      // keepaliveFailed reports whether the last keepalive has failed.
 	unreadSince      time.Time // unreadSince is when reads of the queue began to fail, or zero.
 	published        bool      // published reports whether a status was published.
 	head             bool      // head reports whether the candidate is the head of the queue.
-	predecessor      string    // predecessor is the key in the last status.
+	predecessor      string    // predecessor is the key of the predecessor in the last status.
 	next             bool      // next is the field Next of the last status.
 	leaseUnknown     bool      // leaseUnknown reports that a server does not know the lease.
 }
@@ -65,8 +65,8 @@ type viewResult struct {
 }
 
 // stayInQueue joins the queue and stays in it until the entry is lost or ctx is done. It returns
-// the reason, and whether no other candidate of the queue can lead, because this one was its head
-// and its lease had not expired.
+// the reason, and whether no other candidate of the queue can lead, because this candidate was
+// the head and its lease had not expired.
 func (e *Election) stayInQueue(ctx context.Context) (sole bool, err error) {
 	n, err := e.joinQueue(ctx)
 	if err != nil {
@@ -89,10 +89,11 @@ func (e *Election) stayInQueue(ctx context.Context) (sole bool, err error) {
 	return sole, err
 }
 
-// start starts the goroutine that sends keepalives. It ends when ctx is done and due is closed.
+// start starts the goroutine that sends keepalives. The goroutine ends when ctx is done and due is
+// closed.
 func (n *entry) start(ctx context.Context) {
 	n.ctx = ctx
-	n.due, n.keepalives, n.views = make(chan time.Duration, 1), make(chan keepaliveResult, 1), make(chan viewResult, maxPending)
+	n.due, n.keepalives, n.views = make(chan time.Duration, 1), make(chan keepaliveResult, 1), make(chan viewResult, maxPendingReads)
 	stream := &keepaliveStream{ctx: ctx, client: n.election.client, lease: n.key.lease}
 	n.requests.Go(func() {
 		defer stream.close()
@@ -179,7 +180,7 @@ func (n *entry) sendDueRequests(now time.Time) {
 		n.nextKeepalive = now.Add(n.keepaliveInterval())
 		n.due <- min(n.lease.ttl/4, requestLimit) // This time limit leaves time for a second attempt, over another stream.
 	}
-	if n.pendingViews < maxPending && !n.nextView.After(now) {
+	if n.pendingViews < maxPendingReads && !n.nextView.After(now) {
 		n.pendingViews++
 		n.nextView = now.Add(min(n.lease.ttl/4, requestLimit/2))
 		last, known := n.lease.acknowledged, n.election.known
@@ -195,7 +196,7 @@ func (n *entry) sendDueRequests(now time.Time) {
 	}
 }
 
-// nextAction returns the time at which the owner must act even if it receives nothing.
+// nextAction returns the time at which the owner must act even if it receives no result before.
 func (n *entry) nextAction() time.Time {
 	next := time.Now().Add(time.Minute)
 	for _, action := range []struct {
@@ -203,7 +204,7 @@ func (n *entry) nextAction() time.Time {
 		planned bool
 	}{
 		{n.nextKeepalive, !n.pendingKeepalive},
-		{n.nextView, n.pendingViews < maxPending},
+		{n.nextView, n.pendingViews < maxPendingReads},
 		{n.lease.deadline(), n.isLeader()},
 	} {
 		if action.planned && action.at.Before(next) {
@@ -224,8 +225,8 @@ func (n *entry) handleChange(revision int64) {
 	n.nextView = time.Now()
 }
 
-// handleKeepalive extends the lease after a successful keepalive. Otherwise it schedules the next one, or a read
-// if etcd does not know the lease.
+// handleKeepalive extends the lease after a successful keepalive. Otherwise it schedules the next keepalive, or
+// a read if etcd does not know the lease.
 func (n *entry) handleKeepalive(r keepaliveResult) {
 	event := event.Event{Kind: event.Checked, Err: r.err}
 	n.keepaliveFailed = r.err != nil
@@ -355,8 +356,8 @@ func (n *entry) revokeLeadership() {
 	}
 }
 
-// findLoss returns the reason for which the view does not contain the candidate's key any more: the
-// lease has expired, or another client has deleted the key or detached it from the lease.
+// findLoss returns the reason why the view does not contain the candidate's key any more: the lease
+// has expired, or another client has deleted the key or detached it from the lease.
 func (n *entry) findLoss(v *view) error {
 	n.revokeLeadership()
 	if v.key != nil && v.key.CreateRevision == n.key.revision {
@@ -384,7 +385,7 @@ func (n *entry) findLoss(v *view) error {
 	return err
 }
 
-// storeDeadline makes the lease's deadline available to other goroutines.
+// storeDeadline stores the lease's deadline for other goroutines.
 func (n *entry) storeDeadline() {
 	d := n.lease.deadline()
 	n.deadline.Store(&d)

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestJoin_LostResponse checks that a candidate does not create a second key after the response to its put
-// was lost, and uses the revision of the first key.
-func TestJoin_LostResponse(t *testing.T) {
+// TestJoin_CreatesOneKeyIfResponseIsLost checks that a candidate does not create a second key after the
+// response to its put was lost, and uses the revision of the first key.
+func TestJoin_CreatesOneKeyIfResponseIsLost(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
 	lost := 0
@@ -25,7 +25,7 @@ func TestJoin_LostResponse(t *testing.T) {
 		if !isPut(request) || lost >= 2 {
 			return false
 		}
-		lost++ // count two puts: that of the election node, and that of the candidate
+		lost++ // count two puts: of the election node, and of the candidate's key
 		return true
 	}
 	client := srv.Client(f.interceptRequests)
@@ -39,9 +39,9 @@ func TestJoin_LostResponse(t *testing.T) {
 	require.Equal(t, got.Kvs[0].CreateRevision, l.Token())
 }
 
-// TestLease_KeepaliveOfEarlierTerm checks that keepalives that a member of an earlier term has acknowledged
-// do not extend the lease.
-func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
+// TestLease_IsNotExtendedByMemberOfEarlierTerm checks that keepalives that a member of an earlier term has
+// acknowledged do not extend the lease.
+func TestLease_IsNotExtendedByMemberOfEarlierTerm(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.interceptRequests))
@@ -54,8 +54,8 @@ func TestLease_KeepaliveOfEarlierTerm(t *testing.T) {
 	require.Equal(t, l.Token(), c.waitForLeadership().Token())
 }
 
-// TestLease_IsMeasuredFromSending checks that the lease is measured from when the keepalive was sent that the
-// server has answered.
+// TestLease_IsMeasuredFromSending checks that the lease is measured from the time at which the keepalive was
+// sent, and not from the time of the server's response.
 func TestLease_IsMeasuredFromSending(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{delay: 500 * time.Millisecond}
@@ -73,9 +73,9 @@ func TestLease_IsMeasuredFromSending(t *testing.T) {
 	}
 }
 
-// TestKeepalive_Authentication checks that idle candidates with passwords do not authenticate again and
+// TestKeepalive_DoesNotAuthenticateAgain checks that idle candidates with passwords do not authenticate again and
 // again, which would cost the servers more than everything else.
-func TestKeepalive_Authentication(t *testing.T) {
+func TestKeepalive_DoesNotAuthenticateAgain(t *testing.T) {
 	candidates, idle := 3, 3*time.Second
 	if *complete {
 		candidates, idle = 10, time.Minute
@@ -105,9 +105,9 @@ func TestKeepalive_Authentication(t *testing.T) {
 	}
 }
 
-// TestLease_LeaderIsCutOff checks that a leader that is cut off stops before etcd can expire its lease. The
+// TestLease_StopsLeaderThatIsCutOff checks that a leader that is cut off stops before etcd can expire its lease. The
 // leader measures the lease from when the last keepalive was sent.
-func TestLease_LeaderIsCutOff(t *testing.T) {
+func TestLease_StopsLeaderThatIsCutOff(t *testing.T) {
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
 	c := startCandidate(t, p.Client)
@@ -127,9 +127,9 @@ func TestLease_LeaderIsCutOff(t *testing.T) {
 	c.waitForError(leaderelection.ErrSessionExpired)
 }
 
-// TestFollower_LeaseExpires checks that a follower whose lease has expired does not wait indefinitely, and
-// does not become the leader when its predecessor leaves (etcd#22387, etcd#19597).
-func TestFollower_LeaseExpires(t *testing.T) {
+// TestFollower_DoesNotLeadIfLeaseHasExpired checks that a follower whose lease has expired does not wait
+// indefinitely, and does not become the leader when its predecessor leaves (etcd#22387, etcd#19597).
+func TestFollower_DoesNotLeadIfLeaseHasExpired(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	first := startLeader(t, client)
@@ -142,8 +142,9 @@ func TestFollower_LeaseExpires(t *testing.T) {
 	rejoining.waitForPredecessor(first.ID())
 }
 
-// TestLeader_KeyDeleted checks that a leader whose key was deleted is notified by its watch, and reports the reason.
-func TestLeader_KeyDeleted(t *testing.T) {
+// TestLeader_StopsIfKeyIsDeleted checks that a leader whose key was deleted is notified by its watch, and
+// reports the reason.
+func TestLeader_StopsIfKeyIsDeleted(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
@@ -160,10 +161,10 @@ func TestLeader_KeyDeleted(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestLeader_KeyDetached checks that a leader stops, and its transactions are rejected, after another client
-// has written its key without its lease, because others do not regard such a key as a candidate. The key must
-// not remain.
-func TestLeader_KeyDetached(t *testing.T) {
+// TestLeader_StopsIfKeyIsDetachedFromLease checks that a leader stops, and its transactions are rejected, after
+// another client has written its key without its lease, because others do not regard such a key as a candidate.
+// The key must not remain.
+func TestLeader_StopsIfKeyIsDetachedFromLease(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	other, err := client.Grant(t.Context(), 600)
@@ -198,9 +199,9 @@ func TestLeader_KeyDetached(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node))
 }
 
-// TestLeader_KeyDetachedWhileCutOff checks that no other candidate leads before a leader, whose key another
-// client has detached from its lease, can have learned of it.
-func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
+// TestLeader_StopsBeforeNextIfKeyIsDetachedWhileCutOff checks that a leader that is cut off has stopped when
+// the next candidate leads, although another client has detached the leader's key from its lease.
+func TestLeader_StopsBeforeNextIfKeyIsDetachedWhileCutOff(t *testing.T) {
 	srv := startServers(t, 1)
 	p, client := newProxiedClient(t, srv), srv.Client()
 	c := startCandidate(t, p.Client)
@@ -219,9 +220,9 @@ func TestLeader_KeyDetachedWhileCutOff(t *testing.T) {
 	require.NoError(t, etcd.DeleteElection(client, node), "the former leader has not deleted its key")
 }
 
-// TestLease_UnknownToServer checks that a candidate does not trust a server that does not know its lease,
-// which a server that lags behind returns for a valid lease.
-func TestLease_UnknownToServer(t *testing.T) {
+// TestLease_RemainsValidIfUnknownToServer checks that a leader continues when a server answers that it does
+// not know the lease, as a server that lags behind answers for a valid lease.
+func TestLease_RemainsValidIfUnknownToServer(t *testing.T) {
 	srv := startServers(t, 1)
 	f := &faults{}
 	c := startCandidate(t, srv.Client(f.interceptRequests), etcd.WithSessionTimeout(30*time.Second))
@@ -268,9 +269,9 @@ func TestKeepalive_PausesAfterFailure(t *testing.T) {
 	f.reject = nil
 }
 
-// TestWatch_Compacted checks that a follower does not wait indefinitely after etcd has ended its watch when
-// the revision was compacted.
-func TestWatch_Compacted(t *testing.T) {
+// TestWatch_ContinuesAfterCompaction checks that a follower does not wait indefinitely after etcd has ended its
+// watch when the revision was compacted.
+func TestWatch_ContinuesAfterCompaction(t *testing.T) {
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
 	client := srv.Client()
@@ -292,8 +293,8 @@ func TestWatch_Compacted(t *testing.T) {
 	follower.waitForLeadership()
 }
 
-// TestResign_EndsLeadershipBeforeRevocation checks that Done is closed when the lease is revoked: from then
-// on another candidate can lead.
+// TestResign_EndsLeadershipBeforeRevocation checks that the leadership has ended when Resign revokes the
+// lease, because another candidate can lead from then on.
 func TestResign_EndsLeadershipBeforeRevocation(t *testing.T) {
 	srv := startServers(t, 1)
 	var f faults

@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// These errors wrap errors of package leaderelection, whose texts use terms of ZooKeeper.
+// These errors wrap errors of package leaderelection, and replace their texts, which use terms of
+// ZooKeeper.
 var (
 	errNilClient   = withText(leaderelection.ErrInvalid, "invalid argument: the client of etcd is nil")
 	errClosed      = withText(leaderelection.ErrConnClosed, "etcd: client is closed")

@@ -38,7 +38,7 @@ func (l *lease) acknowledge(k keepalive, ttl time.Duration) {
 }
 
 // confirm evaluates the response to a linearizable read that was sent after k was acknowledged. If the
-// term of the read is that of k, no member has led in a later term before the read. So the leader that
+// read has the term of k, no member has led in a later term before the read. So the leader that
 // acknowledged k measures the lease, and did not extend it before k was sent.
 func (l *lease) confirm(k keepalive, term uint64) {
 	if term == k.term && k.sent.After(l.confirmed) {
@@ -47,8 +47,8 @@ func (l *lease) confirm(k keepalive, term uint64) {
 }
 
 // deadline returns when the candidate must stop, a quarter of the TTL before etcd can expire the
-// lease. One eighth is for different rates of the clocks, the other for timers and for the delay
-// until the user is notified.
+// lease. One eighth of the TTL is for different rates of the clocks, the other eighth is for
+// timers and for the delay until the user is notified.
 func (l *lease) deadline() time.Time { return l.confirmed.Add(l.ttl - l.ttl/4) }
 
 // isSufficient reports whether the lease is valid for long enough to start a leadership, so that the

@@ -154,7 +154,7 @@ func startFollower(t *testing.T, predecessor *candidate, client *clientv3.Client
 	return c
 }
 
-// waitForStatus receives statuses until one of them is as wanted.
+// waitForStatus receives statuses until wanted returns true for one of them.
 func (c *candidate) waitForStatus(what string, wanted func(leaderelection.Status) bool) leaderelection.Status {
 	c.t.Helper()
 	limit := time.After(patience)
@@ -168,7 +168,7 @@ func (c *candidate) waitForStatus(what string, wanted func(leaderelection.Status
 				return s
 			}
 		case <-limit:
-			require.Fail(c.t, "no such status: "+what, "%v", c.Current())
+			require.Fail(c.t, "the candidate has not published the status: "+what, "%v", c.Current())
 		}
 	}
 }
@@ -261,8 +261,8 @@ func requestResign(client *clientv3.Client, id string) error {
 	return etcd.RequestResign(ctx, client, node, id, etcd.WithSessionTimeout(ttl))
 }
 
-// faults injects faults between a client and its connections. Its fields are called for each
-// request, and may be nil.
+// faults injects faults between a client and its connections. The functions in its fields are
+// called for each request, and may be nil.
 type faults struct {
 	mu sync.Mutex
 	// reject returns an error if a request must not be sent. request is nil for a stream.

@@ -18,7 +18,7 @@ import (
 // will be notified that it is. Candidates blocks until etcd answers, ctx is done, or a
 // session timeout has passed; [WithContext] is ignored. Errors are those of [NewElection].
 func Candidates(ctx context.Context, client *clientv3.Client, node string, opts ...Option) ([]leaderelection.CandidateInfo, error) {
-	s, err := list(ctx, client, node, opts, 0)
+	s, err := readElection(ctx, client, node, opts, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -29,9 +29,9 @@ func Candidates(ctx context.Context, client *clientv3.Client, node string, opts 
 	return all, nil
 }
 
-// list reads an election, or only its first candidate if limit is 1. It returns errNoElection if
+// readElection reads an election, or only its first candidate if limit is 1. It returns errNoElection if
 // the election node does not exist.
-func list(ctx context.Context, client *clientv3.Client, node string, opts []Option, limit int64) (*snapshot, error) {
+func readElection(ctx context.Context, client *clientv3.Client, node string, opts []Option, limit int64) (*snapshot, error) {
 	o, err := newOptions(opts)
 	if err != nil {
 		return nil, err
@@ -76,11 +76,11 @@ func candidateInfo(kv *mvccpb.KeyValue) leaderelection.CandidateInfo {
 // node and on the leader's key. If there is no leader, the second watch covers all keys
 // below the node.
 func Observe(ctx context.Context, client *clientv3.Client, node string, opts ...Option) (<-chan leaderelection.Observation, error) {
-	s, err := list(ctx, client, node, opts, 1)
+	s, err := readElection(ctx, client, node, opts, 1)
 	if err != nil {
 		return nil, err
 	}
-	options, _ := newOptions(opts) // list has checked them.
+	options, _ := newOptions(opts) // readElection has checked them.
 	o := &observer{client: client, node: node, log: options.log.With("election", node), known: s.position, observations: make(chan leaderelection.Observation, 1)}
 	go o.observe(ctx, s)
 	return o.observations, nil

@@ -8,9 +8,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestObserver_ReceiverChangesLeader checks that a leader that has not changed is not delivered again when
-// the receiver has changed the previous observation.
-func TestObserver_ReceiverChangesLeader(t *testing.T) {
+// TestObserver_ToleratesChangesByReceiver checks that an observer does not deliver the same leader again after
+// the receiver has modified the previous observation.
+func TestObserver_ToleratesChangesByReceiver(t *testing.T) {
 	o := &observer{observations: make(chan leaderelection.Observation, 1)}
 	o.publish(&leaderelection.CandidateInfo{ID: "id", Name: "name"})
 	(<-o.observations).Leader.Name = "other"

@@ -12,7 +12,7 @@ import (
 )
 
 // TestObserve_DeliversChanges checks that an observer receives the first leader, a new name, the absence of a
-// leader, and that the election was ended.
+// leader, and the end of the election.
 func TestObserve_DeliversChanges(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()

@@ -66,7 +66,7 @@ func newOptions(opts []Option) (*options, error) {
 	return o, nil
 }
 
-// checkArguments returns an error if requests cannot be sent.
+// checkArguments returns an error if client is nil or closed, or if node is not a valid key.
 func checkArguments(client *clientv3.Client, node string) error {
 	switch {
 	case client == nil:

@@ -20,7 +20,7 @@ type outageLog struct {
 	mu       sync.Mutex
 	begin    time.Time // begin is when the first of the failed attempts began, or zero after a success.
 	last     error     // last is the error of the last failed attempt.
-	reason   string    // reason is that of the last warning, or "" if there was none since begin.
+	reason   string    // reason is the reason in the last warning, or "" if there was no warning since begin.
 	logged   time.Time // logged is when the last warning was logged.
 	interval time.Duration
 }
@@ -30,7 +30,8 @@ const (
 	maxOutageInterval = time.Minute
 )
 
-// recordFailure reports that an attempt that began at start has failed with err.
+// recordFailure records that an attempt that began at start has failed with err, and logs a warning if
+// one is due.
 func (o *outageLog) recordFailure(start time.Time, err error) {
 	if o == nil {
 		return
@@ -50,8 +51,8 @@ func (o *outageLog) recordFailure(start time.Time, err error) {
 	o.warnOfOutage(now)
 }
 
-// recordSuspension reports that a leadership was suspended because attempts have failed. The reason is logged
-// now if it was not before.
+// recordSuspension records that a leadership was suspended because attempts have failed. It logs the reason
+// now if no warning contained it before.
 func (o *outageLog) recordSuspension() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,7 +67,7 @@ func (o *outageLog) warnOfOutage(now time.Time) {
 	o.log.Warn("etcd does not execute requests", "endpoints", strings.Join(o.client.Endpoints(), ","), "since", o.begin, "err", o.last)
 }
 
-// recordSuccess reports that etcd has executed a request.
+// recordSuccess records that etcd has executed a request, and logs it if a warning was logged before.
 func (o *outageLog) recordSuccess() {
 	if o == nil {
 		return

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestElection_AccessRevokedBriefly checks that a role or a password that is wrong for a moment does not end
-// a candidacy or an observation.
-func TestElection_AccessRevokedBriefly(t *testing.T) {
+// TestElection_ContinuesAfterAccessIsRevokedBriefly checks that a role or a password that is wrong for a moment
+// does not end a candidacy or an observation.
+func TestElection_ContinuesAfterAccessIsRevokedBriefly(t *testing.T) {
 	setRole := func(change func(*clientv3.Client, context.Context, string, string) error) func(*testing.T, *clientv3.Client, *faults) {
 		return func(t *testing.T, root *clientv3.Client, _ *faults) {
 			require.NoError(t, change(root, t.Context(), "user", "role"))
@@ -101,9 +101,9 @@ func waitForLeader(t *testing.T, seen <-chan leaderelection.Observation, id stri
 	}
 }
 
-// TestElection_ReadsFail checks that a candidate that cannot read the queue for a long time, but whose lease
+// TestElection_RejoinsIfReadsFail checks that a candidate that cannot read the queue for a long time, but whose lease
 // continues, does not block the others, and joins again afterwards.
-func TestElection_ReadsFail(t *testing.T) {
+func TestElection_RejoinsIfReadsFail(t *testing.T) {
 	for name, reason := range map[string]error{
 		"Rejected": rpctypes.ErrGRPCPermissionDenied,
 		"Failed":   rpctypes.ErrGRPCTimeout,
@@ -123,7 +123,8 @@ func TestElection_ReadsFail(t *testing.T) {
 	}
 }
 
-// TestNewElection_ErrorsNameReason checks that the error of an outage names the servers and the reason.
+// TestNewElection_ErrorsNameReason checks that the error of NewElection during an outage names the servers
+// and the reason.
 func TestNewElection_ErrorsNameReason(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -157,9 +158,9 @@ func TestNewElection_ErrorsNameReason(t *testing.T) {
 	}
 }
 
-// TestElection_WaitsForServers checks that a candidate that may rejoin waits for servers that are down when
-// it starts, and logs why it waits.
-func TestElection_WaitsForServers(t *testing.T) {
+// TestElection_WaitsForServersThatAreDown checks that a candidate that may rejoin waits for servers that are
+// down when it starts, and logs why it waits.
+func TestElection_WaitsForServersThatAreDown(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	srv.Kill(0)

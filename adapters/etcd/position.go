@@ -16,9 +16,9 @@ func positionOf(h *etcdserverpb.ResponseHeader, nodeRev int64) position {
 	return position{h.GetClusterId(), h.GetRevision(), nodeRev}
 }
 
-// lostSince reports whether etcd has lost data: p is the position of the response to a linearizable
-// request that was sent when known was known, and does not continue the history of known. Revisions
-// never decrease, and a node that was created again has a greater create revision.
+// lostSince reports whether etcd has lost data since known was observed: p, the position of the
+// response to a linearizable request that was sent after that, does not continue the history of
+// known. Revisions never decrease, and a node that was created again has a greater create revision.
 func (p position) lostSince(known position) bool {
 	if known.cluster == 0 {
 		return false

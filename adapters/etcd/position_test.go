@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPosition_RecognizesLostData checks that a loss of data is recognized, and that a cluster that has
-// continued does not count as a cluster that has lost data.
+// TestPosition_RecognizesLostData checks that lostSince returns true after a loss of data, and false
+// for a cluster that has continued.
 func TestPosition_RecognizesLostData(t *testing.T) {
 	known := position{cluster: 1, revision: 20, nodeRev: 10}
 	for name, c := range map[string]struct {
@@ -29,8 +29,8 @@ func TestPosition_RecognizesLostData(t *testing.T) {
 	}
 }
 
-// FuzzNamedLease parses arbitrary keys below an election node. A key that names a lease is that of the
-// candidate with this lease.
+// FuzzNamedLease parses arbitrary keys below an election node. If namedLease returns a lease for a
+// key, keyName must return the same key for the lease.
 func FuzzNamedLease(f *testing.F) {
 	f.Add("/e", "/e/694d81417acd4f7e")
 	f.Add("/e", "/e/00ff")

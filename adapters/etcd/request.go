@@ -27,7 +27,7 @@ const (
 )
 
 // rejectedPause is the time between two attempts if etcd rejects a request until an operator changes
-// something. The pause is long, because each attempt may cost the verification of a password.
+// something. The pause is long, because the server may verify a password for each attempt.
 const rejectedPause = time.Second
 
 // retrier repeats a request that fails.
@@ -119,8 +119,8 @@ func unreachableError(client *clientv3.Client, cause, last error) error {
 }
 
 // explain returns the reason of a failed attempt. If a server cannot be reached, etcd's client repeats
-// requests until their context is done, and returns only that. explain then sends another request,
-// which the client does not repeat, to find the reason.
+// requests until their context is done, and returns only the error of the context. explain then sends
+// another request, which the client does not repeat, to find the reason.
 func explain(ctx context.Context, client *clientv3.Client, err error) error {
 	if isContextError(err) {
 		ctx, cancel := context.WithTimeout(ctx, explainLimit)
@@ -155,11 +155,11 @@ func isContextError(err error) bool {
 }
 
 // keepaliveStream sends the keepalives of a lease over one stream. It opens the stream when it is
-// needed, and again after an error. etcd's client authenticates for each stream, which costs the
-// servers the verification of a password and a proposal.
+// needed, and again after an error. etcd's client authenticates for each stream, for which the
+// servers verify a password and commit a proposal.
 //
 // A keepalive is sent when the previous one was answered, or has failed together with its stream. So
-// a response always belongs to the newest keepalive, and when that was sent is known.
+// a response always belongs to the newest keepalive, whose time of sending is known.
 //
 // The client's KeepAlive is not suitable, because it does not report when a keepalive was sent, and
 // KeepAliveOnce is not either, because it opens a stream for each keepalive.
@@ -218,7 +218,7 @@ func (s *keepaliveStream) open() (err error) {
 	return nil
 }
 
-// reason returns the reason for which the stream was not opened, or has failed, with err.
+// reason returns the reason why the stream was not opened, or has failed, with err.
 func (s *keepaliveStream) reason(err error) error {
 	if cause := context.Cause(s.opened); cause != nil {
 		return cause

@@ -42,9 +42,9 @@ func TestNewElection_FailureReleasesContext(t *testing.T) {
 	require.Zero(t, ctx.Registered())
 }
 
-// TestRetry_ClosedClient checks that a pending request ends when the client is closed, and not only at its
+// TestRetry_EndsIfClientIsClosed checks that a pending request ends when the client is closed, and not only at its
 // time limit, and that no other request is sent.
-func TestRetry_ClosedClient(t *testing.T) {
+func TestRetry_EndsIfClientIsClosed(t *testing.T) {
 	client := newUnreachableClient(t)
 	attempts, ended := make(chan context.Context, 1), make(chan error, 1)
 	go func() {

@@ -72,7 +72,7 @@ func Transfer(ctx context.Context, client *clientv3.Client, node, id string, opt
 	return NewQueue(client, node, opts...).Transfer(ctx, id)
 }
 
-// NewQueue returns the queue of the election at node, for package resign. It sends nothing.
+// NewQueue returns the queue of the election at node, for package resign. NewQueue sends no requests.
 func NewQueue(client *clientv3.Client, node string, opts ...Option) resign.Queue {
 	return resign.Queue{
 		Candidates: func(ctx context.Context) ([]leaderelection.CandidateInfo, error) {
@@ -116,12 +116,12 @@ func (r *resignRequest) addName(names, present []string) ([]string, error) {
 	return record.AddRequests(names, present, r.name), nil
 }
 
-// removeName returns names without that of the candidate that was requested to resign.
+// removeName returns names without the name of the candidate that was requested to resign.
 func (r *resignRequest) removeName(names, _ []string) ([]string, error) {
 	return record.RemoveRequests(names, r.name), nil
 }
 
-// withdraw removes the name from the requests.
+// withdraw removes the candidate's name from the requests in the election node.
 func (r *resignRequest) withdraw() error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.options.ctx), limit.Confirm, errUnreachable)
 	defer cancel()
@@ -132,9 +132,9 @@ func (r *resignRequest) withdraw() error {
 	return err
 }
 
-// updateNames replaces the names in the value of the election node by those that f returns, given
-// the names of all candidates. It writes even if f changes nothing: an earlier write whose reply
-// was lost expects an older revision of the node, and cannot take effect after this one.
+// updateNames replaces the names in the value of the election node by the names that f returns,
+// given the names of all candidates. It writes even if f changes nothing: an earlier write whose
+// reply was lost expects an older revision of the node, and cannot take effect after this one.
 func (r *resignRequest) updateNames(ctx context.Context, f func(names, present []string) ([]string, error)) error {
 	for {
 		s, err := readSnapshot(ctx, r.client, r.node, 0)

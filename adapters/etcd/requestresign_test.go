@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives the request, and not the next
-// candidate, and that the request does not remain.
+// TestRequestResign_OnlyLeaderReceivesIt checks that only the leader receives a request to the leader, and
+// not the next candidate, and that the request is removed afterwards.
 func TestRequestResign_OnlyLeaderReceivesIt(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
@@ -31,9 +31,9 @@ func TestRequestResign_OnlyLeaderReceivesIt(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_BeforeCandidateListens checks that a candidate receives a request that was made before it
-// has called ResignRequested. The candidate is a follower.
-func TestRequestResign_BeforeCandidateListens(t *testing.T) {
+// TestRequestResign_ReachesCandidateThatListensLater checks that a candidate receives a request that was made
+// before it has called ResignRequested. The candidate is a follower.
+func TestRequestResign_ReachesCandidateThatListensLater(t *testing.T) {
 	client := startServers(t, 1).Client()
 	leader := startLeader(t, client)
 	follower := startFollower(t, leader, client)
@@ -45,8 +45,9 @@ func TestRequestResign_BeforeCandidateListens(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, leader.Current().Role)
 }
 
-// TestRequestResign_AfterRejoin checks that a candidate that has rejoined receives a request to its new ID.
-func TestRequestResign_AfterRejoin(t *testing.T) {
+// TestRequestResign_ReachesCandidateAfterRejoin checks that a candidate that has rejoined receives a request to
+// its new ID.
+func TestRequestResign_ReachesCandidateAfterRejoin(t *testing.T) {
 	client := startServers(t, 1).Client()
 	c := startCandidate(t, client, etcd.WithRejoin())
 	c.resignOnRequest()
@@ -60,9 +61,9 @@ func TestRequestResign_AfterRejoin(t *testing.T) {
 	require.NoError(t, requestResign(client, c.ID()))
 }
 
-// TestRequestResign_CandidateDoesNotListen checks that the request does not remain after the context of the
-// call is done.
-func TestRequestResign_CandidateDoesNotListen(t *testing.T) {
+// TestRequestResign_IsRemovedIfContextIsDone checks that RequestResign removes the request when its context
+// is done.
+func TestRequestResign_IsRemovedIfContextIsDone(t *testing.T) {
 	client := startServers(t, 1).Client()
 	c := startLeader(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,9 +76,9 @@ func TestRequestResign_CandidateDoesNotListen(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestRequestResign_LostResponse checks that a request whose response was lost is withdrawn, and cannot take
-// effect later.
-func TestRequestResign_LostResponse(t *testing.T) {
+// TestRequestResign_IsWithdrawnIfResponseIsLost checks that a request whose response was lost is withdrawn, and
+// cannot take effect later.
+func TestRequestResign_IsWithdrawnIfResponseIsLost(t *testing.T) {
 	srv := startServers(t, 1)
 	c := startLeader(t, srv.Client())
 	f := &faults{}
@@ -98,9 +99,9 @@ func TestRequestResign_LostResponse(t *testing.T) {
 	require.GreaterOrEqual(t, after.Kvs[0].Version, before.Kvs[0].Version+2, "a delayed write would still match the version")
 }
 
-// TestRequestResign_LostResponseAfterResignation checks that the call does not return an error when the
-// candidate has resigned after an attempt whose response was lost.
-func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
+// TestRequestResign_SucceedsIfResponseIsLostAfterResignation checks that RequestResign returns no error when the
+// candidate has resigned because of an attempt whose response was lost.
+func TestRequestResign_SucceedsIfResponseIsLostAfterResignation(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startLeader(t, client)
@@ -122,9 +123,9 @@ func TestRequestResign_LostResponseAfterResignation(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_ReadOnlyUser checks that a user without write permission receives ErrPermission, and that
-// the error does not state that a request may remain.
-func TestRequestResign_ReadOnlyUser(t *testing.T) {
+// TestRequestResign_ReturnsErrPermissionToReadOnlyUser checks that a user without write permission receives
+// ErrPermission, and that the error does not state that a request may remain.
+func TestRequestResign_ReturnsErrPermissionToReadOnlyUser(t *testing.T) {
 	srv := startServers(t, 1)
 	c := startLeader(t, srv.Client())
 	credentials := srv.enableAuth("READ", "\x00", "\x00")
@@ -133,8 +134,9 @@ func TestRequestResign_ReadOnlyUser(t *testing.T) {
 	require.NotContains(t, err.Error(), "withdrawn")
 }
 
-// TestRequestResign_DelayedWrite checks that a write of the request that arrives after the withdrawal has no effect.
-func TestRequestResign_DelayedWrite(t *testing.T) {
+// TestRequestResign_DelayedWriteHasNoEffect checks that a write of the request that arrives after the
+// withdrawal has no effect.
+func TestRequestResign_DelayedWriteHasNoEffect(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startLeader(t, client)
@@ -162,9 +164,9 @@ func TestRequestResign_DelayedWrite(t *testing.T) {
 	}
 }
 
-// TestRequestResign_Concurrently checks that concurrent requests do not overwrite each other, and that no
-// requests to candidates that have left remain.
-func TestRequestResign_Concurrently(t *testing.T) {
+// TestRequestResign_DoesNotOverwriteConcurrentRequests checks that concurrent requests do not overwrite each
+// other, and that no requests to candidates that have left remain.
+func TestRequestResign_DoesNotOverwriteConcurrentRequests(t *testing.T) {
 	client := startServers(t, 1).Client()
 	const count = 5
 	var all []*candidate
@@ -183,9 +185,9 @@ func TestRequestResign_Concurrently(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_OtherRequestWithdrawn checks that a candidate receives a request when another request to
-// it was withdrawn before.
-func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
+// TestRequestResign_ReachesCandidateAfterOtherIsWithdrawn checks that a candidate receives a request when
+// another request to it was withdrawn before.
+func TestRequestResign_ReachesCandidateAfterOtherIsWithdrawn(t *testing.T) {
 	client := startServers(t, 1).Client()
 	c := startLeader(t, client)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -207,9 +209,9 @@ func TestRequestResign_OtherRequestWithdrawn(t *testing.T) {
 	require.Empty(t, nodeValue(t, client))
 }
 
-// TestRequestResign_Invalid checks that a request is not written when the ID is invalid, the election does
-// not exist, or another application has written the value of the election node.
-func TestRequestResign_Invalid(t *testing.T) {
+// TestRequestResign_RejectsInvalidArguments checks that a request is not written when the ID is invalid, the
+// election does not exist, or another application has written the value of the election node.
+func TestRequestResign_RejectsInvalidArguments(t *testing.T) {
 	client := startServers(t, 1).Client()
 	require.ErrorIs(t, requestResign(nil, node+"/1"), leaderelection.ErrInvalid)
 	for _, id := range []string{"", "1", node, node + "/", node + "/01", node + "/x", "/other/1", node + "/a/1"} {
@@ -225,9 +227,9 @@ func TestRequestResign_Invalid(t *testing.T) {
 	require.Equal(t, leaderelection.Leader, c.Current().Role)
 }
 
-// TestTransfer_LastCandidateLeads checks that the last candidate becomes the leader, and that an unknown
+// TestTransfer_MakesLastCandidateLead checks that the last candidate becomes the leader, and that an unknown
 // candidate causes an error.
-func TestTransfer_LastCandidateLeads(t *testing.T) {
+func TestTransfer_MakesLastCandidateLead(t *testing.T) {
 	client := startServers(t, 1).Client()
 	a := startLeader(t, client)
 	var last *candidate

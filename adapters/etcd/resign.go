@@ -22,7 +22,7 @@ type revocation struct {
 
 // revokeLease starts the revocation of the key's lease, for whatever reason the candidacy has ended.
 // It continues until etcd confirms it or the client is closed. If the key is detached from the lease,
-// the revocation does not delete it, and it is deleted afterwards.
+// the revocation does not delete the key, and revokeLease deletes it afterwards.
 func (e *Election) revokeLease(key candidateKey, detached bool) {
 	r := &revocation{done: make(chan struct{})}
 	e.mu.Lock()

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestResign_ContextDone checks that the lease is not revoked with the caller's context, which is done: then
-// the key would remain (etcd#22123, etcd#21128).
-func TestResign_ContextDone(t *testing.T) {
+// TestResign_RevokesLeaseIfContextIsDone checks that Resign revokes the lease although the caller's context is
+// done: otherwise the key would remain (etcd#22123, etcd#21128).
+func TestResign_RevokesLeaseIfContextIsDone(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,9 +30,9 @@ func TestResign_ContextDone(t *testing.T) {
 	require.Empty(t, leases.Leases)
 }
 
-// TestResign_Unreachable checks that Resign and EndElection do not block while etcd cannot be reached, report
-// that they are unconfirmed, and are applied afterwards.
-func TestResign_Unreachable(t *testing.T) {
+// TestResign_DoesNotBlockIfUnreachable checks that Resign and EndElection do not block while etcd cannot be
+// reached, return ErrUnconfirmed, and take effect when etcd can be reached again.
+func TestResign_DoesNotBlockIfUnreachable(t *testing.T) {
 	srv := startServers(t, 1)
 	p := newProxiedClient(t, srv)
 	long := etcd.WithSessionTimeout(time.Minute)

@@ -33,13 +33,13 @@ func (e *Election) Guard(l *leaderelection.Leadership) ([]clientv3.Cmp, error) {
 }
 
 // Txn applies ops in one etcd transaction that commits only during l, a leadership of this
-// candidate. No operation is applied after another candidate was elected, even if this
-// process was stopped or the network failed, nor in a later leadership of the same
-// candidate. Without ops, Txn checks with the cluster that l lasts.
+// candidate. No operation is applied after another candidate was elected, even if this process
+// was suspended or the network failed, nor in a later leadership of the same candidate. Without
+// ops, Txn checks with the cluster that l lasts.
 //
 // The error wraps [leaderelection.ErrNotLeader] if l has ended or is nil; no operation was
 // applied then. It wraps [leaderelection.ErrUnconfirmed] if the outcome is unknown. If etcd
-// rejects ops, the error wraps that of etcd, and no operation was applied. Txn blocks until
+// rejects ops, the error wraps the error of etcd, and no operation was applied. Txn blocks until
 // etcd answers, ctx is done, or a session timeout has passed.
 func (e *Election) Txn(ctx context.Context, l *leaderelection.Leadership, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	guard, err := e.Guard(l)

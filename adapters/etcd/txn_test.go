@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/etcd"
 )
 
-// TestGuard_FormerLeader checks that a transaction of a former leader is rejected, and that the lease ID is
-// not used as the token (etcd#22082).
-func TestGuard_FormerLeader(t *testing.T) {
+// TestGuard_RejectsTxnOfFormerLeader checks that a transaction of a former leader is rejected, and that the
+// lease ID is not used as the token (etcd#22082).
+func TestGuard_RejectsTxnOfFormerLeader(t *testing.T) {
 	srv := startServers(t, 1)
 	client := srv.Client()
 	c := startCandidate(t, client, etcd.WithSessionTimeout(time.Minute))
@@ -62,7 +62,7 @@ func TestTxn_OfFormerLeadershipIsRejected(t *testing.T) {
 	require.Greater(t, l.Token(), former.Token())
 	_, err = c.Txn(t.Context(), former, clientv3.OpPut("written", "too late"))
 	require.ErrorIs(t, err, leaderelection.ErrNotLeader)
-	require.ErrorIs(t, err, former.Err(), "the reason")
+	require.ErrorIs(t, err, former.Err(), "the error does not contain why the former leadership has ended")
 	response, err := client.Txn(t.Context()).If(guard...).Then(clientv3.OpPut("written", "too late")).Commit()
 	require.NoError(t, err)
 	require.False(t, response.Succeeded)

@@ -70,7 +70,7 @@ func (w *watch) firedRevisions() <-chan int64 {
 	return w.fired
 }
 
-// close stops the watch and waits until it has stopped. The watch may be nil.
+// close ends the watch and waits until its goroutine has returned. The watch may be nil.
 func (w *watch) close() {
 	if w != nil {
 		w.cancel()

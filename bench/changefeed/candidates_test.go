@@ -123,7 +123,7 @@ func (e *election) joinOn(c client, network *storetest.Faulty) {
 	})
 }
 
-// update calls f, which changes a candidate, with the mutex held.
+// update calls f, which changes fields of a candidate, with the mutex held.
 func (e *election) update(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +182,7 @@ func (e *election) await(what string, find func() *candidate) (*candidate, time.
 		select {
 		case <-changed:
 		case <-timeout:
-			e.Fatalf("%s: not in time", what)
+			e.Fatalf("waited too long until %s", what)
 		}
 	}
 }

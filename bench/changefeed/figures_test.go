@@ -66,11 +66,11 @@ func measureStore(b *testing.B, s backend) {
 	b.ReportMetric(milliseconds(median(feed)), "ms-to-feed")
 	b.ReportMetric(milliseconds(median(handOver)), "ms-hand-over")
 	b.ReportMetric(milliseconds(median(first)), "ms-hand-over-first")
-	b.ReportMetric(heartbeats(median(failOver)), "H-fail-over")
+	b.ReportMetric(inHeartbeats(median(failOver)), "H-fail-over")
 	rows = append(rows, row{
 		s.name, formatMS(median(write)), formatMS(median(feed)), formatMS(median(handOver)), fmt.Sprintf("%.1f", ratio), formatMS(median(first)),
-		fmt.Sprintf("%.2f", heartbeats(median(failOver))),
-		fmt.Sprintf("%.2f, %.2f", heartbeats(slices.Min(failOver)), heartbeats(slices.Max(failOver))),
+		fmt.Sprintf("%.2f", inHeartbeats(median(failOver))),
+		fmt.Sprintf("%.2f, %.2f", inHeartbeats(slices.Min(failOver)), inHeartbeats(slices.Max(failOver))),
 		strings.Join(writes, " / "), strings.Join(requests, " / "),
 	})
 }
@@ -186,7 +186,8 @@ func measureFailOver(b *testing.B, open openFunc) (durations []time.Duration) {
 	return durations
 }
 
-// measureLoad returns the number of writes a second of all candidates, and of requests of followers.
+// measureLoad returns the number of writes per second by all candidates, and the number of requests per
+// second by followers.
 func measureLoad(b *testing.B, open openFunc, followers int) (writes, requests float64) {
 	b.Helper()
 	e := newElection(b, open, fmt.Sprint("load-", followers), shortHeartbeat, false, followers+1)
@@ -221,5 +222,5 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 func formatMS(d time.Duration) string { return fmt.Sprintf("%.2g ms", milliseconds(d)) }
 
-// heartbeats returns d as a multiple of the heartbeat that measureFailOver uses.
-func heartbeats(d time.Duration) float64 { return float64(d) / float64(shortHeartbeat) }
+// inHeartbeats returns d as a multiple of the heartbeat that measureFailOver uses.
+func inHeartbeats(d time.Duration) float64 { return float64(d) / float64(shortHeartbeat) }

@@ -36,7 +36,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{", uses = uses + 1 WHERE", " WHERE"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestFence_Guard$",
+		tests: "./adapters/changefeed/mysql -run ^TestFence_GuardRejectsSmallerTokenAndEndedGrant$",
 	},
 	{
 		name: "sqlfence/ended", breaks: "a fence accepts a grant that has ended",
@@ -45,7 +45,7 @@ var changefeedMutants = []mutant{
 			{"	err := g.Err()\n	if err == nil {", "	var err error\n	if err == nil {"},
 			{"		err = g.Err() // the grant may have ended during the wait\n", ""},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestFence_Guard$",
+		tests: "./adapters/changefeed/postgres -run ^TestFence_GuardRejectsSmallerTokenAndEndedGrant$",
 	},
 	{
 		name: "changefeed/id-limit", breaks: "an ID may be longer than stores can keep",
@@ -53,7 +53,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case len(id) > MaxID:", "case false:"},
 		},
-		tests: "./adapters/changefeed -run TestTransfer_LongestID",
+		tests: "./adapters/changefeed -run TestTransfer_RejectsTooLongID",
 	},
 	{
 		name: "changefeed/transfer-outcome", breaks: "Transfer reports success although another candidate leads",
@@ -61,7 +61,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case r.Leader == id:", "case r.Leader == id, r.Nominee == \"\":"},
 		},
-		tests: "./adapters/changefeed -run TestTransfer_NotTransferred",
+		tests: "./adapters/changefeed -run TestTransfer_ReportsFailureAndLeavesLeader",
 	},
 	{
 		name: "changefeed/transfer-listens", breaks: "the next leader begins while the program of the former one, which hands over itself, still works",
@@ -75,7 +75,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/transfer-target", breaks: "the heartbeats of a leader that hands over remove the transfer target",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{
-			{"// other candidates rely on it\n	if next.Nominee == m.cfg.ID {", "// Others rely on it.\n	if true {"},
+			{"// other candidates wait for this time\n	if next.Nominee == m.cfg.ID {", "// Others rely on it.\n	if true {"},
 		},
 		tests: "./adapters/changefeed -run ^TestTransfer_ListeningLeaderStopsAtResign$",
 	},
@@ -109,7 +109,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"withdrawn := r.Nominee == id", "withdrawn := false"},
 		},
-		tests: "./adapters/changefeed -run TestTransfer_RequestEndsWithContext",
+		tests: "./adapters/changefeed -run TestTransfer_RemovesRequestIfContextIsDone",
 	},
 	{
 		name: "changefeed/prefer-ready", breaks: "a candidate that cannot lead requests the leadership",
@@ -117,7 +117,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{" && e.ready.Load()", ""},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_PreferOnlyWithWorkingFeed$",
+		tests: "./adapters/changefeed -run ^TestQueue_PreferRequestsNothingWithoutFeed$",
 	},
 	{
 		name: "changefeed/prefer-leader", breaks: "a request replaces another leader than the one that was observed",
@@ -149,7 +149,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"return unreachable{err}", "return err"},
 		},
-		tests: "./adapters/changefeed -run ^TestQueue_CandidatesCanTakeOver$",
+		tests: "./adapters/changefeed -run ^TestQueue_ContainsCandidatesThatCanTakeOver$",
 	},
 	{
 		name: "changefeed/next", breaks: "each follower is the target of a transfer",
@@ -157,7 +157,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"current.Nominee == cfg.ID", "current.Nominee != \"\""},
 		},
-		tests: "./adapters/changefeed -run ^TestElection_NextIsTransferTarget$",
+		tests: "./adapters/changefeed -run ^TestElection_NextIsTrueOnlyForTransferTarget$",
 	},
 	{
 		name: "changefeed/former-claim", breaks: "a record that was released without a leadership counts as a resignation",
@@ -173,7 +173,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case record.Session == session && record.Term != f.led:", "case false:"},
 		},
-		tests: "./adapters/changefeed -run ^TestElection_FormerErrIgnoresOwnClaim$",
+		tests: "./adapters/changefeed -run ^TestElection_FormerErrIgnoresUnacknowledgedClaim$",
 	},
 	{
 		name: "changefeed/hint-read", breaks: "a hint is not followed by a read",
@@ -213,7 +213,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"(!m.Hinted || m.confirmHint(r))", "!m.Hinted"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_ConfirmedByFeed",
+		tests: "./adapters/changefeed/internal/protocol -run TestObserveHint_ConfirmationDoesNotRestartWait",
 	},
 	{
 		name: "changefeed/late-claim", breaks: "a claim whose response is late grants leadership",
@@ -221,7 +221,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"!isMine || m.in.Late || m.Over", "!isMine || m.Over"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_LateResponseIsNoLeadership",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_LateResponseDoesNotMakeLeader",
 	},
 	{
 		name: "changefeed/stop-guard", breaks: "a claim grants leadership within the safety margin",
@@ -229,7 +229,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.now < m.SentAt+m.cfg.Lease-m.cfg.Guard", "m.now < m.SentAt+m.cfg.Lease"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_Acknowledged",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_MakesNoLeaderIfAcknowledgedTooLate",
 	},
 	{
 		name: "changefeed/deadline", breaks: "a lease is measured from the response",
@@ -245,7 +245,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"math.Ceil(m.cfg.Kappa*float64(ttl))", "math.Ceil(float64(ttl))"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestRestoredState_LongLease",
+		tests: "./adapters/changefeed/internal/protocol -run TestRestoredState_WaitsForLongestLostLease",
 	},
 	{
 		name: "changefeed/held-ttl", breaks: "a candidate does not wait for the longer lease of another candidate",
@@ -253,7 +253,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"max(m.cfg.Lease, m.TTL)", "m.cfg.Lease"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestRestoredState_LongLease",
+		tests: "./adapters/changefeed/internal/protocol -run TestRestoredState_WaitsForLongestLostLease",
 	},
 	{
 		name: "changefeed/superseded", breaks: "a leader does not notice a later term",
@@ -261,7 +261,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"r.Session != m.cfg.Session || r.Term != m.Term)", "r.Session != m.cfg.Session)"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestObserve_LeaderStops",
+		tests: "./adapters/changefeed/internal/protocol -run TestObserve_StopsLeaderIfRecordIsReplaced",
 	},
 	{
 		name: "changefeed/claim-without-feed", breaks: "a candidate without a feed claims",
@@ -293,7 +293,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"Term: m.GreatestTerm + 1, TTL", "Term: m.Current.Term + 1, TTL"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestRestoredState_LongLease",
+		tests: "./adapters/changefeed/internal/protocol -run TestRestoredState_WaitsForLongestLostLease",
 	},
 	{
 		name: "changefeed/last-term", breaks: "terms are not bounded",
@@ -301,7 +301,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if m.GreatestTerm >= MaxTerm {", "if false {"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestClaim_NotBeyondLastTerm",
+		tests: "./adapters/changefeed/internal/protocol -run TestClaim_IsNotSentBeyondLastTerm",
 	},
 	{
 		name: "changefeed/leave-without-read", breaks: "a candidate leaves although its claim may have been applied",
@@ -309,7 +309,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.Op != None || m.MustRead || !m.Known", "m.Op != None || !m.Known"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestResign_ReadsAfterConflict",
+		tests: "./adapters/changefeed/internal/protocol -run TestResign_ReadsRecordAfterConflict",
 	},
 	{
 		name: "changefeed/expected-write", breaks: "a later write extends the time in which a feed must deliver an earlier one",
@@ -317,7 +317,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if m.ExpectedSeq == 0 && (m.FeedEpoch", "if (m.FeedEpoch"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestFeed_ExpectedWrite",
+		tests: "./adapters/changefeed/internal/protocol -run TestFeed_KeepsTimeLimitForExpectedWrite",
 	},
 	{
 		name: "changefeed/feed-hint", breaks: "a feed delivers any message as a hint",
@@ -325,7 +325,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"e.Hint && f.isNextHeartbeat(e.Record) ||", "e.Hint ||"},
 		},
-		tests: "./adapters/changefeed/store -run TestFeed_HintOtherThanHeartbeat",
+		tests: "./adapters/changefeed/store -run TestFeed_HintOtherThanHeartbeatCausesRead",
 	},
 	{
 		name: "changefeed/feed-proof", breaks: "a feed does not deliver a read that confirms a hint",
@@ -371,7 +371,7 @@ var changefeedMutants = []mutant{
 		name: "changefeed/own-ttl", breaks: "a leader keeps a TTL that was edited by hand",
 		file: "adapters/changefeed/internal/protocol/request.go",
 		edits: []edit{
-			{"next.TTL = m.cfg.Lease // other candidates rely on it", "// Others rely on TTL."},
+			{"next.TTL = m.cfg.Lease // other candidates wait for this time", "// Others rely on TTL."},
 		},
 		tests: "./adapters/changefeed/internal/protocol -run TestLeader_ReplacesEditedTTL",
 	},
@@ -390,7 +390,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case !m.TTLRepeated:", "case true:"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
+		tests: "./adapters/changefeed/internal/protocol -run TestObserve_LimitsEffectOfEditedTTL",
 	},
 	{
 		name: "changefeed/lowered-ttl", breaks: "a follower claims before the lease ends if the TTL was edited to a smaller value",
@@ -399,7 +399,7 @@ var changefeedMutants = []mutant{
 			{"m.TTL = max(m.TTL, r.TTL)", "m.TTL = r.TTL"},
 			{"r.TTL == last.TTL && r.TTL >= m.TTL", "r.TTL == last.TTL"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
+		tests: "./adapters/changefeed/internal/protocol -run TestObserve_LimitsEffectOfEditedTTL",
 	},
 	{
 		name: "changefeed/corrected-ttl", breaks: "a follower ignores the lease of the leader if the first TTL that it observes was edited",
@@ -407,7 +407,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"m.TTL, m.TTLRepeated = r.TTL, false", "m.TTL, m.TTLRepeated = r.TTL, true"},
 		},
-		tests: "./adapters/changefeed/internal/protocol -run TestObserve_EditedTTL",
+		tests: "./adapters/changefeed/internal/protocol -run TestObserve_LimitsEffectOfEditedTTL",
 	},
 	{
 		name: "changefeed/postgres-fallbacks", breaks: "with a TLS configuration only the first server is tried",
@@ -423,7 +423,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case attempt == readAttempts:", "case true:"},
 		},
-		tests: "./adapters/changefeed/store -run TestPoll_FailedReads",
+		tests: "./adapters/changefeed/store -run TestPoll_ThirdFailedReadEndsFeed",
 	},
 	{
 		name: "changefeed/poll-limit", breaks: "a polled store with a long interval does not repeat failed reads",
@@ -431,7 +431,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"p.feeds.readLimit = 0", "p.feeds.readLimit = minEstablishLimit"},
 		},
-		tests: "./adapters/changefeed/store -run TestPoll_FailedReads",
+		tests: "./adapters/changefeed/store -run TestPoll_ThirdFailedReadEndsFeed",
 	},
 	{
 		name: "changefeed/postgres-pool", breaks: "heartbeats wait for connections that the program's queries occupy",
@@ -439,7 +439,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if s.reserved != nil {\n\t\treturn s.reserved, nil", "if true {\n\t\treturn s.pool, nil"},
 		},
-		tests: "./adapters/changefeed/postgres -run TestStore_KeepsPool",
+		tests: "./adapters/changefeed/postgres -run TestStore_LimitsConnectionsAndKeepsPoolOpen",
 	},
 	{
 		name: "changefeed/postgres-probe", breaks: "heartbeats fail if the program's pool cannot connect",
@@ -447,7 +447,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"case errors.Is(err, puddle.ErrClosedPool):", "case errors.Is(err, puddle.ErrClosedPool), err != nil:"},
 		},
-		tests: "./adapters/changefeed/postgres -run TestStore_PoolCannotConnect",
+		tests: "./adapters/changefeed/postgres -run TestHeartbeat_NeedsNoNewConnectionsOfPool",
 	},
 	{
 		name: "changefeed/postgres-unused", breaks: "the listening connection stays open after all elections have ended",
@@ -455,7 +455,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"unused := due && len(requested) == 0 && len(l.channels) == 0", "unused := false"},
 		},
-		tests: "./adapters/changefeed/postgres -run TestStore_UnusedConnections",
+		tests: "./adapters/changefeed/postgres -run TestStore_ClosesUnusedConnections",
 	},
 	{
 		name: "changefeed/postgres-idle", breaks: "the server ends the listening session when it is idle",
@@ -471,7 +471,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if s.polled { // Set nothing", "if false { // Set nothing"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Settings$",
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_KeepsSettingsOfSessions$",
 	},
 	{
 		name: "changefeed/postgres-pooler-prepared", breaks: "a store behind a pooler uses prepared statements",
@@ -479,7 +479,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec\n", ""},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Store$",
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_StoreSatisfiesContract$",
 	},
 	{
 		name: "changefeed/postgres-pooler-rejected", breaks: "Start accepts a pooler that delivers no notifications",
@@ -487,7 +487,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"if s.polled != nil {", "if true {"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_Rejected$",
+		tests: "./adapters/changefeed/postgres -run ^TestPgBouncer_IsRejectedWithoutPoll$",
 	},
 	{
 		name: "changefeed/postgres-commit", breaks: "a write is acknowledged before its transaction was committed",
@@ -495,7 +495,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"return cmp.Or(err, replies.Close())", "_ = replies.Close()\n\treturn cmp.Or(err)"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestHeartbeat_FailedCommit$",
+		tests: "./adapters/changefeed/postgres -run ^TestHeartbeat_FailsIfCommitFails$",
 	},
 	{
 		name: "changefeed/postgres-lock", breaks: "requests wait at the server for locked rows until their context is done",
@@ -503,7 +503,7 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"const maxLockLimit = 500 * time.Millisecond", "const maxLockLimit = time.Hour"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestStore_LockedByOtherClient$/^Row$",
+		tests: "./adapters/changefeed/postgres -run ^TestStore_LimitsWaitForLocksOfOtherClients$/^Row$",
 	},
 	{
 		name: "changefeed/postgres-table-lock", breaks: "a new connection waits for a locked table until the context of its request is done",
@@ -511,6 +511,6 @@ var changefeedMutants = []mutant{
 		edits: []edit{
 			{"IN ('idle_session_timeout', 'lock_timeout')", "IN ('idle_session_timeout')"},
 		},
-		tests: "./adapters/changefeed/postgres -run ^TestStore_LockedByOtherClient$/^Table$",
+		tests: "./adapters/changefeed/postgres -run ^TestStore_LimitsWaitForLocksOfOtherClients$/^Table$",
 	},
 }

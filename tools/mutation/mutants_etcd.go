@@ -16,7 +16,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{" && clientv3.LeaseID(kv.Lease) == k.lease", ""},
 		},
-		tests: "./adapters/etcd -run TestLeader_KeyDetached$",
+		tests: "./adapters/etcd -run TestLeader_StopsIfKeyIsDetachedFromLease$",
 	},
 	{
 		name: "etcd/guard-lease", breaks: "transactions are applied after the key was detached from the lease",
@@ -24,7 +24,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"		clientv3.Compare(clientv3.LeaseValue(id), \"=\", namedLease(e.node, id)),\n", ""},
 		},
-		tests: "./adapters/etcd -run TestLeader_KeyDetached$",
+		tests: "./adapters/etcd -run TestLeader_StopsIfKeyIsDetachedFromLease$",
 	},
 	{
 		name: "etcd/detached-lease", breaks: "a candidate does not wait for the lease of a key that is detached from it",
@@ -32,7 +32,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"!attached && lease != 0 {", "false && !attached && lease != 0 {"},
 		},
-		tests: "./adapters/etcd -run TestLeader_KeyDetachedWhileCutOff",
+		tests: "./adapters/etcd -run TestLeader_StopsBeforeNextIfKeyIsDetachedWhileCutOff",
 	},
 	{
 		name: "etcd/detached-key", breaks: "a candidate does not delete its key after it was detached from the lease",
@@ -40,7 +40,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"if detached && err == nil {", "if false && detached && err == nil {"},
 		},
-		tests: "./adapters/etcd -run TestLeader_KeyDetached$",
+		tests: "./adapters/etcd -run TestLeader_StopsIfKeyIsDetachedFromLease$",
 	},
 	{
 		name: "etcd/next", breaks: "a candidate behind two others is next",
@@ -48,7 +48,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"v.next = complete && i == len(earlierKeys)-1", "v.next = i >= 0"},
 		},
-		tests: "./adapters/etcd -run ^TestElection_NextIsSecondCandidate$",
+		tests: "./adapters/etcd -run ^TestElection_NextIsTrueOnlyForSecondCandidate$",
 	},
 	{
 		name: "etcd/stream", breaks: "each keepalive opens a stream, and authenticates",
@@ -56,7 +56,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"		if r.err != nil {\n			s.close()", "		if true {\n			s.close()"},
 		},
-		tests: "./adapters/etcd -run TestKeepalive_Authentication",
+		tests: "./adapters/etcd -run TestKeepalive_DoesNotAuthenticateAgain",
 	},
 	{
 		name: "etcd/sent", breaks: "a lease is measured from when the response was received",
@@ -80,7 +80,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"	if v.lostSince(r.known) {", "	if false && v.lostSince(r.known) {"},
 		},
-		tests: "./adapters/etcd -run TestElection_DataLost/Restored$",
+		tests: "./adapters/etcd -run TestElection_ContinuesAfterDataLoss/Restored$",
 	},
 	{
 		name: "etcd/lost-data-wait", breaks: "a candidate leads while the leader cannot know that etcd has lost data",
@@ -88,7 +88,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"	if sole || !lost && ", "	if sole || lost || "},
 		},
-		tests: "./adapters/etcd -run TestElection_DataLost/EmptiedWhileCutOff",
+		tests: "./adapters/etcd -run TestElection_ContinuesAfterDataLoss/EmptiedWhileCutOff",
 	},
 	{
 		name: "etcd/lost-data-expired", breaks: "a former leader leads while its successor cannot know that etcd has lost data",
@@ -96,7 +96,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"	sole = n.head && !n.lease.hasExpired(time.Now())\n", "	sole = n.head\n"},
 		},
-		tests: "./adapters/etcd -run TestElection_DataLost/RestoredWhileSuccessorCutOff",
+		tests: "./adapters/etcd -run TestElection_ContinuesAfterDataLoss/RestoredWhileSuccessorCutOff",
 	},
 	{
 		name: "etcd/lost-data-granted", breaks: "after a loss of data a candidate waits for the TTL that it requested, which is shorter than the granted one",
@@ -104,7 +104,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"			e.ttl = max(e.ttl, n.lease.ttl)\n", ""},
 		},
-		tests: "./adapters/etcd -run TestElection_DataLost/EmptiedWhileCutOff",
+		tests: "./adapters/etcd -run TestElection_ContinuesAfterDataLoss/EmptiedWhileCutOff",
 	},
 	{
 		name: "etcd/ended-early", breaks: "a candidate whose lease has ended before its TTL leads at once",
@@ -112,7 +112,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"		reason = errEndedEarly\n", ""},
 		},
-		tests: "./adapters/etcd -run TestElection_LeaseRevoked",
+		tests: "./adapters/etcd -run TestElection_RevokedLeaseDelaysNextLeader",
 	},
 	{
 		name: "etcd/rejected", breaks: "a rejected read ends the candidacy",
@@ -120,7 +120,7 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"		err, next = rejected, now.Add(max(n.lease.ttl/16, rejectedPause))\n", "		return rejected\n"},
 		},
-		tests: "./adapters/etcd -run TestElection_AccessRevokedBriefly/Password",
+		tests: "./adapters/etcd -run TestElection_ContinuesAfterAccessIsRevokedBriefly/Password",
 	},
 	{
 		name: "etcd/unread", breaks: "a candidate that cannot read the queue blocks the others",
@@ -128,6 +128,6 @@ var etcdMutants = []mutant{
 		edits: []edit{
 			{"	if n.lease.acknowledged.sent.Sub(n.unreadSince) > n.lease.ttl {", "	if false {"},
 		},
-		tests: "./adapters/etcd -run TestElection_ReadsFail/Failed",
+		tests: "./adapters/etcd -run TestElection_RejoinsIfReadsFail/Failed",
 	},
 }

@@ -16,7 +16,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"\"COMMIT\"", "\"DO 0\""},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestHeartbeat_ManualCommit$",
+		tests: "./adapters/changefeed/mysql -run ^TestHeartbeat_IsCommittedWithoutAutocommit$",
 	},
 	{
 		name: "changefeed/mysql-lock", breaks: "requests wait at the server for a locked row until their context is done",
@@ -24,7 +24,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"innodb_lock_wait_timeout=1, ", "innodb_lock_wait_timeout=1000, "},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_LockedByOtherClient$/^Row$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_LimitsWaitForLocksOfOtherClients$/^Row$",
 	},
 	{
 		name: "changefeed/mysql-table-lock", breaks: "requests wait at the server for a locked table until their context is done",
@@ -32,7 +32,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{" lock_wait_timeout=1 ", " lock_wait_timeout=1000 "},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_LockedByOtherClient$/^Table$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_LimitsWaitForLocksOfOtherClients$/^Table$",
 	},
 	{
 		name: "changefeed/mysql-key", breaks: "the keys of two elections may differ in case only",
@@ -40,7 +40,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"\"election varbinary(255)\"", "\"election varchar(255)\""},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStore_SimilarKeys$",
+		tests: "./adapters/changefeed/mysql -run ^TestStore_DistinguishesSimilarKeys$",
 	},
 	{
 		name: "changefeed/mysql-read-only", breaks: "Start accepts a server that does not accept writes",
@@ -48,7 +48,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"settings[\"read_only\"] != \"OFF\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_replica,_or",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_replica,_or",
 	},
 	{
 		name: "changefeed/mysql-autocommit", breaks: "Start accepts connections whose reads do not end their transactions",
@@ -56,7 +56,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"settings[\"autocommit\"] != \"ON\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^autocommit_off$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^autocommit_off$",
 	},
 	{
 		name: "changefeed/mysql-isolation", breaks: "Start accepts reads of what is not committed",
@@ -64,7 +64,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"settings[\"tx_isolation\"] == \"READ-UNCOMMITTED\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^READ_UNCOMMITTED$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^READ_UNCOMMITTED$",
 	},
 	{
 		name: "changefeed/mysql-flush", breaks: "Start accepts writes that are not on disk when they are acknowledged",
@@ -72,7 +72,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"is(\"innodb_flush_log_at_trx_commit\", \"1\", \"3\")", "true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/innodb_flush_log_at_trx_commit_0",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/innodb_flush_log_at_trx_commit_0",
 	},
 	{
 		name: "changefeed/mysql-binlog", breaks: "Start accepts a binary log that lacks acknowledged writes after a crash",
@@ -80,7 +80,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{" || is(\"sync_binlog\", \"1\")", " || true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/sync_binlog_other",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/sync_binlog_other",
 	},
 	{
 		name: "changefeed/mysql-replicas", breaks: "Start accepts replicas",
@@ -88,7 +88,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"	if is(\"slaves_connected\", \"0\", \"\") {", "	if true {\n		settings[\"binlog_readers\"] = \"0\""},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_server_with",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_server_with",
 	},
 	{
 		name: "changefeed/mysql-binlog-readers", breaks: "Start accepts replicas that only the list of processes shows",
@@ -96,7 +96,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"add(\"binlog_readers\", is(\"binlog_readers\", \"0\")", "add(\"binlog_readers\", true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestUnsafeSettings_ListOfProcesses$",
+		tests: "./adapters/changefeed/mysql -run ^TestUnsafeSettings_FindsReplicasInListOfProcesses$",
 	},
 	{
 		name: "changefeed/mysql-replica", breaks: "Start accepts a replica that accepts writes",
@@ -104,7 +104,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"is(\"slaves_running\", \"0\", \"\")", "true"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_replica_of_MariaDB",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_replica_of_MariaDB",
 	},
 	{
 		name: "changefeed/mysql-galera", breaks: "Start accepts Galera without causal reads",
@@ -112,7 +112,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"wait&1 != 0", "wait >= 0"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^Galera_without",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^Galera_without",
 	},
 	{
 		name: "changefeed/mysql-galera-quorum", breaks: "Start accepts Galera without a quorum",
@@ -120,7 +120,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"!alone", "!alone || alone"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^Galera_with_pc",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^Galera_with_pc",
 	},
 	{
 		name: "changefeed/mysql-engine", breaks: "Start accepts a table without transactions",
@@ -128,7 +128,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"engine != \"InnoDB\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestSafetyTable_MatchesStart$/^a_table_with",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_AcceptsDeploymentsAsDocumented$/^a_table_with",
 	},
 	{
 		name: "changefeed/mysql-layout", breaks: "Start accepts a table that changes records",
@@ -136,7 +136,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"len(missing) > 0", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStart_Unsuitable$/^IgnoresCase$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_RejectsUnsuitableTableOrConnection$/^IgnoresCase$",
 	},
 	{
 		name: "changefeed/mysql-primary-key", breaks: "Start accepts a table with several records of an election",
@@ -144,7 +144,7 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"keys != \"election\"", "false"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStart_Unsuitable$/^LongKey$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_RejectsUnsuitableTableOrConnection$/^LongKey$",
 	},
 	{
 		name: "changefeed/mysql-privileges", breaks: "Start accepts a user who may not write",
@@ -152,6 +152,6 @@ var mysqlMutants = []mutant{
 		edits: []edit{
 			{"conn.ExecContext(ctx, t.sql.update, append(t.recordArguments(changefeed.Record{}), []byte{})...)", "conn.ExecContext(ctx, \"DO 0\")"},
 		},
-		tests: "./adapters/changefeed/mysql -run ^TestStart_Unsuitable$/^MayNotUpdate$",
+		tests: "./adapters/changefeed/mysql -run ^TestStart_RejectsUnsuitableTableOrConnection$/^MayNotUpdate$",
 	},
 }

@@ -96,7 +96,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if err := checkSSLMode(&a); err != nil {", "if err := checkSSLMode(&a); false {"},
 		},
-		tests: "./adapters/changefeed/storeurl -run ^TestCheck_Credentials$",
+		tests: "./adapters/changefeed/storeurl -run ^TestCheck_AcceptsProtectedCredentials$",
 	},
 	{
 		name: "transport/redis-password", breaks: "the password of Redis is sent without TLS",
@@ -104,7 +104,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"cfg.Password != \"\", cfg.TLSConfig != nil", "false, cfg.TLSConfig != nil"},
 		},
-		tests: "./adapters/changefeed/storeurl -run ^TestOpen_InvalidAddress$",
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_RejectsInvalidAddress$",
 	},
 	{
 		name: "transport/nats-token", breaks: "the token of NATS is sent without TLS",
@@ -112,7 +112,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"user+password != \"\", a.url.Scheme", "password != \"\", a.url.Scheme"},
 		},
-		tests: "./adapters/changefeed/storeurl -run ^TestOpen_InvalidAddress$",
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_RejectsInvalidAddress$",
 	},
 	{
 		name: "transport/nats-discovery", breaks: "the password of NATS is sent without TLS to servers that a local server names",
@@ -136,7 +136,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if login.OnlyLocal() && !direct {", "if false {"},
 		},
-		tests: "./adapters/changefeed/storeurl -run ^TestOpen_InvalidAddress$",
+		tests: "./adapters/changefeed/storeurl -run ^TestOpen_RejectsInvalidAddress$",
 	},
 	{
 		name: "transport/etcd-password", breaks: "the password of etcd is sent without TLS",

@@ -39,7 +39,7 @@
 // Every write is a write to the cluster's etcd: use a heartbeat of two seconds or more if there are
 // many elections. client-go's default is one every two seconds.
 //
-// Requests are not delayed by a rate limit of the client (rest.Config.QPS), and not repeated by it if
+// The client does not limit the rate of requests (rest.Config.QPS), and does not repeat requests if
 // the API server is overloaded (status 429): the election repeats them itself. Each store has its own
 // connection, which it replaces if it has received no answer for three seconds.
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // adviceByStatus contains advice on how to resolve permanent failures, by the status codes of answers
-// after which nothing was written.
+// that mean that nothing was written.
 var adviceByStatus = map[int32]string{
 	http.StatusBadRequest:            "the API server rejects the request",
 	http.StatusMethodNotAllowed:      "the API server has no Leases of coordination.k8s.io/v1",
@@ -22,7 +22,7 @@ var adviceByStatus = map[int32]string{
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the client, or
-// nil.
+// nil if there is none.
 func meaningOf(err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -32,7 +32,7 @@ func newStore(t testing.TB, config *rest.Config, name string, opts ...kubernetes
 }
 
 // newFactory returns a factory of backends on the server that serverOf returns.
-func newFactory(serverOf func(t testing.TB) *standIn) storetest.Factory {
+func newFactory(serverOf func(t testing.TB) *fakeServer) storetest.Factory {
 	return func(t testing.TB) *storetest.Backend {
 		server, name := serverOf(t), newName()
 		return &storetest.Backend{
@@ -50,10 +50,10 @@ func newFactory(serverOf func(t testing.TB) *standIn) storetest.Factory {
 	}
 }
 
-// createRecord creates a record on a stand-in, and returns it with the server and its store.
-func createRecord(t testing.TB, name string, opts ...kubernetes.Option) (*standIn, *kubernetes.Store, changefeed.Record) {
+// createRecord creates a record on a fake server, and returns it with the server and its store.
+func createRecord(t testing.TB, name string, opts ...kubernetes.Option) (*fakeServer, *kubernetes.Store, changefeed.Record) {
 	t.Helper()
-	server := startStandIn(t)
+	server := startFakeServer(t)
 	s := newStore(t, server.config(), name, opts...)
 	return server, s, fixture.CreateRecord(t, s)
 }

@@ -26,8 +26,8 @@ const Annotation = "go-leaderelection.github.io/record"
 // fieldManager is the name of this package in metadata.managedFields.
 const fieldManager = "go-leaderelection"
 
-// version identifies a state of a Lease. It is the text of Record.Version, with transitions, which a
-// record does not contain.
+// version identifies a state of a Lease; its text is the Version of a record. It contains
+// spec.leaseTransitions, because the fields of a record do not.
 type version struct {
 	uid, resourceVersion string
 	transitions          int32
@@ -69,8 +69,8 @@ type patchMetadata struct {
 	Annotations     map[string]string `json:"annotations"`
 }
 
-// newPatch returns the patch that writes next over the version prev. begins reports whether next is the
-// first write of a leadership.
+// newPatch returns the patch that replaces the state prev of a Lease by next. begins reports whether
+// next is the first write of a leadership.
 func newPatch(prev version, next changefeed.Record, begins bool, now time.Time) (patch, error) {
 	data, err := store.Encode(next)
 	if err != nil {
@@ -97,8 +97,9 @@ func newPatch(prev version, next changefeed.Record, begins bool, now time.Time) 
 	return p, nil
 }
 
-// errOtherHolder is the reason for which a Lease that another program has changed is not a record.
-var errOtherHolder = errors.New("the holderIdentity is not the leader of the annotation " + Annotation + ", so another program, such as one with client-go's election, uses it")
+// errOtherHolder is the error for a Lease whose holder is not the leader in the record, because another
+// program has changed the Lease.
+var errOtherHolder = errors.New("the holderIdentity is not the leader of the annotation " + Annotation + ", so another program, such as one with client-go's election, uses the Lease")
 
 // decode returns the record in a Lease. If the Lease has no content, because a user has created it for
 // WithoutCreate, the error is ErrNoRecord.
@@ -191,7 +192,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 // maxRepeats is how often a heartbeat is repeated because other programs have changed the Lease.
 const maxRepeats = 3
 
-// patch sends a patch that writes next over the version prev.
+// patch sends a patch that replaces the state prev of the Lease by next.
 func (s *Store) patch(ctx context.Context, prev version, next changefeed.Record, begins bool) (*coordination.Lease, error) {
 	p, err := newPatch(prev, next, begins, time.Now())
 	if err != nil {
@@ -241,22 +242,22 @@ func (s *Store) get(ctx context.Context) (*coordination.Lease, error) {
 }
 
 // send sends a request, and returns the Lease of the answer. If the API server has not answered for some
-// time, send closes the connections: they may have failed without notice, and the client
-// would use them until its own checks fail, which takes 45 seconds.
+// time, send closes the connections: they may have failed without notice, and the client would use them
+// until its own checks detect that after 45 seconds.
 func (s *Store) send(ctx context.Context, request *rest.Request) (*coordination.Lease, error) {
 	l := &coordination.Lease{}
 	err := request.Namespace(s.namespace).Resource("leases").MaxRetries(0).Do(ctx).Into(l)
 	switch {
 	case err == nil || apierrors.ReasonForError(err) != meta.StatusReasonUnknown:
 		s.answered.Store(time.Now().UnixNano())
-	case errors.Is(err, context.DeadlineExceeded) && time.Since(time.Unix(0, s.answered.Load())) > silence:
+	case errors.Is(err, context.DeadlineExceeded) && time.Since(time.Unix(0, s.answered.Load())) > maxSilence:
 		s.closeConnections()
 	}
 	return l, err
 }
 
-// silence is the time without an answer after which connections are replaced.
-const silence = 3 * time.Second
+// maxSilence is the time without an answer after which the store replaces its connections.
+const maxSilence = 3 * time.Second
 
 // lease returns the name of the Lease for messages.
 func (s *Store) lease() string { return "Lease " + s.namespace + "/" + s.name }

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// standIn is the part of an API server that the store uses: get, create, patch and watch of Leases, with
+// fakeServer is the part of an API server that the store uses: get, create, patch and watch of Leases, with
 // the rules for resourceVersion, uid and dryRun. It has one namespace, default.
-type standIn struct {
+type fakeServer struct {
 	addr string
 
 	mu       sync.Mutex
@@ -33,22 +33,22 @@ type standIn struct {
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 }
 
-// watcher is a watch. Its events are JSON.
+// watcher is the watch of a client. events receives the events as JSON.
 type watcher struct {
 	name   string
 	events chan []byte
 }
 
-// startStandIn starts a stand-in until the test ends.
-func startStandIn(t testing.TB) *standIn {
+// startFakeServer starts a fake server until the test ends.
+func startFakeServer(t testing.TB) *fakeServer {
 	t.Helper()
-	s := &standIn{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}, addr: "127.0.0.1:0"}
+	s := &fakeServer{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}, addr: "127.0.0.1:0"}
 	s.listen(t)
 	t.Cleanup(s.stop)
 	return s
 }
 
-func (s *standIn) listen(t testing.TB) {
+func (s *fakeServer) listen(t testing.TB) {
 	t.Helper()
 	var l net.Listener
 	require.Eventually(t, func() (ok bool) {
@@ -64,44 +64,45 @@ func (s *standIn) listen(t testing.TB) {
 }
 
 // stop closes the listener and all connections.
-func (s *standIn) stop() {
+func (s *fakeServer) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.server.Close()
 }
 
 // restart stops the server and starts it again with the same data.
-func (s *standIn) restart(t testing.TB) {
+func (s *fakeServer) restart(t testing.TB) {
 	s.stop()
 	s.listen(t)
 }
 
 // config returns the configuration of a client.
-func (s *standIn) config() *rest.Config { return &rest.Config{Host: "http://" + s.addr} }
+func (s *fakeServer) config() *rest.Config { return &rest.Config{Host: "http://" + s.addr} }
 
 // setIntercept sets the interceptor of later requests, or removes it if f is nil.
-func (s *standIn) setIntercept(f func(w http.ResponseWriter, r *http.Request) bool) {
+func (s *fakeServer) setIntercept(f func(w http.ResponseWriter, r *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intercept = f
 }
 
 // lease returns a copy of a Lease, or nil.
-func (s *standIn) lease(name string) *coordination.Lease {
+func (s *fakeServer) lease(name string) *coordination.Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.leases[name].DeepCopy()
 }
 
-// putLease replaces a Lease, or deletes it if change returns nil. change receives nil if it does not exist.
-func (s *standIn) putLease(name string, change func(*coordination.Lease) *coordination.Lease) {
+// putLease replaces a Lease, or deletes it if change returns nil. change receives nil if the Lease does not
+// exist.
+func (s *fakeServer) putLease(name string, change func(*coordination.Lease) *coordination.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.write(name, change(s.leases[name].DeepCopy()))
 }
 
 // write writes a Lease and notifies the watches. The caller must hold mu.
-func (s *standIn) write(name string, l *coordination.Lease) {
+func (s *fakeServer) write(name string, l *coordination.Lease) {
 	s.revision++
 	old := s.leases[name]
 	switch {
@@ -122,7 +123,7 @@ func (s *standIn) write(name string, l *coordination.Lease) {
 }
 
 // notify sends an event to the watches of a name. The caller must hold mu.
-func (s *standIn) notify(kind, name string, object any) {
+func (s *fakeServer) notify(kind, name string, object any) {
 	event, err := json.Marshal(map[string]any{"type": kind, "object": object})
 	if err != nil {
 		panic(err)
@@ -141,14 +142,14 @@ func (s *standIn) notify(kind, name string, object any) {
 }
 
 // sendEvent sends an event to all watches of a name.
-func (s *standIn) sendEvent(kind, name string, object any) {
+func (s *fakeServer) sendEvent(kind, name string, object any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notify(kind, name, object)
 }
 
 // endWatches ends all watches, as an API server does after some minutes.
-func (s *standIn) endWatches() {
+func (s *fakeServer) endWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watches {
@@ -158,7 +159,7 @@ func (s *standIn) endWatches() {
 }
 
 // countWatches returns the number of watches.
-func (s *standIn) countWatches() int {
+func (s *fakeServer) countWatches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.watches)
@@ -168,7 +169,7 @@ func (s *standIn) countWatches() int {
 func failure(code int, reason meta.StatusReason) meta.Status {
 	return meta.Status{
 		TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: meta.StatusFailure,
-		Reason: reason, Code: int32(code), Message: "stand-in: " + string(reason),
+		Reason: reason, Code: int32(code), Message: "fake server: " + string(reason),
 	}
 }
 
@@ -188,7 +189,7 @@ func throttle(w http.ResponseWriter) {
 	fail(w, http.StatusTooManyRequests, meta.StatusReasonTooManyRequests)
 }
 
-func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	intercept := s.intercept
 	s.mu.Unlock()
@@ -217,7 +218,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *standIn) serveCreate(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServer) serveCreate(w http.ResponseWriter, r *http.Request) {
 	l := &coordination.Lease{}
 	if err := json.NewDecoder(r.Body).Decode(l); err != nil {
 		fail(w, http.StatusBadRequest, meta.StatusReasonBadRequest)
@@ -235,7 +236,7 @@ func (s *standIn) serveCreate(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusCreated, l)
 }
 
-func (s *standIn) servePatch(w http.ResponseWriter, r *http.Request, name string) {
+func (s *fakeServer) servePatch(w http.ResponseWriter, r *http.Request, name string) {
 	var body map[string]any
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		fail(w, http.StatusBadRequest, meta.StatusReasonBadRequest)
@@ -296,7 +297,7 @@ func mergePatch(target, patch map[string]any) {
 }
 
 // serveWatch sends the current Lease and then its changes.
-func (s *standIn) serveWatch(w http.ResponseWriter, r *http.Request) {
+func (s *fakeServer) serveWatch(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
 	watch := &watcher{name: name, events: make(chan []byte, 1000)}
 	s.mu.Lock()

@@ -34,7 +34,7 @@ func (s *Store) Start(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.tryPatch(ctx); err != nil {
+		if err := s.checkWritePermission(ctx); err != nil {
 			return err
 		}
 		w, err := s.openWatch(ctx)
@@ -45,9 +45,9 @@ func (s *Store) Start(ctx context.Context) error {
 	})
 }
 
-// tryPatch checks that the user may write. No Lease has the version of the patch, so the answer is that it
-// does not match, or that the Lease does not exist.
-func (s *Store) tryPatch(ctx context.Context) error {
+// checkWritePermission checks that the user may write. No Lease has the version of the patch, so the API server
+// answers that the version does not match, or that the Lease does not exist.
+func (s *Store) checkWritePermission(ctx context.Context) error {
 	_, err := s.patch(ctx, version{uid: "none", resourceVersion: "1"}, changefeed.Record{Epoch: "probe"}, false)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
 		return nil
@@ -55,7 +55,8 @@ func (s *Store) tryPatch(ctx context.Context) error {
 	return err
 }
 
-// explainNamespace explains the error of a request that creates an object.
+// explainNamespace explains an error of a request to create a Lease that means that the namespace does
+// not exist.
 func explainNamespace(err error) error {
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w: the namespace does not exist: create it (%v)", changefeed.ErrUnsuitable, err)

@@ -72,9 +72,10 @@ func init() {
 }
 
 // NewStore creates a store of the record in the Lease with a name in a namespace. It sends no request. The
-// config is that of client-go: rest.InClusterConfig returns that of the service account of a pod. It is
-// not changed; its QPS, Burst, RateLimiter and Timeout do not matter. CertFile and KeyFile are read once:
-// if that certificate is replaced, a new store is needed. The record is created by the election.
+// config is a configuration of client-go, such as rest.InClusterConfig returns for the service account of
+// a pod. NewStore does not change config, and ignores its QPS, Burst, RateLimiter and Timeout. CertFile
+// and KeyFile are read once: if that certificate is replaced, a new store is needed. The election creates
+// the record.
 //
 // The error wraps [leaderelection.ErrInvalid].
 func NewStore(config *rest.Config, namespace, name string, opts ...Option) (*Store, error) {
@@ -109,8 +110,9 @@ func withoutUser(host string) string { return userInfo.ReplaceAllString(host, "$
 
 // openClient creates the client. It changes config.
 func (s *Store) openClient(config *rest.Config) error {
-	// Read the client certificate once, because client-go starts goroutines that reload its files,
-	// which Close could not end. The authorities are still reloaded.
+	// Read the client certificate once, because otherwise client-go starts goroutines that reload
+	// its files, and Close could not end these goroutines. The client still reloads the
+	// authorities.
 	authorities := config.CAData
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return err
@@ -146,7 +148,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// closeConnections closes the connections of the store. Requests then open others.
+// closeConnections closes the connections of the store. Later requests open new connections.
 func (s *Store) closeConnections() {
 	if s.connections != nil {
 		s.connections.CloseAll()

@@ -21,16 +21,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(startStandIn)) }
+func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(startFakeServer)) }
 
 // TestElections_SatisfyContract tests the contract of elections. The cases run in parallel, each on a
 // separate server.
 func TestElections_SatisfyContract(t *testing.T) {
-	fixture.RunElections(t, newFactory(startStandIn), newFactory(startStandIn))
+	fixture.RunElections(t, newFactory(startFakeServer), newFactory(startFakeServer))
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil config or an empty name.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	for name, create := range map[string]func() (*kubernetes.Store, error){
 		"NoConfig":    func() (*kubernetes.Store, error) { return kubernetes.NewStore(nil, "default", "x") },
@@ -51,8 +52,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestLease_FieldsShowLeader checks that kubectl shows the leader, and that the fields of a Lease follow from
-// the record.
+// TestLease_FieldsShowLeader checks that the store sets the fields of a Lease from the record, so that
+// kubectl shows the leader.
 func TestLease_FieldsShowLeader(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
@@ -118,9 +119,9 @@ func TestLease_KeepsOtherMetadata(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrConflict, "another Lease has the same record")
 }
 
-// TestLease_HeartbeatAmongManyChanges checks that a heartbeat is not repeated without a limit when other
+// TestHeartbeat_LimitsRetriesAmongManyChanges checks that a heartbeat is not repeated without a limit when other
 // programs change the Lease.
-func TestLease_HeartbeatAmongManyChanges(t *testing.T) {
+func TestHeartbeat_LimitsRetriesAmongManyChanges(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	patches := 0
@@ -136,9 +137,9 @@ func TestLease_HeartbeatAmongManyChanges(t *testing.T) {
 	require.Equal(t, 4, patches)
 }
 
-// TestStore_CloseWithClientCertificate checks that no goroutines remain when a store with files of a client
-// certificate is closed.
-func TestStore_CloseWithClientCertificate(t *testing.T) {
+// TestClose_LeavesNoGoroutinesWithCertificate checks that Close of a store that has read a client certificate
+// from files leaves no goroutines.
+func TestClose_LeavesNoGoroutinesWithCertificate(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
 	config.CAFile, config.CertFile, config.KeyFile = testenv.NewAuthority(t).Files("client")
@@ -159,9 +160,9 @@ func TestErrors_ContainNoPassword(t *testing.T) {
 	}
 }
 
-// TestLease_OfClientGoIsNotUsed checks that a Lease that client-go's election has changed is not used while a
-// candidate of client-go leads.
-func TestLease_OfClientGoIsNotUsed(t *testing.T) {
+// TestLease_IsNotUsedWhileClientGoLeads checks that the store rejects a Lease whose holder is a candidate of
+// client-go's election.
+func TestLease_IsNotUsedWhileClientGoLeads(t *testing.T) {
 	name := newName()
 	server, s, r := createRecord(t, name)
 	holder := "a candidate of client-go"
@@ -181,9 +182,10 @@ func TestLease_OfClientGoIsNotUsed(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, server.config(), other).Start(fixture.Context(t)), "annotation")
 }
 
-// TestWithoutCreate_UsesEmptyLease checks that the store does not create a Lease, and accepts an empty Lease.
+// TestWithoutCreate_UsesEmptyLease checks that a store with WithoutCreate creates no Lease, but writes its
+// record to an empty Lease.
 func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
-	server, name := startStandIn(t), newName()
+	server, name := startFakeServer(t), newName()
 	server.setIntercept(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost {
 			t.Error("the store sends a request to create")
@@ -192,7 +194,7 @@ func TestWithoutCreate_UsesEmptyLease(t *testing.T) {
 	})
 	s := newStore(t, server.config(), name, kubernetes.WithoutCreate())
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "create it")
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	server.putLease(name, func(*coordination.Lease) *coordination.Lease { return &coordination.Lease{} })
 	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
@@ -219,7 +221,7 @@ func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 		"Unavailable":   {http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, name := startStandIn(t), newName()
+			server, name := startFakeServer(t), newName()
 			s := newStore(t, server.config(), name)
 			requests := 0
 			server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool {
@@ -247,30 +249,31 @@ func TestErrors_HaveDocumentedMeaning(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestStart_NoNamespace checks that Start rejects a namespace that does not exist.
-func TestStart_NoNamespace(t *testing.T) {
-	s, err := kubernetes.NewStore(startStandIn(t).config(), "missing", "x")
+// TestStart_RejectsMissingNamespace checks that Start rejects a namespace that does not exist.
+func TestStart_RejectsMissingNamespace(t *testing.T) {
+	s, err := kubernetes.NewStore(startFakeServer(t).config(), "missing", "x")
 	require.NoError(t, err)
 	defer s.Close()
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "namespace does not exist")
-	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "namespace does not exist")
+	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.HeldRecord()), "namespace does not exist")
 }
 
 // TestStart_WritesNothing checks that Start does not create or change a Lease.
 func TestStart_WritesNothing(t *testing.T) {
-	server, name := startStandIn(t), newName()
+	server, name := startFakeServer(t), newName()
 	s := newStore(t, server.config(), name)
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Nil(t, server.lease(name))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	before := server.lease(name)
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.Equal(t, before, server.lease(name))
 }
 
-// TestSafety_AcceptedSettings checks that Start accepts only the deployments that the documentation states.
-func TestSafety_AcceptedSettings(t *testing.T) {
-	server := startStandIn(t)
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
+	server := startFakeServer(t)
 	start := func(t *testing.T, _ ...changefeed.Risk) error {
 		return newStore(t, server.config(), newName()).Start(fixture.Context(t))
 	}
@@ -282,16 +285,16 @@ func TestSafety_AcceptedSettings(t *testing.T) {
 	})
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store links neither the driver of
-// another store nor all APIs of Kubernetes.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store links neither the
+// driver of another store nor all APIs of Kubernetes.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "k8s.io/client-go/rest")
 	require.False(t, linksClientset(t), "the clientset of client-go is linked")
 }
 
-// FuzzDecode decodes arbitrary annotations. The result must not be a record without an epoch.
+// FuzzDecode decodes arbitrary annotations. Decode must not return a record without an epoch.
 func FuzzDecode(f *testing.F) {
-	valid, err := store.Encode(fixture.Blank())
+	valid, err := store.Encode(fixture.HeldRecord())
 	require.NoError(f, err)
 	f.Add(string(valid), strings.Repeat("p", 3000))
 	f.Add("{}", "")

@@ -25,14 +25,14 @@ func (s *Store) openWatch(ctx context.Context) (watch.Interface, error) {
 		Param("watch", "true").Param("fieldSelector", "metadata.name="+s.name).Watch(ctx)
 }
 
-// minWatch is how long a watch must have lasted to be replaced without an error. API servers end
+// minWatch is how long a watch must have lasted so that its end is no error: API servers end
 // watches after some minutes.
 const minWatch = time.Second
 
-// errWatchEnded is the error of a watch that the API server has ended immediately.
+// errWatchEnded is the error of a watch that the API server has ended before minWatch.
 var errWatchEnded = errors.New("the API server has ended the watch")
 
-// watch is a [store.WatchFunc].
+// watch is a [store.WatchFunc] that reports the records from a watch of the API server.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	start := time.Now()
 	w, err := s.openWatch(ctx)
@@ -69,7 +69,7 @@ func (s *Store) handleEvent(e watch.Event, report func(changefeed.Event)) error 
 	case watch.Added, watch.Modified:
 		l, ok := e.Object.(*coordination.Lease)
 		if !ok {
-			return fmt.Errorf("the API server sends a %T", e.Object)
+			return fmt.Errorf("the API server has sent a %T instead of a Lease", e.Object)
 		}
 		r, err := decode(l)
 		switch {

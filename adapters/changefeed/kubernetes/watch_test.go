@@ -36,14 +36,14 @@ func linksClientset(t testing.TB) bool {
 func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 	bookmark := map[string]any{"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": map[string]any{"resourceVersion": "99"}}
 	for name, c := range map[string]struct {
-		cause func(server *standIn, lease string)
+		cause func(server *fakeServer, lease string)
 		ends  bool // ends reports whether the feed may end, because its watch has just begun.
 	}{
-		"Bookmark": {cause: func(s *standIn, lease string) { s.sendEvent("BOOKMARK", lease, bookmark) }},
-		"Expired": {ends: true, cause: func(s *standIn, lease string) {
+		"Bookmark": {cause: func(s *fakeServer, lease string) { s.sendEvent("BOOKMARK", lease, bookmark) }},
+		"Expired": {ends: true, cause: func(s *fakeServer, lease string) {
 			s.sendEvent("ERROR", lease, failure(http.StatusGone, meta.StatusReasonExpired))
 		}},
-		"Ended": {ends: true, cause: func(s *standIn, _ string) { s.endWatches() }},
+		"Ended": {ends: true, cause: func(s *fakeServer, _ string) { s.endWatches() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lease := newName()
@@ -70,11 +70,11 @@ func TestFeed_ContinuesAfterSpecialEvents(t *testing.T) {
 }
 
 // TestFeed_ContinuesAfterEndOfLongWatch checks that a feed continues when the API server has ended a watch
-// that has lasted.
+// that has lasted for more than a second.
 func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
-	for name, end := range map[string]func(server *standIn, lease string){
-		"Ended": func(s *standIn, _ string) { s.endWatches() },
-		"Expired": func(s *standIn, lease string) {
+	for name, end := range map[string]func(server *fakeServer, lease string){
+		"Ended": func(s *fakeServer, _ string) { s.endWatches() },
+		"Expired": func(s *fakeServer, lease string) {
 			s.sendEvent("ERROR", lease, failure(http.StatusGone, meta.StatusReasonExpired))
 		},
 	} {
@@ -98,7 +98,8 @@ func TestFeed_ContinuesAfterEndOfLongWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_ReportsThrottling checks that a feed reports that the API server rejects its watch.
+// TestFeed_ReportsThrottling checks that a feed returns an error when an overloaded API server rejects
+// its watch.
 func TestFeed_ReportsThrottling(t *testing.T) {
 	server, s, _ := createRecord(t, newName())
 	server.setIntercept(func(w http.ResponseWriter, _ *http.Request) bool { throttle(w); return true })
@@ -107,9 +108,9 @@ func TestFeed_ReportsThrottling(t *testing.T) {
 	require.ErrorContains(t, err, "TooManyRequests")
 }
 
-// TestFeed_WithoutReads checks that followers do not read the record when the watch delivers it, and that a
-// heartbeat is a single request.
-func TestFeed_WithoutReads(t *testing.T) {
+// TestFeed_DeliversRecordsWithoutReads checks that followers do not read the record when the watch delivers it,
+// and that a heartbeat is a single request.
+func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 	name := newName()
 	server, leader, r := createRecord(t, name)
 	follower := newStore(t, server.config(), name, kubernetes.WithQuiet(time.Hour))
@@ -132,11 +133,11 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.EqualValues(t, 20, requests.Load())
 }
 
-// TestStore_SilentConnection checks that the store does not continue to use a connection that has failed
+// TestStore_ReplacesSilentConnection checks that the store does not continue to use a connection that has failed
 // silently, for example when a load balancer has forgotten it. With HTTP/2 the client would notice after
 // 45 seconds.
-func TestStore_SilentConnection(t *testing.T) {
-	server := &standIn{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
+func TestStore_ReplacesSilentConnection(t *testing.T) {
+	server := &fakeServer{leases: map[string]*coordination.Lease{}, watches: map[*watcher]bool{}}
 	secure := httptest.NewUnstartedServer(server)
 	secure.EnableHTTP2 = true
 	secure.StartTLS()
@@ -166,11 +167,11 @@ func TestStore_SilentConnection(t *testing.T) {
 	}, fixture.Patience, 10*time.Millisecond)
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the API server has stopped when
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the API server has stopped when
 // the next leader starts.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	t.Parallel()
-	server, name := startStandIn(t), newName()
+	server, name := startFakeServer(t), newName()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := startProxy(t, server.addr)
 		return storetest.Client{

@@ -83,7 +83,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.feeds.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc]. Its first report is the current record.
+// watch is a [store.WatchFunc] that reports the current record and then its changes.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	events := make(chan changefeed.Event, 1) // events contains the newest state until it is reported.
 	s.table.mu.Lock()

@@ -17,8 +17,8 @@ type Table struct {
 	mu      sync.Mutex
 	writes  uint64 // writes is the number of writes of all records. The versions are derived from it.
 	records map[string]changefeed.Record
-	watches map[chan changefeed.Event]string // watches contains the key that each channel is for.
-	changes map[*func(change any)]struct{}   // changes are the reports of Changes, which do not block.
+	watches map[chan changefeed.Event]string // watches maps the channel of each watch to the key of its record.
+	changes map[*func(change any)]struct{}   // changes contains the functions that report to Changes. They do not block.
 }
 
 // NewTable returns an empty table.

@@ -10,24 +10,23 @@
 // a network partition does not result in two leaders. A replica set of one member is safe
 // as well, and survives a crash.
 //
-// It is not safe if members acknowledge writes that they can lose: with the in-memory
-// storage engine, and after a loss of power if writeConcernMajorityJournalDefault is
-// false. [Store.Start] rejects both with a [changefeed.UnsafeError] if the user may read
-// these settings (role clusterMonitor), unless [WithRisk] accepts them. It is not safe
-// either after a forced reconfiguration (replSetReconfig with force), or if data is
-// replaced by older data. Each of these can result in two leaders until the TTL of the
-// record has passed.
+// A deployment is not safe if members acknowledge writes that they can lose: with the in-memory
+// storage engine, and after a loss of power if writeConcernMajorityJournalDefault is false.
+// [Store.Start] rejects both with a [changefeed.UnsafeError] if the user may read these settings
+// (role clusterMonitor), unless [WithRisk] accepts them. A deployment is not safe either after a
+// forced reconfiguration (replSetReconfig with force), or if data is replaced by older data. Each
+// of these can result in two leaders until the TTL of the record has passed.
 //
 // If the replica set has an arbiter, and no majority of data-bearing members is
 // available, no write is acknowledged, so there is no leader until a member returns.
 //
-// Feeds are change streams, which need a replica set or a sharded cluster: Start rejects
-// a standalone server. They deliver writes that a majority has, with the document as of
-// the lookup, so followers do not read if heartbeats are more frequent than the quiet
-// time of two seconds; the server looks the document up for each follower. If a feed
-// receives nothing for two seconds ([WithQuiet]), it reads the record, because the driver
-// hides an outage and retries for serverSelectionTimeout, which is 30 seconds by default.
-// A feed ends with an error if its collection is dropped or renamed.
+// Feeds are change streams, which need a replica set or a sharded cluster: Start rejects a
+// standalone server. They deliver writes that a majority of members has, with the document that
+// the server looks up, so followers do not read if heartbeats are more frequent than the quiet
+// time of two seconds; the server looks the document up for each follower. If a feed receives
+// nothing for two seconds ([WithQuiet]), it reads the record, because the driver hides an outage
+// and retries for serverSelectionTimeout, which is 30 seconds by default. A feed ends with an
+// error if its collection is dropped or renamed.
 //
 // In a sharded cluster, a change stream delivers a write when every shard has passed the
 // time of the write. An idle shard does so every ten seconds by default

@@ -37,7 +37,7 @@ func hasCode(err error, code int) bool {
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
-// nil.
+// nil if there is none.
 func meaningOf(err error) error {
 	switch {
 	case errors.Is(err, mongo.ErrClientDisconnected):

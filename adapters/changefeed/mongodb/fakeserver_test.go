@@ -35,8 +35,8 @@ type fakeServer struct {
 	intercept interceptor // intercept changes replies, unless it is nil.
 }
 
-// interceptor returns the reply to a command, given that of the server. If it returns nil, the
-// server closes the connection.
+// interceptor returns the reply to a command, given the reply of the server. If it returns nil,
+// the server closes the connection.
 type interceptor func(name string, command, reply bson.D) bson.D
 
 // fakeCursor is the cursor of a change stream.
@@ -204,7 +204,7 @@ func (s *fakeServer) interceptReply(name string, command, reply bson.D) bson.D {
 	return reply
 }
 
-// failCommand makes every command with the given name fail.
+// failCommand returns an interceptor that makes every command with the given name fail.
 func failCommand(name string, code int) interceptor {
 	return func(n string, _, reply bson.D) bson.D {
 		if n == name {

@@ -56,7 +56,7 @@ func connect(t testing.TB, uri string, change func(*options.ClientOptions)) *mon
 
 var lastCollection atomic.Int64
 
-// newCollection returns a name that no other test uses, in this run or another.
+// newCollection returns the name of a collection that no other test uses, in this run or another.
 func newCollection() string {
 	return fmt.Sprintf("elections of %d, no. %d", time.Now().UnixNano(), lastCollection.Add(1))
 }
@@ -102,8 +102,8 @@ func newFactory(serverOf func(t testing.TB) (uri string, restart func(testing.TB
 	}
 }
 
-// useFakeServer starts a fake server.
-func useFakeServer(t testing.TB) (string, func(testing.TB)) {
+// startFakeServer starts a fake server, and returns its URI and a function that restarts it.
+func startFakeServer(t testing.TB) (string, func(testing.TB)) {
 	s := newFakeServer(t)
 	return s.uri(), func(testing.TB) { s.restart() }
 }

@@ -12,30 +12,30 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
-// standIn is a fake server on which operators work.
-type standIn struct {
+// operatedServer is a fake server on which package operators can perform its operations, such as a backup.
+type operatedServer struct {
 	*fakeServer
 	backup map[string][]bson.D // backup is a backup of the documents.
 	events int                 // events is the number of events in the oplog at the time of the backup.
 	thaw   chan struct{}       // thaw is closed when the server continues.
 }
 
-func (s *standIn) Addr() string { return s.addr }
+func (s *operatedServer) Addr() string { return s.addr }
 
-func (s *standIn) Kill() error { s.stop(); return nil }
+func (s *operatedServer) Kill() error { s.stop(); return nil }
 
-func (s *standIn) Start() error { s.listen(s.addr); return nil }
+func (s *operatedServer) Start() error { s.listen(s.addr); return nil }
 
-func (s *standIn) Restart() error { s.restart(); return nil }
+func (s *operatedServer) Restart() error { s.restart(); return nil }
 
-func (s *standIn) Backup() (string, error) {
+func (s *operatedServer) Backup() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.backup, s.events = s.copyDocs(), len(s.oplog)
 	return "", nil
 }
 
-func (s *standIn) Restore(string) error {
+func (s *operatedServer) Restore(string) error {
 	s.stop()
 	s.mu.Lock()
 	s.docs, s.oplog = s.backup, s.oplog[:s.events]
@@ -44,7 +44,7 @@ func (s *standIn) Restore(string) error {
 	return nil
 }
 
-func (s *standIn) Freeze() error {
+func (s *operatedServer) Freeze() error {
 	thaw := make(chan struct{})
 	s.thaw = thaw
 	s.setInterceptor(func(_ string, _, reply bson.D) bson.D {
@@ -54,7 +54,7 @@ func (s *standIn) Freeze() error {
 	return nil
 }
 
-func (s *standIn) Thaw() {
+func (s *operatedServer) Thaw() {
 	s.setInterceptor(nil)
 	close(s.thaw)
 }
@@ -90,8 +90,8 @@ func (s *fakeServer) stepDown() {
 	}
 }
 
-// addCandidates adds two candidates. uriOf returns the URI of a candidate.
-func (s *standIn) addCandidates(e *operators.Election, uriOf func() string) *standIn {
+// addCandidates adds two candidates to e. uriOf returns the URI of the server for each of them.
+func (s *operatedServer) addCandidates(e *operators.Election, uriOf func() string) *operatedServer {
 	for range 2 {
 		c, err := changefeed.NewElection(newStore(e.T, connect(e.T, uriOf(), nil), "c"),
 			changefeed.WithHeartbeat(operators.Timeout*4/7), changefeed.WithLogger(e.Logger()))
@@ -101,11 +101,12 @@ func (s *standIn) addCandidates(e *operators.Election, uriOf func() string) *sta
 	return s
 }
 
-// TestOperations_OnReplicaSet checks that an operation on a server does not lead to two leaders, and that
-// afterwards there is a leader, or a reason in the log. The server is a stand-in.
-func TestOperations_OnReplicaSet(t *testing.T) {
-	rejecting := func(name, reason string, reply bson.D) operators.Operation[*standIn] {
-		return operators.Lasting(name, reason, func(s *standIn, on bool) {
+// TestOperations_OnReplicaSetKeepOneLeader checks that an operation on a server does not lead to two leaders,
+// and that afterwards there is a leader, or the log contains the reason why there is none. The server is a
+// fake server.
+func TestOperations_OnReplicaSetKeepOneLeader(t *testing.T) {
+	rejecting := func(name, reason string, reply bson.D) operators.Operation[*operatedServer] {
+		return operators.Lasting(name, reason, func(s *operatedServer, on bool) {
 			if on {
 				s.rejectWrites(reply)
 			} else {
@@ -114,25 +115,25 @@ func TestOperations_OnReplicaSet(t *testing.T) {
 		})
 	}
 	operators.Test(t, operators.OfStore(
-		operators.Operation[*standIn]{Name: "Emptied", Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *standIn) {
+		operators.Operation[*operatedServer]{Name: "Emptied", Reason: "the record of the election was deleted", Run: func(_ *operators.Election, s *operatedServer) {
 			s.execute(bson.D{{Key: "drop", Value: "c"}})
 		}},
-		operators.Operation[*standIn]{Name: "IdleTimeout", Run: func(e *operators.Election, _ *standIn) { e.Networks.LimitIdle(operators.Timeout / 8) }},
-		operators.Operation[*standIn]{Name: "ConnectionsKilled", Run: func(e *operators.Election, _ *standIn) { e.Networks.DropRepeatedly() }},
+		operators.Operation[*operatedServer]{Name: "IdleTimeout", Run: func(e *operators.Election, _ *operatedServer) { e.Networks.LimitIdle(operators.Timeout / 8) }},
+		operators.Operation[*operatedServer]{Name: "ConnectionsKilled", Run: func(e *operators.Election, _ *operatedServer) { e.Networks.DropRepeatedly() }},
 		operators.InShort(rejecting("ReadOnly", "not primary", notPrimary())),
 		rejecting("Full", "disk space", failure(14031, "available disk space of 0 bytes is less than required minimum")),
 		rejecting("CredentialsRotated", "not authorized", failure(13, "not authorized on test to execute command")),
-	), func(e *operators.Election) *standIn {
-		s := &standIn{fakeServer: newFakeServer(e.T)}
+	), func(e *operators.Election) *operatedServer {
+		s := &operatedServer{fakeServer: newFakeServer(e.T)}
 		return s.addCandidates(e, func() string {
 			return "mongodb://" + e.AddNetwork(s.addr) + "/?directConnection=true&serverSelectionTimeoutMS=5000"
 		})
 	})
-	operators.Test(t, []operators.Operation[*standIn]{
-		{Name: "FailedOver", Short: true, Run: func(_ *operators.Election, s *standIn) { s.stepDown() }},
-	}, func(e *operators.Election) *standIn {
+	operators.Test(t, []operators.Operation[*operatedServer]{
+		{Name: "FailedOver", Short: true, Run: func(_ *operators.Election, s *operatedServer) { s.stepDown() }},
+	}, func(e *operators.Election) *operatedServer {
 		s, other := newFakeServer(e.T), newFakeServer(e.T)
 		s.other, other.other, other.secondary = other, s, true
-		return (&standIn{fakeServer: s}).addCandidates(e, s.uri)
+		return (&operatedServer{fakeServer: s}).addCandidates(e, s.uri)
 	})
 }

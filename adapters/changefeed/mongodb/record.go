@@ -19,9 +19,9 @@ type record struct {
 	Time                  time.Time `bson:"time"` // Time is set by the server.
 }
 
-// updateTo returns an update that sets all fields of the record, and its time by the server's
-// clock. Its operators exist in all supported releases.
-func updateTo(r changefeed.Record) bson.D {
+// newUpdate returns an update that sets all fields of the record, and its time by the server's
+// clock. All supported releases have the operators that the update uses.
+func newUpdate(r changefeed.Record) bson.D {
 	return bson.D{
 		{Key: "$set", Value: store.NewDocument[int64](r)},
 		{Key: "$currentDate", Value: bson.D{{Key: "time", Value: true}}},
@@ -42,7 +42,7 @@ func decode(raw bson.Raw) (changefeed.Record, error) {
 	return r, err
 }
 
-// decode decodes the document of the record.
+// decode decodes the document of the record. Its error contains the key and the collection.
 func (s *Store) decode(raw bson.Raw) (changefeed.Record, error) {
 	r, err := decode(raw)
 	if err != nil {
@@ -67,9 +67,9 @@ func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error
 			return fmt.Errorf("%w: the collection does not exist, and the store is configured not to create it", changefeed.ErrNoRecord)
 		}
 	}
-	// The filter matches no document, so this inserts the record, unless a document with its _id
-	// exists.
-	_, err := s.coll.UpdateOne(ctx, s.matchNone(), updateTo(blank), options.UpdateOne().SetUpsert(true))
+	// The filter matches no document, so the upsert inserts the record, unless a document with
+	// its _id exists.
+	_, err := s.coll.UpdateOne(ctx, s.matchNone(), newUpdate(blank), options.UpdateOne().SetUpsert(true))
 	if mongo.IsDuplicateKeyError(err) {
 		return nil
 	}
@@ -86,10 +86,10 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return s.runner.Heartbeat(ctx, "write to collection "+s.collectionName(), prev, next, s.replaceRecord)
 }
 
-// errRetried is returned if the driver has retried a write that was applied before.
+// errRetried is the error of a heartbeat that the driver has retried after the server had applied it.
 var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
-// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+// replaceRecord replaces prev by next, or returns the reason why it has not replaced the record.
 func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	filter := bson.D{
 		{Key: "_id", Value: s.documentID()},
@@ -97,7 +97,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 		{Key: "epoch", Value: prev.Epoch},
 		{Key: "format", Value: store.Format},
 	}
-	raw, err := s.coll.FindOneAndUpdate(ctx, filter, updateTo(next),
+	raw, err := s.coll.FindOneAndUpdate(ctx, filter, newUpdate(next),
 		options.FindOneAndUpdate().SetReturnDocument(options.After)).Raw()
 	switch {
 	case err == nil:
@@ -115,8 +115,8 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	return changefeed.Record{}, changefeed.ErrConflict
 }
 
-// Read implements [changefeed.Store]. It returns a state that a majority has, which may
-// not be the latest.
+// Read implements [changefeed.Store]. It returns a state that a majority of members has, which
+// may not be the latest.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	return s.runner.Read(ctx, "read collection "+s.collectionName(), s.readRecord)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// FuzzDecode decodes arbitrary documents. The result must not be a record without a version or an epoch.
+// FuzzDecode decodes arbitrary documents. Decoding must not result in a record without a version or an
+// epoch.
 func FuzzDecode(f *testing.F) {
 	document, err := bson.Marshal(record{Document: store.NewDocument[int64](changefeed.Record{Epoch: "e", Seq: 1, Term: 1, Version: "v"})})
 	require.NoError(f, err)

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record
+// TestStore_KeepsDocumentsOfOtherPrograms checks that a document that is not a record is neither returned as a record
 // nor replaced.
-func TestRecord_OtherDocumentIsKept(t *testing.T) {
+func TestStore_KeepsDocumentsOfOtherPrograms(t *testing.T) {
 	id := bson.E{Key: "_id", Value: bson.D{{Key: "changefeed", Value: "an election"}}}
 	valid := bson.D{
 		id,
@@ -42,7 +42,7 @@ func TestRecord_OtherDocumentIsKept(t *testing.T) {
 			require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
 			_, err = s.Read(fixture.Context(t))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
-			prev := fixture.Blank()
+			prev := fixture.HeldRecord()
 			prev.Version = "v"
 			_, err = s.Heartbeat(fixture.Context(t), prev, fixture.Next(prev))
 			require.ErrorIs(t, err, changefeed.ErrUnsuitable)
@@ -51,8 +51,8 @@ func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	}
 }
 
-// TestStore_IgnoresConcernsOfCollection checks that commands are not sent with the concerns of the caller's
-// collection, which may require less than a majority.
+// TestStore_IgnoresConcernsOfCollection checks that the store sets its own read and write concerns, because
+// those of the caller's collection may require less than a majority.
 func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	server := newFakeServer(t)
 	var commands atomic.Int64
@@ -79,15 +79,15 @@ func TestStore_IgnoresConcernsOfCollection(t *testing.T) {
 	s, err := mongodb.NewStore(coll, "an election")
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	r := fixture.Read(t, s)
 	fixture.Heartbeat(t, s, r)
 	require.EqualValues(t, 3, commands.Load())
 }
 
-// TestHeartbeat_WriteConcernError checks that a write that the server has applied, and a majority has not, is
-// not reported as success or as a conflict.
-func TestHeartbeat_WriteConcernError(t *testing.T) {
+// TestHeartbeat_WriteConcernErrorIsUnknownOutcome checks that a write that the server has applied, and a
+// majority has not, is not reported as success or as a conflict.
+func TestHeartbeat_WriteConcernErrorIsUnknownOutcome(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
 		if name != "findAndModify" && name != "update" {
@@ -99,14 +99,14 @@ func TestHeartbeat_WriteConcernError(t *testing.T) {
 	})
 	_, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r))
 	fixture.RequireUnknownOutcome(t, err)
-	fixture.RequireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(fixture.Context(t), fixture.Blank()))
+	fixture.RequireUnknownOutcome(t, newStore(t, connect(t, server.uri(), nil), "another").Create(fixture.Context(t), fixture.HeldRecord()))
 	now := fixture.Read(t, s)
 	require.Equal(t, r.Seq+1, now.Seq, "the heartbeat was applied")
 }
 
-// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
-// it after the connection broke, and the server does not recognize the retry.
-func TestHeartbeat_RetriedByDriver(t *testing.T) {
+// TestHeartbeat_DoesNotConflictWithRetryOfDriver checks that a heartbeat does not conflict with itself when the
+// driver retries it after the connection broke, and the server does not recognize the retry.
+func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	var sent atomic.Int64
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
@@ -120,9 +120,9 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	fixture.RequireUnknownOutcome(t, err)
 }
 
-// TestHeartbeat_AppliedAfterContextDone checks that a write whose context was done, which may have been
+// TestHeartbeat_OutcomeIsUnknownIfContextIsDone checks that a write whose context was done, which may have been
 // applied, is not reported as rejected, and that the feed delivers it.
-func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
+func TestHeartbeat_OutcomeIsUnknownIfContextIsDone(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	f := fixture.SubscribeTo(t, s, r)
 	release := make(chan struct{})
@@ -143,8 +143,9 @@ func TestHeartbeat_AppliedAfterContextDone(t *testing.T) {
 	require.Equal(t, r.Seq+1, e.Record.Seq)
 }
 
-// TestCreate_DuplicateKey checks that Create does not return an error when another store has created the record.
-func TestCreate_DuplicateKey(t *testing.T) {
+// TestCreate_SucceedsIfRecordExists checks that Create does not return an error when another store has created
+// the record.
+func TestCreate_SucceedsIfRecordExists(t *testing.T) {
 	server, s, _ := createRecord(t, nil)
 	var duplicate atomic.Bool
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
@@ -153,6 +154,6 @@ func TestCreate_DuplicateKey(t *testing.T) {
 		}
 		return reply
 	})
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	require.True(t, duplicate.Load())
 }

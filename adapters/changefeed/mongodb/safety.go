@@ -12,8 +12,8 @@ import (
 )
 
 // checkSafety returns an error if the server can lose acknowledged writes and the user has not
-// accepted the risk. If the client cannot read a setting, the server's default is assumed, which
-// is safe. A mongos has none of these settings.
+// accepted the risk. If the client cannot read a setting, checkSafety assumes the server's
+// default, which is safe. A mongos has none of these settings.
 func (s *Store) checkSafety(ctx context.Context) error {
 	var found []changefeed.UnsafeSetting
 	status, err := s.runAdminCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}, {Key: "metrics", Value: 0}, {Key: "wiredTiger", Value: 0}})
@@ -42,8 +42,8 @@ func (s *Store) checkSafety(ctx context.Context) error {
 // that Atlas and Amazon DocumentDB use instead.
 var unavailableCommand = []int{unauthorized, 59, 115, 238, 8000, 303}
 
-// runAdminCommand returns the primary's reply to a command. It is empty if the command is not
-// available.
+// runAdminCommand returns the primary's reply to a command, or an empty reply if the command is
+// not available.
 func (s *Store) runAdminCommand(ctx context.Context, command bson.D) (bson.Raw, error) {
 	reply, err := s.coll.Database().Client().Database("admin").
 		RunCommand(ctx, command, options.RunCmd().SetReadPreference(readpref.Primary())).Raw()

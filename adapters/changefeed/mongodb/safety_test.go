@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// settingsReplies returns the replies of a server with the given settings.
+// settingsReplies returns what a server with the given settings replies to the commands that read
+// settings.
 func settingsReplies(engine string, journals bool) map[string]bson.D {
 	return map[string]bson.D{
 		"serverStatus": {{Key: "storageEngine", Value: bson.D{{Key: "name", Value: engine}}}, ok},
@@ -36,15 +37,16 @@ func replyCase(replies map[string]bson.D) fixture.SafetyCase {
 	}}
 }
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	fixture.CheckSafety(t, "MongoDB", map[string]fixture.SafetyCase{
 		"a replica set, of one member too": replyCase(settingsReplies("wiredTiger", true)),
 		"a sharded cluster": replyCase(map[string]bson.D{
 			"serverStatus":     {{Key: "process", Value: "mongos"}, ok},
 			"replSetGetConfig": failure(59, "no such command: 'replSetGetConfig'"),
 		}),
-		"a user without permission to read the server's settings": {NotChecked: "the defaults are safe; TestStart_HiddenSettings has such a user"},
+		"a user without permission to read the server's settings": {NotChecked: "the defaults are safe; TestStart_AcceptsSettingsThatUserMayNotRead has such a user"},
 		"writeConcernMajorityJournalDefault false":                replyCase(settingsReplies("wiredTiger", false)),
 		"the storage engine inMemory":                             replyCase(settingsReplies("inMemory", true)),
 		"a standalone server": replyCase(map[string]bson.D{
@@ -59,9 +61,10 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 	})
 }
 
-// TestStart_HiddenSettings checks that Start accepts a server on which the user may not call a command, or
-// which does not support it, and that a command that fails for another reason is not reported as permanent.
-func TestStart_HiddenSettings(t *testing.T) {
+// TestStart_AcceptsSettingsThatUserMayNotRead checks that Start accepts a server if the user may not call a
+// command that reads settings, or if the server does not support that command, and that Start does not report a
+// command that fails for another reason as a permanent failure.
+func TestStart_AcceptsSettingsThatUserMayNotRead(t *testing.T) {
 	for _, command := range []string{"serverStatus", "replSetGetConfig"} {
 		for _, code := range []int{13, 59, 115, 238, 303, 8000} {
 			require.NoError(t, replyCase(map[string]bson.D{command: failure(code, "not for you")}).Start(t))

@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestStart_StandaloneServer checks that Start rejects a standalone server, which does not support change streams.
-func TestStart_StandaloneServer(t *testing.T) {
+// TestStart_RejectsStandaloneServer checks that Start rejects a standalone server, which does not support
+// change streams.
+func TestStart_RejectsStandaloneServer(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c")
 	server.setInterceptor(failCommand("aggregate", 40573))
@@ -53,13 +54,13 @@ func TestStart_ReportsPermanentErrors(t *testing.T) {
 		s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 		server.setInterceptor(failCommand("listCollections", 13))
 		require.NoError(t, s.Start(fixture.Context(t)))
-		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	})
 }
 
-// TestStart_UnsuitableCollection checks that Start rejects a capped collection, which would lose the record,
+// TestStart_RejectsUnsuitableCollection checks that Start rejects a capped collection, which would lose the record,
 // and a view.
-func TestStart_UnsuitableCollection(t *testing.T) {
+func TestStart_RejectsUnsuitableCollection(t *testing.T) {
 	for kind, spec := range map[string]bson.D{
 		"capped": {{Key: "name", Value: "c"}, {Key: "type", Value: "collection"}, {Key: "options", Value: bson.D{{Key: "capped", Value: true}}}},
 		"view":   {{Key: "name", Value: "c"}, {Key: "type", Value: "view"}, {Key: "options", Value: bson.D{}}},
@@ -75,11 +76,12 @@ func TestStart_UnsuitableCollection(t *testing.T) {
 	}
 }
 
-// TestWithoutCreate_CreatesNoCollection checks that a store with the option does not create the collection.
+// TestWithoutCreate_CreatesNoCollection checks that a store with WithoutCreate does not create the
+// collection.
 func TestWithoutCreate_CreatesNoCollection(t *testing.T) {
 	server := newFakeServer(t)
 	s := newStore(t, connect(t, server.uri(), nil), "c", mongodb.WithoutCreate())
 	require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	require.Zero(t, server.countCommands("update"))
 }

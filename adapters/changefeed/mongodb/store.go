@@ -57,8 +57,8 @@ func WithQuiet(d time.Duration) Option {
 }
 
 // WithServerNames sets the names of the servers that the messages of errors contain, such as
-// "db1:27017". A client does not reveal its servers, so without this option only those messages
-// name them that the driver composes.
+// "db1:27017". A client does not reveal its servers, so without this option only messages that
+// the driver composes contain their names.
 func WithServerNames(names ...string) Option {
 	return optionFunc(func(s *Store) error { return store.SetServers(&s.servers, names) })
 }

@@ -12,28 +12,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storetest"
 )
 
-// TestStore_SatisfiesContract tests the contract of stores on a real server, and TestStore_FakeServer on
-// every machine.
+// TestStore_SatisfiesContract tests the contract of stores on a real server.
+// TestStore_SatisfiesContractOnFakeServer does so on every machine.
 func TestStore_SatisfiesContract(t *testing.T) {
 	serverURI(t)
 	storetest.Run(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-// TestElections_SatisfyContract tests the contract of elections on a real server, and
-// TestElections_FakeServer on every machine.
+// TestElections_SatisfyContract tests the contract of elections on a real server.
+// TestElections_SatisfyContractOnFakeServer does so on every machine.
 func TestElections_SatisfyContract(t *testing.T) {
 	serverURI(t)
 	storetest.RunElection(t, newFactory(func(t testing.TB) (string, func(testing.TB)) { return serverURI(t), nil }))
 }
 
-func TestStore_FakeServer(t *testing.T) { storetest.Run(t, newFactory(useFakeServer)) }
-
-func TestElections_FakeServer(t *testing.T) {
-	fixture.RunElections(t, newFactory(useFakeServer), newFactory(useFakeServer))
+func TestStore_SatisfiesContractOnFakeServer(t *testing.T) {
+	storetest.Run(t, newFactory(startFakeServer))
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+func TestElections_SatisfyContractOnFakeServer(t *testing.T) {
+	fixture.RunElections(t, newFactory(startFakeServer), newFactory(startFakeServer))
+}
+
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil collection or an empty key.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	coll := func(name string) *mongo.Collection {
 		return connect(t, "mongodb://127.0.0.1:1", nil).Database("d").Collection(name)
 	}
@@ -54,9 +57,9 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_KeepsClient checks that the store does not disconnect the client, and that it reports, with the
-// names of the servers, that the caller has disconnected it.
-func TestStore_KeepsClient(t *testing.T) {
+// TestClose_KeepsClientConnected checks that Close does not disconnect the client, and that the error of a
+// heartbeat names the servers after the caller has disconnected the client.
+func TestClose_KeepsClientConnected(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	require.NoError(t, s.Close())
 	client := connect(t, server.uri(), nil)
@@ -70,8 +73,8 @@ func TestStore_KeepsClient(t *testing.T) {
 	fixture.RequireUnsuitable(t, err, " at db1,db2: ")
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "go.mongodb.org/mongo-driver/v2/mongo")
 }

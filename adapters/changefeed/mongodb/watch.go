@@ -36,7 +36,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc].
+// watch is a [store.WatchFunc] that reports the records from a change stream.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	opts := options.ChangeStream().SetFullDocument(options.UpdateLookup)
 	return s.followStream(ctx, s.coll, s.recordPipeline(), opts, func() { report(changefeed.Event{}) }, func(event bson.Raw) error {
@@ -93,12 +93,12 @@ func closeStream(stream *mongo.ChangeStream) {
 }
 
 // Changes implements [changefeed.Store] with a change stream of the whole collection named place
-// in the same database, or of the store's own collection if that is empty, without the
-// records of elections. Each change is a bson.Raw, the event as the server sends it: with
-// the document for an insert or a replacement, with the updated fields for an update, and
-// with the _id for a deletion. The driver resumes a stream after a failure
-// as far as the server's oplog permits. If a reader is more than 1000 changes late, it
-// receives those and then [changefeed.ErrMissed]. After any error, read the current data.
+// in the same database, or of the store's own collection if place is empty, without the records
+// of elections. Each change is a bson.Raw, the event as the server sends it: with the document
+// for an insert or a replacement, with the updated fields for an update, and with the _id for a
+// deletion. The driver resumes a stream after a failure as far as the server's oplog permits. If
+// a reader is more than 1000 changes late, it receives those and then [changefeed.ErrMissed].
+// After any error, read the current data.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	coll := s.coll
 	if place != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mongodb"
 )
 
-// TestFeed_WithoutReads checks that followers do not read the record when events contain it.
-func TestFeed_WithoutReads(t *testing.T) {
+// TestFeed_DeliversRecordsWithoutReads checks that followers do not read the record when events contain it.
+func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
 	before := server.countCommands("find")
@@ -33,7 +33,7 @@ func TestFeed_SkipsOldEvents(t *testing.T) {
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 	operator := newStore(t, connect(t, server.uri(), nil), "c")
 	other := connect(t, server.uri(), nil).Database(database).Collection("c")
-	second := fixture.Blank()
+	second := fixture.HeldRecord()
 	second.Epoch = "epoch two"
 	var opened atomic.Bool
 	server.setInterceptor(func(name string, _, reply bson.D) bson.D {
@@ -60,8 +60,9 @@ func TestFeed_SkipsOldEvents(t *testing.T) {
 	}
 }
 
-// TestFeed_CollectionDropped checks that a feed ends when its collection is dropped, with an event or without one.
-func TestFeed_CollectionDropped(t *testing.T) {
+// TestFeed_EndsIfCollectionIsDropped checks that a feed ends when its collection is dropped, with an event or
+// without one.
+func TestFeed_EndsIfCollectionIsDropped(t *testing.T) {
 	for _, withEvent := range []bool{true, false} {
 		server, s, r := createRecord(t, nil, mongodb.WithQuiet(time.Hour))
 		f := fixture.SubscribeTo(t, s, r)
@@ -99,8 +100,8 @@ func TestFeed_EndsIfHistoryIsLost(t *testing.T) {
 	fixture.SubscribeTo(t, s, r)
 }
 
-// TestFeed_ClientTimeout checks that the client's Timeout does not end a stream without events.
-func TestFeed_ClientTimeout(t *testing.T) {
+// TestFeed_ContinuesAfterTimeoutOfClient checks that the client's Timeout does not end a stream without events.
+func TestFeed_ContinuesAfterTimeoutOfClient(t *testing.T) {
 	t.Parallel()
 	_, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetTimeout(2 * time.Second) }, mongodb.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
@@ -121,9 +122,9 @@ func TestFeed_ClientTimeout(t *testing.T) {
 	fixture.AwaitRecord(t, f, r)
 }
 
-// TestFeed_ServerDown checks that a feed detects an outage that the driver hides: it tries to resume the
-// stream for 30 seconds by default, without reporting an error.
-func TestFeed_ServerDown(t *testing.T) {
+// TestFeed_EndsIfServerIsDown checks that a feed detects an outage that the driver hides: the driver tries to
+// resume the stream for 30 seconds by default, without reporting an error.
+func TestFeed_EndsIfServerIsDown(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, func(o *options.ClientOptions) { o.SetServerSelectionTimeout(time.Minute) },
 		mongodb.WithQuiet(2*time.Second))
@@ -134,9 +135,10 @@ func TestFeed_ServerDown(t *testing.T) {
 	require.Less(t, time.Since(start), fixture.Patience)
 }
 
-// TestFeed_LateStream checks that a feed delivers writes that its stream does not report, or reports late, as
-// in a sharded cluster with an idle shard. The feed must read the record, and replace the stream.
-func TestFeed_LateStream(t *testing.T) {
+// TestFeed_ReadsRecordIfStreamIsLate checks that a feed delivers writes that its stream does not report, or
+// reports late, as in a sharded cluster with an idle shard. The feed must read the record, and replace the
+// stream.
+func TestFeed_ReadsRecordIfStreamIsLate(t *testing.T) {
 	t.Parallel()
 	server, s, r := createRecord(t, nil, mongodb.WithQuiet(2*time.Second))
 	f := fixture.SubscribeTo(t, s, r)
@@ -165,8 +167,9 @@ func TestFeed_LateStream(t *testing.T) {
 	}
 }
 
-// TestChanges_OnlyOfGivenCollection checks that Changes delivers the changes of the given collection, and no others.
-func TestChanges_OnlyOfGivenCollection(t *testing.T) {
+// TestChanges_DeliversOnlyGivenCollection checks that Changes delivers the changes of the given collection, and
+// no others.
+func TestChanges_DeliversOnlyGivenCollection(t *testing.T) {
 	server, s, r := createRecord(t, nil)
 	changes, err := s.Changes(fixture.Context(t), "another")
 	require.NoError(t, err)

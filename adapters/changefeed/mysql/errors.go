@@ -50,7 +50,7 @@ func errorCode(err error) uint16 {
 const errClosedDB = "sql: database is closed"
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
-// nil.
+// nil if there is none.
 func meaningOf(err error) error {
 	if err.Error() == errClosedDB {
 		return fmt.Errorf("%w: %w: the sql.DB was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)

@@ -34,8 +34,8 @@ func newFencedDB(t *testing.T, db *sql.DB) *fixture.FencedDB {
 	}}
 }
 
-func TestFence_NoLostUpdate(t *testing.T) { testFence(t, fixture.RunNoLostUpdate) }
+func TestFence_PreventsLostUpdates(t *testing.T) { testFence(t, fixture.RunNoLostUpdate) }
 
-func TestFence_TwoElections(t *testing.T) { testFence(t, fixture.RunTwoElections) }
+func TestFence_ElectionsDoNotWaitForEachOther(t *testing.T) { testFence(t, fixture.RunTwoElections) }
 
-func TestFence_Guard(t *testing.T) { testFence(t, fixture.RunGuard) }
+func TestFence_GuardRejectsSmallerTokenAndEndedGrant(t *testing.T) { testFence(t, fixture.RunGuard) }

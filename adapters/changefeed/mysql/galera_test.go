@@ -19,8 +19,8 @@ import (
 )
 
 // TestGalera_SatisfiesContracts checks that stores, elections and fences satisfy their contract when their
-// connections use both nodes of a Galera cluster. The case ConcurrentHeartbeats, which writes at the same
-// time on both, requires that only one of these writes is committed.
+// connections use both nodes of a Galera cluster. The case ConcurrentHeartbeats, which writes on both
+// nodes at the same time, requires that only one of these writes is committed.
 func TestGalera_SatisfiesContracts(t *testing.T) {
 	first := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Galera() })
 	second := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.GaleraNode(first) })

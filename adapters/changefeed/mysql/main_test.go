@@ -101,7 +101,7 @@ const pollInterval = 50 * time.Millisecond
 // lastName numbers the names of tables and users, which tests must not share.
 var lastName atomic.Int64
 
-// newTable returns a name that no other test uses. It must be quoted.
+// newTable returns the name of a table that no other test uses. Statements must quote the name.
 func newTable() string {
 	return fmt.Sprintf("The `Elections`; %%s of \"naive\" 'table' no %06d", lastName.Add(1))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/store"
 )
 
-// columns are the columns of the table. Texts are binary, because a comparison of others can ignore
-// case and trailing spaces, and depends on the character set of the connection.
+// columns are the columns of the table. Texts are binary, because a comparison of other types of
+// text can ignore case and trailing spaces, and depends on the character set of the connection.
 var columns = []string{
 	"election varbinary(255)", "epoch varbinary(255)", "leader varbinary(4000)", "session varbinary(255)", "nominee varbinary(4000)",
 	"term bigint", "seq bigint", "ttl bigint", "ended tinyint", "version varbinary(255)", "time datetime(6)",
@@ -23,25 +23,26 @@ var columns = []string{
 // statements contains the SQL for one table.
 type statements struct{ createTable, insert, update, read, checkInsert string }
 
-// limited makes a statement wait for a row that another client has locked for a second at most. MySQL
+// lockTimeoutPrefix makes a statement wait for a row that another client has locked for a second at most. MySQL
 // considers it a comment, and waits for innodb_lock_wait_timeout.
-const limited = "/*M!100103 SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR */ "
+const lockTimeoutPrefix = "/*M!100103 SET STATEMENT innodb_lock_wait_timeout=1, lock_wait_timeout=1 FOR */ "
 
 // newStatements returns the statements for a table with the given quoted name.
 func newStatements(table string) statements {
 	return statements{
 		createTable: "CREATE TABLE IF NOT EXISTS " + table + " (" + strings.Join(columns, " NOT NULL, ") + " NOT NULL, PRIMARY KEY (election)) ENGINE=InnoDB",
-		insert: limited + "INSERT INTO " + table + " (epoch, leader, session, nominee, term, seq, ttl, ended, version, election, time)" +
+		insert: lockTimeoutPrefix + "INSERT INTO " + table + " (epoch, leader, session, nominee, term, seq, ttl, ended, version, election, time)" +
 			" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6))",
-		update: limited + "UPDATE " + table + " SET epoch = ?, leader = ?, session = ?, nominee = ?, term = ?, seq = ?, ttl = ?, ended = ?, version = ?," +
+		update: lockTimeoutPrefix + "UPDATE " + table + " SET epoch = ?, leader = ?, session = ?, nominee = ?, term = ?, seq = ?, ttl = ?, ended = ?, version = ?," +
 			" time = UTC_TIMESTAMP(6) WHERE election = ? AND version = ?",
-		read: limited + "SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', time)" +
+		read: lockTimeoutPrefix + "SELECT epoch, leader, session, nominee, term, seq, ttl, ended, version, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', time)" +
 			" FROM " + table + " WHERE election = ?",
 		checkInsert: "INSERT INTO " + table + " SELECT * FROM " + table + " WHERE FALSE",
 	}
 }
 
-// recordArguments returns the arguments of insert and update, without those of the condition of update.
+// recordArguments returns the arguments of insert and update, without the arguments of the condition of
+// update.
 func (t *table) recordArguments(r changefeed.Record) []any {
 	return []any{
 		[]byte(r.Epoch), []byte(r.Leader), []byte(r.Session), []byte(r.Nominee), int64(r.Term), int64(r.Seq), int64(r.TTL), r.Ended,
@@ -49,12 +50,12 @@ func (t *table) recordArguments(r changefeed.Record) []any {
 	}
 }
 
-// maxAttempts limits the attempts of a transaction that concurrent ones cause to fail.
+// maxAttempts is how often a transaction is attempted that fails because of concurrent transactions.
 const maxAttempts = 10
 
 // transact executes f in a transaction. It repeats the transaction after a deadlock, and with another
-// connection if the first one was broken. It does not use [sql.Tx], because Commit of that ignores ctx,
-// and does not rely on autocommit, which can be off.
+// connection if the first one was broken. It does not use [sql.Tx], whose Commit ignores ctx, and does
+// not rely on autocommit, which can be off.
 func (t *table) transact(ctx context.Context, f func(conn *sql.Conn) error) (err error) {
 	for range maxAttempts {
 		err = t.transactOnce(ctx, f)
@@ -89,7 +90,7 @@ func (t *table) Create(ctx context.Context, blank changefeed.Record) error {
 	return t.runner.Create(ctx, "create the record in table "+t.quoted, blank, t.createRecord)
 }
 
-// createRecord creates the record. If the table does not exist, it creates it first.
+// createRecord creates the record, and before that the table if it does not exist.
 func (t *table) createRecord(ctx context.Context, blank changefeed.Record) error {
 	insert := func(conn *sql.Conn) error {
 		_, err := conn.ExecContext(ctx, t.sql.insert, t.recordArguments(blank)...)
@@ -115,8 +116,9 @@ func (t *table) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return t.runner.Heartbeat(ctx, "heartbeat on table "+t.quoted, prev, next, t.replaceRecord)
 }
 
-// replaceRecord replaces prev by next, or returns the reason for which it was not replaced. The version
-// of next is new, so a record with that version was written by this call, in any of its attempts.
+// replaceRecord replaces prev by next, or returns the reason why it has not replaced the record. The
+// version of next is new, so a record with that version was written by this call, in any of its
+// attempts.
 func (t *table) replaceRecord(ctx context.Context, prev, next changefeed.Record) (now changefeed.Record, err error) {
 	var missing error
 	err = t.transact(ctx, func(conn *sql.Conn) error {
@@ -145,7 +147,7 @@ func (t *table) Read(ctx context.Context) (changefeed.Record, error) {
 	return t.runner.Read(ctx, "read table "+t.quoted, func(ctx context.Context) (changefeed.Record, error) { return t.readRecord(ctx, t.db) })
 }
 
-// readRecord reads the record by the database or a connection.
+// readRecord reads the record with by, which is the database or one of its connections.
 func (t *table) readRecord(ctx context.Context, by interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 },

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	serverCase := func(server func(t *testing.T) *dbserver.Server, change func(*driver.Config)) fixture.SafetyCase {
 		var running *dbserver.Server
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {

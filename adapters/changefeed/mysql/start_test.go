@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/mysql"
 )
 
-// TestStart_Unsuitable checks that Start rejects a table or connections with which the store cannot work,
-// with an error that contains the reason.
-func TestStart_Unsuitable(t *testing.T) {
+// TestStart_RejectsUnsuitableTableOrConnection checks that Start rejects a table or connections with which the
+// store cannot work, with an error that contains the reason.
+func TestStart_RejectsUnsuitableTableOrConnection(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
 	weak := newUser(t, operator)
@@ -62,9 +62,9 @@ func TestStart_Unsuitable(t *testing.T) {
 	}
 }
 
-// TestStart_RequiredPrivileges checks that Start does not require more privileges than the store needs, and
-// does not change the record.
-func TestStart_RequiredPrivileges(t *testing.T) {
+// TestStart_SucceedsWithRequiredPrivileges checks that Start does not require more privileges than the store
+// needs, and does not change the record.
+func TestStart_SucceedsWithRequiredPrivileges(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := connect(t, server.Addr(), nil), newTable()
 	_, r := createRecord(t, operator, table)
@@ -77,15 +77,16 @@ func TestStart_RequiredPrivileges(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestCreate_MayNotCreate checks that the error states that the privilege is missing.
-func TestCreate_MayNotCreate(t *testing.T) {
+// TestCreate_ErrorNamesMissingPrivilege checks that the error of Create states that the user lacks the
+// privilege CREATE.
+func TestCreate_ErrorNamesMissingPrivilege(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
 	user := newUser(t, operator)
 	execSQL(t, operator, "GRANT SELECT ON test.* TO "+user)
 	s := newStore(t, connect(t, server.Addr(), withUser(user)), newTable())
 	require.NoError(t, s.Start(fixture.Context(t)))
-	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.Blank()), "CREATE if the store must create it")
+	fixture.RequireUnsuitable(t, s.Create(fixture.Context(t), fixture.HeldRecord()), "CREATE if the store must create it")
 }
 
 // TestWithoutCreate_UsesExistingTable checks that the store does not create the table, and creates the record
@@ -93,16 +94,17 @@ func TestCreate_MayNotCreate(t *testing.T) {
 func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	s := newStore(t, db, table, mysql.WithoutCreate())
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	createRecord(t, db, table)
 	execSQL(t, db, "DELETE FROM "+quoteTable(table))
 	require.NoError(t, s.Start(fixture.Context(t)))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	fixture.Read(t, s)
 }
 
-// TestStart_UnreachableServer checks that a server that is down is not reported as unsuitable, and is named.
-func TestStart_UnreachableServer(t *testing.T) {
+// TestStart_ErrorNamesUnreachableServer checks that the error of Start names a server that is down, and does
+// not wrap ErrUnsuitable.
+func TestStart_ErrorNamesUnreachableServer(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1", nil), "elections", mysql.WithServerNames("db1", "db2"))
 	err := s.Start(fixture.Context(t))
 	require.ErrorContains(t, err, "at db1,db2")
@@ -113,9 +115,9 @@ func TestStart_UnreachableServer(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestHeartbeat_StatementLog checks that the error states that the format of the binary log forbids the
-// isolation level of the connections.
-func TestHeartbeat_StatementLog(t *testing.T) {
+// TestHeartbeat_ErrorNamesStatementFormatOfLog checks that the errors of Heartbeat and Start name
+// binlog_format if the format of the binary log forbids the isolation level of the connections.
+func TestHeartbeat_ErrorNamesStatementFormatOfLog(t *testing.T) {
 	server := startServer(t, "log-bin", "sync-binlog=1", "binlog-format=STATEMENT")
 	s, r := createRecord(t, connect(t, server.Addr(), nil), "elections")
 	fixture.Heartbeat(t, s, r)

@@ -22,7 +22,8 @@ import (
 
 func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_IgnoresConnectionSettings checks that the store does not depend on settings of the connections.
+// TestStore_IgnoresConnectionSettings checks that the store satisfies the contract of stores whatever the
+// settings of the connections are.
 func TestStore_IgnoresConnectionSettings(t *testing.T) {
 	for name, change := range map[string]func(*driver.Config){
 		"Serializable":  withSetting("tx_isolation", "'SERIALIZABLE'"),
@@ -37,20 +38,20 @@ func TestStore_IgnoresConnectionSettings(t *testing.T) {
 			*c = *latin1
 		},
 	} {
-		t.Run(name, func(t *testing.T) { fixture.RunStatements(t, newFactory(shared.Get, change)) })
+		t.Run(name, func(t *testing.T) { fixture.RunSQLCases(t, newFactory(shared.Get, change)) })
 	}
 }
 
-// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
-// server uses a separate server.
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the case that kills
+// its server uses a separate server.
 func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the server has stopped when the
 // next leader starts, even when the server was killed in between.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := dbserver.StartProxy(t, server.Addr())
@@ -58,8 +59,9 @@ func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	}, func() { require.NoError(t, server.Restart()) })
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil database or an empty key.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	db := connect(t, "127.0.0.1:1", nil)
 	for name, create := range map[string]func() (*mysql.Store, error){
 		"NilDB":      func() (*mysql.Store, error) { return mysql.NewStore(nil, "elections", "k") },
@@ -81,9 +83,9 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// TestHeartbeat_ManualCommit checks that a heartbeat that is not committed, because the connections do not
-// commit automatically, is not acknowledged.
-func TestHeartbeat_ManualCommit(t *testing.T) {
+// TestHeartbeat_IsCommittedWithoutAutocommit checks that the store commits a heartbeat before it
+// returns, even if the connections do not commit automatically.
+func TestHeartbeat_IsCommittedWithoutAutocommit(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	other, r := createRecord(t, connect(t, server.Addr(), nil), table)
 	s := newStore(t, connect(t, server.Addr(), withSetting("autocommit", "0")), table)
@@ -91,9 +93,10 @@ func TestHeartbeat_ManualCommit(t *testing.T) {
 	require.Equal(t, r, fixture.Read(t, other))
 }
 
-// TestStore_LockedByOtherClient checks that a request does not wait for a row or a table that another client
-// has locked until its context is done: it would occupy a connection, and continue on the server.
-func TestStore_LockedByOtherClient(t *testing.T) {
+// TestStore_LimitsWaitForLocksOfOtherClients checks that a request does not wait for a row or a table that
+// another client has locked until its context is done: it would occupy a connection, and continue on the
+// server.
+func TestStore_LimitsWaitForLocksOfOtherClients(t *testing.T) {
 	for name, lock := range map[string]string{"Row": "UPDATE %t SET term = term + 1", "Table": "LOCK TABLES %t WRITE"} {
 		t.Run(name, func(t *testing.T) {
 			server, table := shared.Get(t), newTable()
@@ -118,9 +121,10 @@ func TestStore_LockedByOtherClient(t *testing.T) {
 	}
 }
 
-// TestStore_UnresponsiveConnection checks that the feed detects that its connection has failed silently, that
-// calls return when their contexts are done, that Close does not block, and that the store works afterwards.
-func TestStore_UnresponsiveConnection(t *testing.T) {
+// TestStore_RecoversFromUnresponsiveConnection checks that the feed detects that its connection has failed
+// silently, that calls return when their contexts are done, that Close does not block, and that the store works
+// afterwards.
+func TestStore_RecoversFromUnresponsiveConnection(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	proxy := dbserver.StartProxy(t, server.Addr())
 	open := func(addr string) *mysql.Store { return newStore(t, connect(t, addr, nil), table) }
@@ -150,8 +154,9 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 	fixture.SubscribeTo(t, s, fixture.Heartbeat(t, other, r))
 }
 
-// TestHeartbeat_ClosedDB checks that the error states that the database was closed.
-func TestHeartbeat_ClosedDB(t *testing.T) {
+// TestHeartbeat_ErrorNamesClosedDB checks that the error of a heartbeat states that the database was
+// closed.
+func TestHeartbeat_ErrorNamesClosedDB(t *testing.T) {
 	db := connect(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, db, newTable())
 	require.NoError(t, db.Close())
@@ -162,8 +167,9 @@ func TestHeartbeat_ClosedDB(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestRead_NotRecord checks that a row that another program has changed is not read as a record that no store writes.
-func TestRead_NotRecord(t *testing.T) {
+// TestRead_RejectsRowOfOtherProgram checks that Read rejects a row with values that no store writes, such as a
+// negative term.
+func TestRead_RejectsRowOfOtherProgram(t *testing.T) {
 	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
 		db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 		s, _ := createRecord(t, db, table)
@@ -173,8 +179,9 @@ func TestRead_NotRecord(t *testing.T) {
 	}
 }
 
-// TestStore_SimilarKeys checks that two elections whose keys differ in case or in spaces do not share a record.
-func TestStore_SimilarKeys(t *testing.T) {
+// TestStore_DistinguishesSimilarKeys checks that two elections whose keys differ in case or in spaces do not
+// share a record.
+func TestStore_DistinguishesSimilarKeys(t *testing.T) {
 	db, table := connect(t, shared.Get(t).Addr(), nil), newTable()
 	for _, key := range []string{"job", "Job", "job ", "jöb"} {
 		s, err := mysql.NewStore(db, table, key)
@@ -186,8 +193,8 @@ func TestStore_SimilarKeys(t *testing.T) {
 	}
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/go-sql-driver/mysql")
 }

@@ -75,19 +75,19 @@ func describeUnsuitable(c jetstream.StreamConfig) string {
 	limited := c.MaxMsgs > 0 || c.MaxBytes > 0
 	switch {
 	case c.MaxMsgsPerSubject < 1:
-		return "it is a stream, but not a bucket of keys and values"
+		return "the stream is not a bucket of keys and values"
 	case c.Storage != jetstream.FileStorage:
-		return "it is in memory, and lost with its servers: create it again with file storage"
+		return "the bucket is in memory, and lost with its servers: create it again with file storage"
 	case c.MaxAge > 0:
-		return "its values expire, and with them the tokens that were issued: create it again without a TTL"
+		return "the values of the bucket expire, and with them the tokens that were issued: create it again without a TTL"
 	case c.Retention != jetstream.LimitsPolicy, c.Discard == jetstream.DiscardOld && limited:
-		return "it discards values when it is full: create it again as a bucket"
+		return "the bucket discards values when it is full: create it again as a bucket"
 	case c.Mirror != nil:
-		return "it is a mirror: use the bucket that it mirrors"
+		return "the bucket is a mirror: use the bucket that it mirrors"
 	case c.Sealed:
-		return "it is sealed"
+		return "the bucket is sealed and accepts no writes: use another bucket"
 	case c.MaxMsgSize > 0 && c.MaxMsgSize < maxRecordSize:
-		return fmt.Sprintf("its values have %d bytes at most, and a record may need %d", c.MaxMsgSize, maxRecordSize)
+		return fmt.Sprintf("the values of the bucket have %d bytes at most, and a record may need %d", c.MaxMsgSize, maxRecordSize)
 	}
 	return ""
 }

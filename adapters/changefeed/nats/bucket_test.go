@@ -45,15 +45,15 @@ func TestCheckReplicas_RequiresOptionOrRisk(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStore_ReplicatedBucket checks that a store rejects servers that can acknowledge two writes to one
+// TestStore_RejectsUnsafeReplicatedBucket checks that a store rejects servers that can acknowledge two writes to one
 // revision, and accepts newer servers only if their risk was accepted.
-func TestStore_ReplicatedBucket(t *testing.T) {
+func TestStore_RejectsUnsafeReplicatedBucket(t *testing.T) {
 	t.Parallel()
 	all := startCluster(t)
 	conn := connect(t, all[0].Addr())
 	for _, s := range []*Store{newStore(t, conn, "first"), newStore(t, conn, "first", WithReplicas(1))} {
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 	}
 	if atLeast(conn.ConnectedServerVersion(), 2, 9, 21) {
 		testReplicatedBucket(t, all)
@@ -62,11 +62,11 @@ func TestStore_ReplicatedBucket(t *testing.T) {
 	for _, bucket := range []string{"first", "none"} {
 		s := newStore(t, conn, bucket, WithReplicas(3))
 		fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), conn.ConnectedServerVersion())
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 	}
 	s := newStore(t, conn, "single")
 	require.NoError(t, s.Start(fixture.Context(t)))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	r := fixture.Read(t, s)
 	fixture.Heartbeat(t, newStore(t, connect(t, all[1].Addr()), "single"), r)
 }
@@ -102,7 +102,7 @@ func testReplicatedBucket(t *testing.T, all []*dbserver.Server) {
 	t.Run("LeaderKilled", func(t *testing.T) {
 		b := backend(t)
 		s := b.New(t)
-		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 		r := fixture.Read(t, s)
 		js, err := jetstream.New(connect(t, all[0].Addr()))
 		require.NoError(t, err)
@@ -145,9 +145,9 @@ func TestAtLeast_ComparesReleases(t *testing.T) {
 	}
 }
 
-// TestCreate_Concurrently checks that Create does not return an error when stores on other connections create
-// the bucket at the same time.
-func TestCreate_Concurrently(t *testing.T) {
+// TestCreate_SucceedsIfCalledConcurrently checks that Create does not return an error when stores on other
+// connections create the bucket at the same time.
+func TestCreate_SucceedsIfCalledConcurrently(t *testing.T) {
 	server := shared.Get(t)
 	const creators, rounds = 8, 10
 	conns := make([]func(bucket string) *Store, creators)
@@ -170,9 +170,9 @@ func TestCreate_Concurrently(t *testing.T) {
 	}
 }
 
-// TestCreate_SubjectsOfOtherStream checks that Create does not wait indefinitely when another stream uses
+// TestCreate_FailsIfOtherStreamUsesSubjects checks that Create does not wait indefinitely when another stream uses
 // the subjects of the bucket.
-func TestCreate_SubjectsOfOtherStream(t *testing.T) {
+func TestCreate_FailsIfOtherStreamUsesSubjects(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	js, err := jetstream.New(conn)

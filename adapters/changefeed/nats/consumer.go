@@ -19,11 +19,12 @@ var (
 	errBucketReplaced = errors.New("the bucket was deleted or created")
 )
 
-// quietTime is the quiet time of feeds. A feed needs one, because a consumer receives nothing, and no
-// error, if its server has dropped it or its bucket was deleted.
+// quietTime is how long a feed waits for a message before it reads the record. The feed must read,
+// because a consumer receives nothing, and no error, if its server has dropped it or its bucket was
+// deleted.
 const quietTime = 3 * time.Second
 
-// consumer is a consumer of one bucket, which its creation time identifies.
+// consumer is a consumer of one bucket, which is identified by its creation time.
 type consumer struct {
 	created int64
 	stop    func() // stop ends the consumer because the bucket was replaced.

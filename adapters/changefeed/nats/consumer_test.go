@@ -16,10 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestFeed_ServerKilled checks that a feed ends immediately when its server is killed, and that Close takes
+// TestFeed_EndsIfServerIsKilled checks that a feed ends immediately when its server is killed, and that Close takes
 // at most two seconds. The watcher of the client library reports no error, and blocks for five seconds when
 // it is stopped.
-func TestFeed_ServerKilled(t *testing.T) {
+func TestFeed_EndsIfServerIsKilled(t *testing.T) {
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
 	// With this quiet time, a read does not end the feed during the test.
@@ -34,7 +34,7 @@ func TestFeed_ServerKilled(t *testing.T) {
 	_, err = c.Next(fixture.Context(t))
 	require.ErrorIs(t, err, errDisconnected)
 	_, err = f.Next(fixture.Context(t))
-	require.ErrorIs(t, err, errDisconnected, "the second call")
+	require.ErrorIs(t, err, errDisconnected, "the second call of Next")
 	_, err = fixture.Subscribe(t, s).Next(fixture.Context(t))
 	require.ErrorIs(t, err, errDisconnected)
 
@@ -48,9 +48,9 @@ func TestFeed_ServerKilled(t *testing.T) {
 	require.NoError(t, server.Start())
 }
 
-// TestStore_UnresponsiveServer checks that a feed ends, and that calls and Close do not wait, when the server
-// does not respond.
-func TestStore_UnresponsiveServer(t *testing.T) {
+// TestStore_DoesNotWaitForUnresponsiveServer checks that a feed ends, and that calls and Close do not wait,
+// when the server does not respond.
+func TestStore_DoesNotWaitForUnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	s, r := createRecord(t, connect(t, server.Addr()), newBucket())
@@ -70,9 +70,9 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	server.Thaw()
 }
 
-// TestFeed_DroppedConsumer checks that a feed reads the record after the quiet time when the server has
-// dropped its consumer, which the server does not report.
-func TestFeed_DroppedConsumer(t *testing.T) {
+// TestFeed_ReadsRecordIfConsumerIsDropped checks that a feed reads the record after the quiet time when the
+// server has dropped its consumer, which the server does not report.
+func TestFeed_ReadsRecordIfConsumerIsDropped(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
@@ -96,9 +96,9 @@ func TestFeed_DroppedConsumer(t *testing.T) {
 	require.Less(t, time.Since(start), 3*quietTime, "the library takes at least ten seconds")
 }
 
-// TestElection_LongOutage checks that a candidacy continues when the server is down for longer than the
+// TestElection_ContinuesAfterLongOutage checks that a candidacy continues when the server is down for longer than the
 // library's default of 60 attempts to reconnect.
-func TestElection_LongOutage(t *testing.T) {
+func TestElection_ContinuesAfterLongOutage(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	var attempts atomic.Int64

@@ -56,12 +56,13 @@ func (s *Store) withReport(before, err error) error {
 // wrapError adds the operation to err, and wraps it with the corresponding error of package
 // changefeed. It must not be used for a write whose outcome is unknown.
 func (s *Store) wrapError(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, s.message(operation), s.explain(err), s.meaningOf)
+	return s.feeds.WrapError(ctx, s.errorPrefix(operation), s.explain(err), s.meaningOf)
 }
 
-// wrapOutcome adds the operation to err. The result leaves open whether something was written.
+// wrapOutcome adds the operation to err. The result does not state whether the operation has written
+// something.
 func (s *Store) wrapOutcome(ctx context.Context, operation string, err error) error {
-	return s.feeds.WrapError(ctx, s.message(operation), s.explain(err), func(error) error { return nil })
+	return s.feeds.WrapError(ctx, s.errorPrefix(operation), s.explain(err), func(error) error { return nil })
 }
 
 // explain adds the state of the connection to the error of a request without an answer.
@@ -76,13 +77,14 @@ func (s *Store) explain(err error) error {
 	return err
 }
 
-// message returns the beginning of the message of an error.
-func (s *Store) message(operation string) string {
+// errorPrefix returns the beginning of the message of an error, which names the store, the operation and
+// the server.
+func (s *Store) errorPrefix(operation string) string {
 	return fmt.Sprintf("changefeed/nats: %s %s at %s", operation, s.path(), strings.Join(s.conn.Servers(), ","))
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
-// nil.
+// nil if there is none.
 func (s *Store) meaningOf(err error) error {
 	denied := s.permissionError()
 	switch {

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestHeartbeat_BucketCreatedAgain checks that a delayed heartbeat does not replace the record of a bucket
+// TestHeartbeat_ConflictsWithRecreatedBucket checks that a delayed heartbeat does not replace the record of a bucket
 // that was deleted and created again: the revisions of the new bucket restart.
-func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
+func TestHeartbeat_ConflictsWithRecreatedBucket(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	s, old := createRecord(t, conn, bucket)
@@ -27,7 +27,7 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	_, err = f.Next(fixture.Context(t))
 	require.ErrorIs(t, err, errBucketReplaced)
-	two := fixture.Blank()
+	two := fixture.HeldRecord()
 	two.Epoch = "two"
 	require.NoError(t, s.Create(fixture.Context(t), two))
 	now := fixture.Read(t, s)
@@ -42,13 +42,13 @@ func TestHeartbeat_BucketCreatedAgain(t *testing.T) {
 	require.Equal(t, now, still)
 }
 
-// TestStore_SuccessForgetsFailure checks that the error of a request without an answer does not contain the
+// TestStore_ErrorOmitsFailureBeforeSuccess checks that the error of a request without an answer does not contain the
 // error of an operation before the last success.
-func TestStore_SuccessForgetsFailure(t *testing.T) {
+func TestStore_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr()), newBucket())
 	for name, succeed := range map[string]func() error{
 		"Start":     func() error { return s.Start(fixture.Context(t)) },
-		"Create":    func() error { return s.Create(fixture.Context(t), fixture.Blank()) },
+		"Create":    func() error { return s.Create(fixture.Context(t), fixture.HeldRecord()) },
 		"Read":      func() error { _, err := s.Read(fixture.Context(t)); return err },
 		"Heartbeat": func() error { _, err := s.Heartbeat(fixture.Context(t), r, fixture.Next(r)); return err },
 	} {
@@ -60,9 +60,9 @@ func TestStore_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestCreate_DeletedKey checks that a record that was deleted, of which a marker remains, is reported as
-// missing and can be created again.
-func TestCreate_DeletedKey(t *testing.T) {
+// TestCreate_ReplacesDeletedKey checks that the store reports a record as missing if only the marker of its
+// deletion remains, and that Create creates the record again.
+func TestCreate_ReplacesDeletedKey(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	bucket := newBucket()
 	s, r := createRecord(t, conn, bucket)
@@ -82,7 +82,7 @@ func TestCreate_DeletedKey(t *testing.T) {
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
 		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
-		require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 		_, err = s.Heartbeat(fixture.Context(t), r, r)
 		require.ErrorIs(t, err, changefeed.ErrConflict)
 		r = fixture.Read(t, s)
@@ -90,9 +90,9 @@ func TestCreate_DeletedKey(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_PermissionRevoked checks that the error names what the server reports: the server does not
-// answer a write that is not permitted any more, or rejects the connection.
-func TestHeartbeat_PermissionRevoked(t *testing.T) {
+// TestHeartbeat_ErrorNamesRevokedPermission checks that the error of a heartbeat contains what the server has
+// reported after the permission was revoked: the server does not answer the write, or rejects the connection.
+func TestHeartbeat_ErrorNamesRevokedPermission(t *testing.T) {
 	t.Parallel()
 	for report, users := range map[string]string{
 		"ermissions violation":    `{ user: u, password: secret, permissions: { publish: { deny: "$KV.>" } } }`,
@@ -114,8 +114,8 @@ func TestHeartbeat_PermissionRevoked(t *testing.T) {
 	}
 }
 
-// FuzzParseVersion parses arbitrary versions. A version that is accepted is the same after it was
-// formatted and parsed again.
+// FuzzParseVersion parses arbitrary versions. A version that parseVersion accepts must be the
+// same after it was formatted and parsed again.
 func FuzzParseVersion(f *testing.F) {
 	f.Add("1700000000000000000.7")
 	f.Add("-1.0")

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	t.Parallel()
 	server := shared.Get(t)
 	var members []*dbserver.Server

@@ -70,8 +70,9 @@ func (s *Store) checkSpace(ctx context.Context) error {
 	return nil
 }
 
-// awaitCreationTime returns when the bucket was created. It retries for two seconds while JetStream is not
-// available, as just after the start of a server. After that the error wraps [changefeed.ErrUnsuitable].
+// awaitCreationTime returns the time at which the bucket was created. It retries for two seconds while
+// JetStream is not available, as just after the start of a server. After that the error wraps
+// [changefeed.ErrUnsuitable].
 func (s *Store) awaitCreationTime(ctx context.Context) (created int64, err error) {
 	for end := time.Now().Add(2 * time.Second); ; {
 		err = s.retryUnanswered(ctx, func(ctx context.Context) error {

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestStart_Unsuitable checks that Start and Create reject a bucket or a connection with which the store
-// cannot work, and do not change it.
-func TestStart_Unsuitable(t *testing.T) {
+// TestStart_RejectsUnsuitableBucketOrConnection checks that Start and Create reject a bucket or a connection
+// with which the store cannot work, and do not change it.
+func TestStart_RejectsUnsuitableBucketOrConnection(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	js, err := jetstream.New(conn)
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestStart_Unsuitable(t *testing.T) {
 				require.NoError(t, err)
 			}
 			s := newStore(t, conn, bucket)
-			for _, err := range []error{s.Start(fixture.Context(t)), s.Create(fixture.Context(t), fixture.Blank())} {
+			for _, err := range []error{s.Start(fixture.Context(t)), s.Create(fixture.Context(t), fixture.HeldRecord())} {
 				fixture.RequireUnsuitable(t, err, bucket)
 			}
 			stream, err := js.Stream(fixture.Context(t), "KV_"+bucket)
@@ -75,7 +75,7 @@ func TestStart_Unsuitable(t *testing.T) {
 		_, err = openKV(t, conn, bucket).PutString(fixture.Context(t), s.recordKey(created), "data")
 		require.NoError(t, err)
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 		_, err = s.Read(fixture.Context(t))
 		require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 		_, err = f.Next(fixture.Context(t))
@@ -85,17 +85,17 @@ func TestStart_Unsuitable(t *testing.T) {
 		bucket := newBucket()
 		s := newStore(t, conn, bucket, WithoutCreate())
 		require.ErrorIs(t, s.Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+		require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 		_, err := s.Changes(fixture.Context(t), "")
 		require.ErrorIs(t, err, changefeed.ErrNoRecord)
 		require.NoError(t, newStore(t, conn, bucket).Start(fixture.Context(t)))
 		_, err = js.KeyValue(fixture.Context(t), bucket)
 		require.ErrorIs(t, err, jetstream.ErrBucketNotFound, "Start has created the bucket")
-		require.NoError(t, newStore(t, conn, bucket).Create(fixture.Context(t), fixture.Blank()))
+		require.NoError(t, newStore(t, conn, bucket).Create(fixture.Context(t), fixture.HeldRecord()))
 		require.NoError(t, s.Start(fixture.Context(t)))
 	})
 	t.Run("Closed", func(t *testing.T) {
-		for range 20 { // repeat, because the end of the consumer can be noticed before or after that of the connection
+		for range 20 { // repeat, because the consumer can end before or after the connection
 			conn := connect(t, shared.Get(t).Addr())
 			s, r := createRecord(t, conn, newBucket())
 			f := fixture.SubscribeTo(t, s, r)
@@ -114,16 +114,16 @@ func TestStart_Unsuitable(t *testing.T) {
 	})
 }
 
-// TestStart_NoJetStream checks that Start reports that the server has no JetStream.
-func TestStart_NoJetStream(t *testing.T) {
+// TestStart_ErrorNamesMissingJetStream checks that Start reports that the server has no JetStream.
+func TestStart_ErrorNamesMissingJetStream(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--jetstream=false")
 	fixture.RequireUnsuitable(t, newStore(t, connect(t, server.Addr()), newBucket()).Start(fixture.Context(t)), "JetStream")
 }
 
-// TestStart_Permissions checks that a missing permission is reported, for which the server sends a separate
-// message instead of an answer, and that the documented permissions are sufficient.
-func TestStart_Permissions(t *testing.T) {
+// TestStart_ReportsMissingPermission checks that Start reports a missing permission, for which the server sends
+// a separate message instead of an answer, and that the documented permissions are sufficient.
+func TestStart_ReportsMissingPermission(t *testing.T) {
 	t.Parallel()
 	server := startServer(t, "--config", writeConfig(t, `
 authorization: { users: [
@@ -139,7 +139,7 @@ authorization: { users: [
 		return newStore(t, connect(t, server.Addr(), nats.UserInfo(name, "secret")), "jobs")
 	}
 	owner := storeOf("owner")
-	require.NoError(t, owner.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, owner.Create(fixture.Context(t), fixture.HeldRecord()))
 	require.NoError(t, owner.Start(fixture.Context(t)))
 	for _, name := range []string{"reader", "stranger"} {
 		s := storeOf(name)

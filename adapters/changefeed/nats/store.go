@@ -83,10 +83,10 @@ func WithoutCreate() Option {
 	return optionFunc(func(s *Store) error { s.withoutCreate = true; return nil })
 }
 
-// WithClosingConnection accepts a connection that closes itself: after a number of
-// attempts to reconnect (60 by default, which take two minutes), or when a server has
-// rejected its credentials twice. All candidacies that use it end then. Without this
-// option, NewStore rejects such a connection.
+// WithClosingConnection accepts a connection that closes itself: after a number of attempts to
+// reconnect (60 by default, which take two minutes), or when a server has rejected its
+// credentials twice. All candidacies that use the connection then end. Without this option,
+// NewStore rejects such a connection.
 func WithClosingConnection() Option {
 	return optionFunc(func(s *Store) error { s.closingConnection = true; return nil })
 }

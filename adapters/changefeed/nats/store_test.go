@@ -16,16 +16,17 @@ func TestStore_SatisfiesContract(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) *storetest.Backend { return newBackend(t, shared.Get(t)) })
 }
 
-// TestElections_SatisfyContract tests the contract of elections. It uses a separate server, because a case kills it.
+// TestElections_SatisfyContract tests the contract of elections. The test uses a separate server, because one of
+// the cases kills it.
 func TestElections_SatisfyContract(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	storetest.RunElection(t, func(t testing.TB) *storetest.Backend { return newBackend(t, server) })
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the server has stopped when the
 // next leader starts.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	t.Parallel()
 	server, bucket := shared.Get(t), newBucket()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -36,9 +37,9 @@ func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	}, nil)
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used, and a
-// connection that may close itself.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments, such
+// as an empty key, and for a connection that may close itself.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	conn := connect(t, shared.Get(t).Addr())
 	_, err := NewStore(nil, "a", "b")
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
@@ -71,8 +72,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/nats-io/nats.go")
 }

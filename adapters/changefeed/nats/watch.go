@@ -17,7 +17,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.feeds.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc].
+// watch is a [store.WatchFunc] that reports the records from a consumer.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	return s.consume(ctx, s.recordKey, func() { report(changefeed.Event{}) }, func(created int64, e jetstream.KeyValueEntry) error {
 		if e.Operation() != jetstream.KeyValuePut {

@@ -25,13 +25,12 @@
 // restored from a backup has lost writes. The pool must connect to the primary: Start
 // rejects a standby.
 //
-// Feeds use LISTEN and NOTIFY. A notification contains the record, and is sent when the
-// write commits, so followers do not read if heartbeats are more frequent than the quiet
-// time of two seconds ([WithQuiet]). If a record does not fit into a notification, which
-// has about 8000 bytes, each follower reads it. Every role that may connect can send
-// notifications. Therefore a notification is accepted at most as the leader's next
-// heartbeat; after any other notification, for example when the leader changes, each
-// follower reads the record.
+// Feeds use LISTEN and NOTIFY. A notification contains the record, and is sent when the write
+// commits, so followers do not read if heartbeats are more frequent than the quiet time of two
+// seconds ([WithQuiet]). If a record does not fit into a notification, which has about 8000
+// bytes, each follower reads it. Every role that may connect can send notifications. Therefore a
+// feed accepts a notification at most as the leader's next heartbeat; after any other
+// notification, for example when the leader changes, each follower reads the record.
 //
 // All stores on one pool share a connection that listens, and at most four connections for
 // their requests, however many elections and feeds there are. They are made with the
@@ -45,8 +44,8 @@
 // A request waits for a lock of another transaction for half a second at most, or a quarter of the
 // time until the deadline of its context: the server then reports lock_not_available, and candidates
 // repeat the request. So an open transaction that has locked the rows or the table of some elections
-// does not prevent heartbeats of the others. lock_timeout is set for the connections of the stores,
-// and not for those of the pool.
+// does not prevent heartbeats of other elections. lock_timeout is set for the connections of the
+// stores, and not for the connections of the pool.
 //
 // If a feed receives nothing for the quiet time, it reads the record. The listening
 // connection sends a request every two seconds. So broken connections and deleted records

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// transactionMode is for errors that a connection pooler causes: prepared statements are missing, or
-// exist already, and notifications are not delivered.
+// transactionMode is the advice for errors that a connection pooler causes: prepared statements are
+// missing, or exist already, and notifications are not delivered.
 const transactionMode = "use the option WithPoll of the store or the parameter poll of its address, or no connection pooler in transaction mode"
 
 // adviceByCode contains advice on how to resolve permanent failures, by their SQLSTATEs.
@@ -54,7 +54,7 @@ func errorCode(err error) string {
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
-// nil.
+// nil if there is none.
 func meaningOf(err error) error {
 	if errors.Is(err, puddle.ErrClosedPool) {
 		return fmt.Errorf("%w: %w: the pool was closed", changefeed.ErrUnsuitable, leaderelection.ErrConnClosed)

@@ -20,7 +20,7 @@ func (t fenceTx) ExecContext(ctx context.Context, query string, args ...any) (sq
 	return rowsAffected(tag.RowsAffected()), err
 }
 
-// rowsAffected is a [sql.Result].
+// rowsAffected is a [sql.Result] that contains only the number of rows.
 type rowsAffected int64
 
 func (rowsAffected) LastInsertId() (int64, error) { return 0, errors.ErrUnsupported }

@@ -30,12 +30,15 @@ func newFencedDB(t *testing.T) *fixture.FencedDB {
 	}}
 }
 
-func TestFence_NoLostUpdate(t *testing.T) { fixture.RunNoLostUpdate(t, newFencedDB(t)) }
+func TestFence_PreventsLostUpdates(t *testing.T) { fixture.RunNoLostUpdate(t, newFencedDB(t)) }
 
-func TestFence_TwoElections(t *testing.T) { fixture.RunTwoElections(t, newFencedDB(t)) }
+func TestFence_ElectionsDoNotWaitForEachOther(t *testing.T) {
+	fixture.RunTwoElections(t, newFencedDB(t))
+}
 
-// TestFence_Guard also checks that transactions of pgx are fenced.
-func TestFence_Guard(t *testing.T) {
+// TestFence_GuardRejectsSmallerTokenAndEndedGrant checks Guard in transactions of database/sql and of
+// pgx.
+func TestFence_GuardRejectsSmallerTokenAndEndedGrant(t *testing.T) {
 	db := newFencedDB(t)
 	fixture.RunGuard(t, db)
 	guard := func(token int64) error {

@@ -18,7 +18,8 @@ const checkInterval = 2 * time.Second
 // maxUnread is the number of notifications that a subscription keeps for its reader.
 const maxUnread = 1000
 
-// errSlowReader ends a subscription whose reader is more than maxUnread notifications late.
+// errSlowReader is the error of a subscription whose reader is more than maxUnread notifications
+// behind.
 var errSlowReader = errors.New("too many unread notifications")
 
 // listener listens to the channels of all stores on one pool, over one connection. The connection is
@@ -40,13 +41,14 @@ type listener struct {
 // subscription is the subscription of a feed to a channel.
 type subscription struct {
 	channel       string
-	established   chan struct{} // established is closed when the server has confirmed.
+	established   chan struct{} // established is closed when the server has confirmed the subscription.
 	notifications chan *pgconn.Notification
 	ended         chan struct{} // ended is closed after err was set.
 	err           error
 }
 
-// subscribe subscribes to a channel. The subscription is established later.
+// subscribe requests a subscription to a channel. It does not wait until the server has confirmed the
+// subscription.
 func (l *listener) subscribe(channel string) *subscription {
 	s := &subscription{
 		channel: channel, established: make(chan struct{}),
@@ -62,7 +64,7 @@ func (l *listener) subscribe(channel string) *subscription {
 		l.channels[channel] = map[*subscription]bool{}
 	}
 	l.channels[channel][s] = true
-	l.request(channel)
+	l.requestListen(channel)
 	if !l.active {
 		l.active = true
 		l.running.Go(l.run)
@@ -83,7 +85,7 @@ func (s *subscription) waitEstablished(ctx context.Context) error {
 	}
 }
 
-// unsubscribe ends a subscription. The reader must not use it any more.
+// unsubscribe ends a subscription. The reader must not use the subscription any more.
 func (l *listener) unsubscribe(s *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,12 +101,12 @@ func (l *listener) remove(s *subscription) {
 	if len(l.channels[s.channel]) == 0 {
 		delete(l.channels, s.channel)
 	}
-	l.request(s.channel)
+	l.requestListen(s.channel)
 }
 
-// request makes run listen to a channel if it has subscriptions, and stop listening if it has none. The
+// requestListen makes run listen to a channel if it has subscriptions, and stop listening if it has none. The
 // caller must hold mu.
-func (l *listener) request(channel string) {
+func (l *listener) requestListen(channel string) {
 	l.requested = append(l.requested, channel)
 	if l.interrupt != nil {
 		l.interrupt()
@@ -117,7 +119,8 @@ func (s *subscription) endSubscription(err error) {
 	close(s.ended)
 }
 
-// run runs the connection until it fails or is not needed any more.
+// run opens the connection, and receives notifications until the connection fails or is not needed any
+// more.
 func (l *listener) run() {
 	conn, err := l.connect(l.ctx)
 	if err == nil {
@@ -242,7 +245,8 @@ func (l *listener) endChannel(channel string, err error) {
 	delete(l.channels, channel)
 }
 
-// listenToAll sends the request for channels.
+// listenToAll sends one request that makes the connection listen to the channels that have
+// subscriptions, and not to the others.
 func (l *listener) listenToAll(conn *pgx.Conn, channels []string) error {
 	ctx, cancel := context.WithTimeout(l.ctx, checkInterval)
 	defer cancel()

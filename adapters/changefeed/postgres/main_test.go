@@ -147,7 +147,8 @@ var acceptNoFsync = postgres.WithRisk(changefeed.RiskPowerLoss)
 // lastName numbers the names of tables, roles and schemas, which tests must not share.
 var lastName atomic.Int64
 
-// newTable returns a name that no other test uses. It is long, and must be quoted.
+// newTable returns the name of a table that no other test uses. The name is long, and statements must
+// quote it.
 func newTable() pgx.Identifier {
 	return pgx.Identifier{fmt.Sprintf(`The "Elections"; %%s of 'naïve' $1 table no. %06d`, lastName.Add(1))}
 }
@@ -195,7 +196,7 @@ func createRecord(t testing.TB, pool *pgxpool.Pool, table pgx.Identifier, opts .
 	return s, fixture.CreateRecord(t, s)
 }
 
-// queryCounter counts the queries over the connections of a pool, and those of feeds.
+// queryCounter counts the queries over the connections of a pool and over the connections of feeds.
 type queryCounter struct{ queries atomic.Int64 }
 
 func (c *queryCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {

@@ -50,20 +50,22 @@ func newPooledFactory(serverOf func(testing.TB) *dbserver.Server) storetest.Fact
 	}
 }
 
-// TestPgBouncer_Store checks that polled stores behind PgBouncer satisfy the contract, alone and together
-// with stores that are not behind it.
-func TestPgBouncer_Store(t *testing.T) { storetest.Run(t, newPooledFactory(shared.Get)) }
+// TestPgBouncer_StoreSatisfiesContract checks that polled stores behind PgBouncer satisfy the contract, alone
+// and together with stores that connect to the server itself.
+func TestPgBouncer_StoreSatisfiesContract(t *testing.T) {
+	storetest.Run(t, newPooledFactory(shared.Get))
+}
 
-// TestPgBouncer_Elections checks that elections on polled stores behind PgBouncer satisfy their contract,
-// alone and together with candidates that are not behind it.
-func TestPgBouncer_Elections(t *testing.T) {
+// TestPgBouncer_ElectionsSatisfyContract checks that elections on polled stores behind PgBouncer satisfy their
+// contract, alone and together with candidates that connect to the server itself.
+func TestPgBouncer_ElectionsSatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newPooledFactory(shared.Get), newPooledFactory(separate))
 }
 
-// TestPgBouncer_Rejected checks that the error of Start at a pooler in transaction mode names the option
+// TestPgBouncer_IsRejectedWithoutPoll checks that the error of Start at a pooler in transaction mode names the option
 // WithPoll, with prepared statements and without.
-func TestPgBouncer_Rejected(t *testing.T) {
+func TestPgBouncer_IsRejectedWithoutPoll(t *testing.T) {
 	pooler := startPgBouncer(t, shared.Get(t))
 	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		pool := newPool(t, pooler.Addr(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
@@ -72,9 +74,9 @@ func TestPgBouncer_Rejected(t *testing.T) {
 	}
 }
 
-// TestPgBouncer_Settings checks that a polled store does not change the settings of sessions that others
-// use afterwards.
-func TestPgBouncer_Settings(t *testing.T) {
+// TestPgBouncer_KeepsSettingsOfSessions checks that a polled store does not change the settings of
+// sessions, which other clients of the pooler use afterwards.
+func TestPgBouncer_KeepsSettingsOfSessions(t *testing.T) {
 	pooler := startPgBouncer(t, shared.Get(t))
 	pool := newPool(t, pooler.Addr(), func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec })
 	s, r := createRecord(t, pool, newTable(), postgres.WithPoll(time.Second))

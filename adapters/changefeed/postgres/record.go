@@ -64,7 +64,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	return s.runner.Create(ctx, "create the record in table "+s.table, blank, s.createRecord)
 }
 
-// createRecord creates the record. If the table does not exist, it creates it first.
+// createRecord creates the record, and before that the table if it does not exist.
 func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) (err error) {
 	// Insert first: if the table exists, the privilege to create it is not required.
 	for range maxAttempts {
@@ -91,7 +91,7 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return s.runner.Heartbeat(ctx, "heartbeat on table "+s.table, prev, next, s.replaceRecord)
 }
 
-// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+// replaceRecord replaces prev by next, or returns the reason why it has not replaced the record.
 func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	r, exists, err := s.writeRecord(ctx, s.sql.update, prev, next)
 	switch {
@@ -107,7 +107,7 @@ func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record)
 	return changefeed.Record{}, err
 }
 
-// maxAttempts limits the attempts of a statement that concurrent statements cause to fail.
+// maxAttempts is how often a statement is attempted that fails because of concurrent statements.
 const maxAttempts = 10
 
 // writeRecord executes insert or update. It returns the written record, or a record without a

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestCreate_Concurrently checks that Create succeeds when other stores create the table at the same time,
-// although CREATE TABLE IF NOT EXISTS fails for most of them.
-func TestCreate_Concurrently(t *testing.T) {
+// TestCreate_SucceedsIfCalledConcurrently checks that Create succeeds when other stores create the table at the
+// same time, although CREATE TABLE IF NOT EXISTS fails for most of them.
+func TestCreate_SucceedsIfCalledConcurrently(t *testing.T) {
 	server := shared.Get(t)
 	const n = 6
 	var pools [n]*pgxpool.Pool
@@ -35,19 +35,19 @@ func TestCreate_Concurrently(t *testing.T) {
 		var errs [n]error
 		for i, pool := range pools {
 			s := newStore(t, pool, table)
-			all.Go(func() { errs[i] = s.Create(context.Background(), fixture.Blank()) })
+			all.Go(func() { errs[i] = s.Create(context.Background(), fixture.HeldRecord()) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
 		r, err := newStore(t, pools[0], table).Read(fixture.Context(t))
 		require.NoError(t, err)
-		require.Equal(t, fixture.Blank().Epoch, r.Epoch)
+		require.Equal(t, fixture.HeldRecord().Epoch, r.Epoch)
 	}
 }
 
-// TestHeartbeat_AsynchronousCommit checks that an acknowledged heartbeat is not lost in a crash when the
-// session's setting does not wait for the disk.
-func TestHeartbeat_AsynchronousCommit(t *testing.T) {
+// TestHeartbeat_SurvivesCrashDespiteAsynchronousCommit checks that an acknowledged heartbeat is not lost in a
+// crash even if synchronous_commit of the session does not make commits wait for the disk.
+func TestHeartbeat_SurvivesCrashDespiteAsynchronousCommit(t *testing.T) {
 	server := shared.Get(t)
 	for _, value := range []string{"off", "local", "remote_apply"} {
 		t.Run(value, func(t *testing.T) {
@@ -68,9 +68,10 @@ func TestHeartbeat_AsynchronousCommit(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_SynchronousCommit checks that the commit of a heartbeat waits for the disks of the server and of
-// its synchronous standbys, for any setting of the session. A deferred trigger reads the setting at the commit.
-func TestHeartbeat_SynchronousCommit(t *testing.T) {
+// TestHeartbeat_CommitWaitsForDisksOfStandbys checks that the commit of a heartbeat waits for the disks of the
+// server and of its synchronous standbys, for any setting of the session. A deferred trigger reads the setting
+// at the commit.
+func TestHeartbeat_CommitWaitsForDisksOfStandbys(t *testing.T) {
 	server := shared.Get(t)
 	for value, want := range map[string]string{
 		"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply",
@@ -87,16 +88,16 @@ func TestHeartbeat_SynchronousCommit(t *testing.T) {
 	}
 }
 
-// executeAtCommit makes the server execute a statement when a change of a table is committed. The name is that of
-// a new function and trigger.
+// executeAtCommit makes the server execute a statement when a change of a table is committed. name is the name of
+// the function and of the trigger that it creates.
 func executeAtCommit(t *testing.T, pool *pgxpool.Pool, table pgx.Identifier, name, statement string) {
 	execSQL(t, pool, fmt.Sprintf(`CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %[3]s; RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER %[1]s AFTER UPDATE ON %[2]s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION %[1]s()`,
 		name, table.Sanitize(), statement))
 }
 
-// TestHeartbeat_FailedCommit checks that a heartbeat that the server could not commit is not acknowledged.
-func TestHeartbeat_FailedCommit(t *testing.T) {
+// TestHeartbeat_FailsIfCommitFails checks that a heartbeat that the server could not commit is not acknowledged.
+func TestHeartbeat_FailsIfCommitFails(t *testing.T) {
 	pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
 	s, r := createRecord(t, pool, table)
 	executeAtCommit(t, pool, table, fmt.Sprintf("commit_%06d", lastName.Add(1)), "RAISE 'the commit failed'")
@@ -106,8 +107,9 @@ func TestHeartbeat_FailedCommit(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestRead_NotRecord checks that a row that another program has changed is not read as a record that no store writes.
-func TestRead_NotRecord(t *testing.T) {
+// TestRead_RejectsRowOfOtherProgram checks that Read rejects a row with values that no store writes, such as a
+// negative term.
+func TestRead_RejectsRowOfOtherProgram(t *testing.T) {
 	for _, change := range []string{"term = -1", "seq = -1", "ttl = -1", "epoch = ''"} {
 		pool, table := newPool(t, shared.Get(t).Addr(), nil), newTable()
 		s, _ := createRecord(t, pool, table)
@@ -117,10 +119,10 @@ func TestRead_NotRecord(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_SerializationFailure checks that a heartbeat that the server aborts because of a concurrent
+// TestHeartbeat_ResolvesSerializationFailure checks that a heartbeat that the server aborts because of a concurrent
 // transaction returns ErrConflict if the record has changed, and succeeds otherwise.
 // TestStore_IgnoresPoolOptions tests other isolation levels.
-func TestHeartbeat_SerializationFailure(t *testing.T) {
+func TestHeartbeat_ResolvesSerializationFailure(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
 	for _, changed := range []bool{false, true} {
@@ -160,8 +162,8 @@ func TestHeartbeat_SerializationFailure(t *testing.T) {
 	}
 }
 
-// TestHeartbeat_InvalidText checks that a text that the store cannot return unchanged is not written.
-func TestHeartbeat_InvalidText(t *testing.T) {
+// TestHeartbeat_RejectsInvalidText checks that a text that the store cannot return unchanged is not written.
+func TestHeartbeat_RejectsInvalidText(t *testing.T) {
 	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable())
 	for _, id := range []string{"NUL \x00", "not UTF-8 \xff"} {
 		next := r
@@ -172,8 +174,9 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestHeartbeat_ClosedPool checks that the error states that the pool was closed.
-func TestHeartbeat_ClosedPool(t *testing.T) {
+// TestHeartbeat_ErrorNamesClosedPool checks that the error of a heartbeat states that the pool was
+// closed.
+func TestHeartbeat_ErrorNamesClosedPool(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())
 	pool.Close()

@@ -19,8 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	servers := sync.OnceValue(func() *replication { return startReplication(t) })
 	start := func(t *testing.T, pool *pgxpool.Pool, accepted ...changefeed.Risk) error {
 		s, err := postgres.NewStore(pool, newTable(), "an election", postgres.WithRisk(accepted...))
@@ -89,8 +90,8 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 // standbys that are not connected and have a slot, but not logical slots and backups.
 func TestStart_CountsHiddenStandbys(t *testing.T) {
 	server := startServer(t, "fsync=on", "wal_level=logical")
-	// Commits of this pool do not wait for the standby, because it is stopped before the role is
-	// dropped.
+	// Commits of this pool do not wait for the standby, because the test stops the standby before
+	// it drops the role.
 	pool, table := newPool(t, server.Addr(), withSetting("synchronous_commit", "local")), newTable()
 	createRecord(t, pool, table)
 	role := newRole(t, pool)
@@ -126,20 +127,20 @@ func TestStart_CountsHiddenStandbys(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "pg_read_all_stats")
 	}, fixture.Patience, 10*time.Millisecond, "a standby whose name is hidden")
 	execSQL(t, pool, "GRANT pg_read_all_stats TO "+role)
-	require.Eventually(t, func() bool { return start() == nil }, fixture.Patience, 10*time.Millisecond, "its name is visible")
+	require.Eventually(t, func() bool { return start() == nil }, fixture.Patience, 10*time.Millisecond, "the user sees the name of the standby")
 
 	_, err := postgres.NewStore(pool, table, "k", postgres.WithRisk("fire"))
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 
-// TestHeartbeat_PromotedStandby shows that a standby can be promoted that lacks a heartbeat which was
+// TestHeartbeat_CanBeLostByPromotedStandby shows that a standby can be promoted that lacks a heartbeat which was
 // acknowledged by a quorum commit. A commit that should wait for all standbys must not be acknowledged while
 // one of them is down.
-func TestHeartbeat_PromotedStandby(t *testing.T) {
+func TestHeartbeat_CanBeLostByPromotedStandby(t *testing.T) {
 	r := startReplication(t)
 	table := newTable()
 	s := newStore(t, r.pool, table, postgres.WithRisk(changefeed.RiskFailover))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	first := fixture.Read(t, s)
 
 	r.setStandbyNames(t, "FIRST 2 (a, b)", 2, "sync")

@@ -21,7 +21,7 @@ type shared struct {
 	shareKey
 	listener *listener
 	cancel   context.CancelCauseFunc // cancel ends the listener.
-	ended    sync.Once               // ended makes end act once.
+	ended    sync.Once               // ended makes endListener act only once.
 	users    int                     // users is the number of open stores. The registry's mu protects it.
 
 	mu       sync.Mutex
@@ -41,8 +41,9 @@ var registry = struct {
 	pools map[shareKey]*shared
 }{pools: map[shareKey]*shared{}}
 
-// share returns what the stores on a pool share. Polled stores do not share with other ones. The store
-// must release it.
+// share returns the connections and the listener that the stores on a pool share. Polled stores
+// share nothing with stores that are not polled. The caller must call release when it closes the
+// store.
 func share(pool *pgxpool.Pool, polled bool) *shared {
 	registry.Lock()
 	defer registry.Unlock()
@@ -73,8 +74,8 @@ func limitConnecting(conf *pgx.ConnConfig) {
 // releaseLimit is how long release waits for the server.
 const releaseLimit = 400 * time.Millisecond
 
-// release releases what share has returned. The last store on a pool closes the connections, and
-// waits for them.
+// release is called when a store is closed. For the last store on a pool, it closes the
+// connections that the stores share, and waits for that, at most for releaseLimit.
 func (s *shared) release() {
 	registry.Lock()
 	s.users--
@@ -108,7 +109,7 @@ func (s *shared) unregister() {
 	}
 }
 
-// endListener ends the listener because of err, and closes the connections. It does not wait for them.
+// endListener ends the listener because of err, and closes the connections in the background.
 func (s *shared) endListener(err error) {
 	s.ended.Do(func() {
 		s.cancel(err)
@@ -131,9 +132,10 @@ func (s *shared) closeReserved() {
 // A closed pool returns its error at once.
 const probeLimit = 50 * time.Millisecond
 
-// closedError returns the error of the program's pool if that is closed. It ignores any other error of
-// that pool, because the connections of the stores may work nevertheless. If the pool is closed, the
-// connections of the stores are closed too, although the program has not closed the stores.
+// closedError returns the error of the program's pool if the pool is closed. It ignores any other
+// error of the pool, because the connections of the stores may work nevertheless. If the pool is
+// closed, the connections of the stores are closed too, although the program has not closed the
+// stores.
 func (s *shared) closedError(ctx context.Context) error {
 	if s.pool.Stat().TotalConns() > 0 { // The pool is open, because a closed pool has no connections.
 		return nil

@@ -13,7 +13,7 @@ import (
 // required, a commit waits for some of them, and any of them can be promoted. The user does not see
 // the names of hidden standbys.
 func unsafeStandbys(setting string, standbys, behind, hidden int) string {
-	const all = "name each standby there, once, and wait for all of them, as in FIRST 2 (a, b)"
+	const all = "name each standby in synchronous_standby_names, once, and wait for all of them, as in FIRST 2 (a, b)"
 	if strings.TrimSpace(setting) == "" {
 		if standbys == 0 {
 			return ""

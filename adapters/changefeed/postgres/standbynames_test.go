@@ -35,8 +35,9 @@ func TestParseStandbyNames_RejectsInvalidSettings(t *testing.T) {
 	}
 }
 
-// TestUnsafeStandbys checks that a setting with which a commit does not wait for all standbys is rejected.
-func TestUnsafeStandbys(t *testing.T) {
+// TestUnsafeStandbys_RejectsCommitsThatDoNotWaitForAll checks that a setting with which a commit does not wait
+// for all standbys is rejected.
+func TestUnsafeStandbys_RejectsCommitsThatDoNotWaitForAll(t *testing.T) {
 	for _, c := range []struct {
 		setting                  string
 		standbys, behind, hidden int
@@ -66,8 +67,8 @@ func TestUnsafeStandbys(t *testing.T) {
 	}
 }
 
-// FuzzStandbyNames parses arbitrary settings. If a setting is accepted, a commit waits for at least one
-// standby, and there are names.
+// FuzzStandbyNames parses arbitrary settings. A setting that the parser accepts must contain names, and
+// commits must wait for at least one standby.
 func FuzzStandbyNames(f *testing.F) {
 	f.Add("a, \"B\", c")
 	f.Add("FIRST 2 (a, \"x\"\"y\", *)")

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/postgres"
 )
 
-// TestStart_Unsuitable checks that Start rejects a table or a pool with which the store cannot work, with an
-// error that contains the reason.
-func TestStart_Unsuitable(t *testing.T) {
+// TestStart_RejectsUnsuitableTableOrPool checks that Start rejects a table or a pool with which the store
+// cannot work, with an error that contains the reason.
+func TestStart_RejectsUnsuitableTableOrPool(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
 	weak := newRole(t, operator)
@@ -64,8 +64,8 @@ func TestStart_Unsuitable(t *testing.T) {
 	}
 }
 
-// TestStart_RequiredPrivileges checks that Start does not require more privileges than the store needs.
-func TestStart_RequiredPrivileges(t *testing.T) {
+// TestStart_SucceedsWithRequiredPrivileges checks that Start does not require more privileges than the store needs.
+func TestStart_SucceedsWithRequiredPrivileges(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
 	_, r := createRecord(t, operator, table)
@@ -84,23 +84,24 @@ func TestWithoutCreate_UsesExistingTable(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
 	s := newStore(t, pool, table, postgres.WithoutCreate())
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
 	createRecord(t, pool, table)
 	execSQL(t, pool, "DELETE FROM "+table.Sanitize())
 	require.NoError(t, s.Start(fixture.Context(t)))
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	fixture.Read(t, s)
 }
 
-// TestStart_NotificationsNotDelivered checks that Start rejects a pool whose notifications do not reach
+// TestStart_RejectsPoolWithoutNotifications checks that Start rejects a pool whose notifications do not reach
 // listening connections, as with a pooler in transaction mode.
-func TestStart_NotificationsNotDelivered(t *testing.T) {
+func TestStart_RejectsPoolWithoutNotifications(t *testing.T) {
 	s := newStore(t, newSplitPool(t), newTable(), postgres.WithQuiet(2*time.Second))
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "did not reach a listening connection")
 }
 
-// TestStart_UnreachableServer checks that a server that is down is not reported as unsuitable.
-func TestStart_UnreachableServer(t *testing.T) {
+// TestStart_UnreachableServerIsNotUnsuitable checks that the error of Start for a server that is down does
+// not wrap ErrUnsuitable.
+func TestStart_UnreachableServerIsNotUnsuitable(t *testing.T) {
 	s := newStore(t, newPool(t, "127.0.0.1:1", nil), newTable())
 	err := s.Start(fixture.Context(t))
 	require.Error(t, err)

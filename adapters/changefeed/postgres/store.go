@@ -30,7 +30,7 @@ type Store struct {
 	changes       string // changes is the default channel of Changes.
 	quiet         time.Duration
 	sql           statements
-	polled        changefeed.Store // polled has the feeds of WithPoll, or is nil.
+	polled        changefeed.Store // polled is this store with the feeds of WithPoll, or nil without that option.
 	accepted      store.AcceptedRisks
 	runner        store.Runner
 }
@@ -76,7 +76,8 @@ func WithPoll(interval time.Duration) Option {
 	})
 }
 
-// unowned is the store inside a polled store, which must not close it.
+// unowned is a Store whose Close does nothing, because a polled store must not close the Store that it
+// uses.
 type unowned struct{ *Store }
 
 // Close does nothing.
@@ -156,9 +157,9 @@ func serverNames(pool *pgxpool.Pool) string {
 	return strings.Join(all, ",")
 }
 
-// Close implements [changefeed.Store]. Calls in progress return an error. The pool stays
-// open. The last store on a pool that is closed also closes the connections that the
-// stores share.
+// Close implements [changefeed.Store]. Calls in progress return an error. The pool stays open.
+// When the last store on a pool is closed, Close also closes the connections that these stores
+// shared.
 func (s *Store) Close() error {
 	if s.polled != nil {
 		_ = s.polled.Close()
@@ -181,8 +182,9 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 	})
 }
 
-// execute executes a statement in a transaction that waits for a lock for lockLimit at most. Both
-// are sent together, so that they need one round trip. receive receives the reply to the statement.
+// execute executes a statement in a transaction that waits for a lock for lockLimit at most. It
+// sends the transaction and the statement together, so that they need one round trip. receive
+// receives the reply to the statement.
 func (s *Store) execute(ctx context.Context, sql string, args []any, receive func(replies pgx.BatchResults) error) error {
 	pool, err := s.shared.poolForRequests(ctx)
 	if err != nil {

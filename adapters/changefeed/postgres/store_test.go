@@ -26,7 +26,8 @@ import (
 
 func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_IgnoresPoolOptions checks that the store does not depend on options of the pool.
+// TestStore_IgnoresPoolOptions checks that the store satisfies the contract of stores whatever the
+// options of the pool are.
 func TestStore_IgnoresPoolOptions(t *testing.T) {
 	simple := func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol }
 	for name, change := range map[string]func(*pgxpool.Config){
@@ -35,20 +36,20 @@ func TestStore_IgnoresPoolOptions(t *testing.T) {
 		"SimpleProtocol": simple,
 		"DateStyle":      func(c *pgxpool.Config) { simple(c); withSetting("DateStyle", "German, DMY")(c) },
 	} {
-		t.Run(name, func(t *testing.T) { fixture.RunStatements(t, newFactory(shared.Get, change)) })
+		t.Run(name, func(t *testing.T) { fixture.RunSQLCases(t, newFactory(shared.Get, change)) })
 	}
 }
 
-// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
-// server uses a separate server.
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the case that kills
+// its server uses a separate server.
 func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the server has stopped when the
 // next leader starts, even when the server was killed in between.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	server, table := shared.Get(t), newTable()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
 		network := dbserver.StartProxy(t, server.Addr())
@@ -58,8 +59,9 @@ func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	}, func() { require.NoError(t, server.Restart()) })
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil pool or an empty key.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	pool, err := pgxpool.New(context.Background(), "postgres://user@127.0.0.1:1/none")
 	require.NoError(t, err)
 	defer pool.Close()
@@ -84,10 +86,11 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestStore_KeepsPool checks that the number of connections does not grow with the elections that share a
-// pool, that elections need no connections of the pool while all are occupied, that connections are prepared
-// as the pool's are, and that a store closes neither the pool nor the connections of the other stores.
-func TestStore_KeepsPool(t *testing.T) {
+// TestStore_LimitsConnectionsAndKeepsPoolOpen checks that the number of connections does not grow with the
+// elections that share a pool, that elections need no connections of the pool while all are occupied, that
+// AfterConnect of the pool is called for the connections of stores, and that a store closes neither the pool
+// nor the connections of the other stores.
+func TestStore_LimitsConnectionsAndKeepsPoolOpen(t *testing.T) {
 	var connections atomic.Int64
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
 		c.AfterConnect = func(context.Context, *pgx.Conn) error { connections.Add(1); return nil }
@@ -111,7 +114,8 @@ func TestStore_KeepsPool(t *testing.T) {
 		f := fixture.SubscribeTo(t, s, r)
 		fixture.AwaitRecord(t, f, fixture.Heartbeat(t, s, r))
 	}
-	// The connections are those of the pool, at most four for requests, and that of the listener.
+	// These are the connections of the pool, at most four connections for requests, and the connection
+	// of the listener.
 	require.LessOrEqual(t, connections.Load(), int64(len(all)+4+1))
 	require.Greater(t, connections.Load(), int64(len(all)+1))
 	release()
@@ -122,16 +126,16 @@ func TestStore_KeepsPool(t *testing.T) {
 	require.NoError(t, pool.Ping(fixture.Context(t)))
 }
 
-// TestStore_LockedByOtherClient checks that requests that wait for a row or a table, which another client has
-// locked, do not prevent heartbeats of elections in other tables on the pool, and do not wait longer than
-// their contexts.
-func TestStore_LockedByOtherClient(t *testing.T) {
+// TestStore_LimitsWaitForLocksOfOtherClients checks that requests that wait for a row or a table, which another
+// client has locked, do not prevent heartbeats of elections in other tables on the pool, and do not wait longer
+// than their contexts.
+func TestStore_LimitsWaitForLocksOfOtherClients(t *testing.T) {
 	t.Run("Row", func(t *testing.T) { testLock(t, "SELECT FROM %s FOR UPDATE") })
 	// The server needs the lock of the table before it can plan a statement.
 	t.Run("Table", func(t *testing.T) { testLock(t, "LOCK TABLE %s") })
 }
 
-// testLock tests a statement that locks a table or its rows.
+// testLock tests stores while another client has locked their table, or its rows, by a statement.
 func testLock(t *testing.T, lock string) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
@@ -179,9 +183,9 @@ func testLock(t *testing.T, lock string) {
 	}, fixture.Patience, 10*time.Millisecond)
 }
 
-// TestStore_PoolCannotConnect checks that heartbeats need no new connections of the program's pool while the
-// connections of the store work, and that they fail when the pool is closed.
-func TestStore_PoolCannotConnect(t *testing.T) {
+// TestHeartbeat_NeedsNoNewConnectionsOfPool checks that heartbeats need no new connections of the program's
+// pool while the connections of the store work, and that they fail when the pool is closed.
+func TestHeartbeat_NeedsNoNewConnectionsOfPool(t *testing.T) {
 	refused := errors.New("too many connections")
 	for name, connect := range map[string]func(context.Context) error{
 		"Refused": func(context.Context) error { return refused },
@@ -211,10 +215,10 @@ func TestStore_PoolCannotConnect(t *testing.T) {
 	}
 }
 
-// TestStore_UnusedConnections checks that the listening connection is closed after the last feed, that the
+// TestStore_ClosesUnusedConnections checks that the listening connection is closed after the last feed, that the
 // next feed opens it again, and that no connections stay open after the program has closed its pool but not
 // the store.
-func TestStore_UnusedConnections(t *testing.T) {
+func TestStore_ClosesUnusedConnections(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
 	pool := newPool(t, server.Addr(), func(c *pgxpool.Config) {
@@ -247,9 +251,10 @@ func TestStore_UnusedConnections(t *testing.T) {
 	awaitNone("true")
 }
 
-// TestStore_UnresponsiveConnection checks that a feed detects that its connection has failed silently, that
-// calls return when their contexts are done, that Close does not block, and that the store works afterwards.
-func TestStore_UnresponsiveConnection(t *testing.T) {
+// TestStore_RecoversFromUnresponsiveConnection checks that a feed detects that its connection has failed
+// silently, that calls return when their contexts are done, that Close does not block, and that the store works
+// afterwards.
+func TestStore_RecoversFromUnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
 	table := newTable()
@@ -258,8 +263,8 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, newPool(t, proxy.Addr(), nil), table) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/jackc/pgx/v5")
 }

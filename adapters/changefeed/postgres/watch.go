@@ -21,10 +21,10 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 }
 
 // errTableReplaced ends a watch whose table was created, deleted or replaced.
-var errTableReplaced = errors.New("the table has changed")
+var errTableReplaced = errors.New("the table was created, deleted or replaced")
 
-// watch is a [store.WatchFunc]. It listens to the channel of the record, whose name contains
-// the OID of the table. Notifications are hints.
+// watch is a [store.WatchFunc] that listens to the channel of the record, whose name contains the
+// OID of the table. It reports the records in notifications as hints.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	err := s.watchTable(ctx, report)
 	if errors.Is(err, errTableReplaced) {
@@ -63,12 +63,12 @@ type Change struct {
 }
 
 // Changes implements [changefeed.Store] with the notifications on the channel named place. If
-// that is empty, it is the channel of [WithChannel] or the table's name. It delivers the
-// notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL
-// does not report other changes. Each is a [Change]. If a reader is more than 1000
-// notifications late, it receives those and then [changefeed.ErrMissed]. Notifications that
-// are sent while the connection is down are lost: after any error, read the current data. This
-// trigger sends one for each row of jobs that changes:
+// place is empty, Changes uses the channel of [WithChannel] or the table's name. It delivers the
+// notifications that NOTIFY, or a trigger of the program with pg_notify, sends. PostgreSQL does
+// not report other changes. Each is a [Change]. If a reader is more than 1000 notifications late,
+// it receives those and then [changefeed.ErrMissed]. Notifications that are sent while the
+// connection is down are lost: after any error, read the current data. This trigger sends one for
+// each row of jobs that changes:
 //
 //	CREATE FUNCTION notify_change() RETURNS trigger LANGUAGE plpgsql AS
 //	  $$ BEGIN PERFORM pg_notify('elections', NEW.id::text); RETURN NULL; END $$;

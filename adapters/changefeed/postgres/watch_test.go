@@ -25,9 +25,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// TestFeed_WithoutReads checks that followers do not read the record when notifications contain it, and that
-// a heartbeat is a single request.
-func TestFeed_WithoutReads(t *testing.T) {
+// TestFeed_DeliversRecordsWithoutReads checks that followers do not read the record when notifications contain
+// it, and that a heartbeat is a single request.
+func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 	server := shared.Get(t)
 	table := newTable()
 	trace := func(c *queryCounter) func(*pgxpool.Config) {
@@ -46,9 +46,9 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Zero(t, followerQueries.queries.Load()-reads, "requests of the follower")
 }
 
-// TestFeed_SameTableInOtherSchema checks that a feed does not receive the writes to a table with the same
+// TestFeed_IgnoresSameTableInOtherSchema checks that a feed does not receive the writes to a table with the same
 // name in another schema: channels do not belong to a schema.
-func TestFeed_SameTableInOtherSchema(t *testing.T) {
+func TestFeed_IgnoresSameTableInOtherSchema(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
 	n := lastName.Add(1)
@@ -66,9 +66,9 @@ func TestFeed_SameTableInOtherSchema(t *testing.T) {
 	require.Equal(t, next.Version, now.Version)
 }
 
-// TestFeed_TableCreatedAgain checks that a feed reports that its table was dropped, and receives the writes
-// to the table that is created afterwards.
-func TestFeed_TableCreatedAgain(t *testing.T) {
+// TestFeed_ContinuesAfterTableIsRecreated checks that a feed reports that its table was dropped, and receives
+// the writes to the table that is created afterwards.
+func TestFeed_ContinuesAfterTableIsRecreated(t *testing.T) {
 	server := shared.Get(t)
 	pool, table := newPool(t, server.Addr(), nil), newTable()
 	s, r := createRecord(t, pool, table)
@@ -79,7 +79,7 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Missing })
 	_, err := s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	b := fixture.Blank()
+	b := fixture.HeldRecord()
 	b.Epoch = "epoch two"
 	require.NoError(t, s.Create(fixture.Context(t), b))
 	fixture.AwaitEvent(t, f, func(e changefeed.Event) bool { return e.Record.Epoch == b.Epoch })
@@ -94,8 +94,8 @@ func TestFeed_TableCreatedAgain(t *testing.T) {
 	require.Less(t, reads.queries.Load()-before, int64(writes))
 }
 
-// TestFeed_LongRecord checks that a feed delivers a record that is too long for a notification.
-func TestFeed_LongRecord(t *testing.T) {
+// TestFeed_DeliversLongRecord checks that a feed delivers a record that is too long for a notification.
+func TestFeed_DeliversLongRecord(t *testing.T) {
 	s, r := createRecord(t, newPool(t, shared.Get(t).Addr(), nil), newTable(), postgres.WithQuiet(time.Hour))
 	f := fixture.Subscribe(t, s)
 	for _, size := range []int{3900, 3950, 8000, 100_000} {
@@ -109,10 +109,10 @@ func TestFeed_LongRecord(t *testing.T) {
 	}
 }
 
-// TestFeed_ForgedNotifications checks that a feed does not trust a notification that may be forged, because
-// any role that may connect can send notifications on any channel. A heartbeat is a hint; after any other
-// notification the feed reads the record, and delivers nothing if the record has not changed.
-func TestFeed_ForgedNotifications(t *testing.T) {
+// TestFeed_DoesNotTrustForgedNotifications checks that a feed does not trust a notification that may be forged,
+// because any role that may connect can send notifications on any channel. The feed delivers a heartbeat as a
+// hint; after any other notification it reads the record, and delivers nothing if the record has not changed.
+func TestFeed_DoesNotTrustForgedNotifications(t *testing.T) {
 	server := shared.Get(t)
 	operator, table, reads := newPool(t, server.Addr(), nil), newTable(), &queryCounter{}
 	s, r := createRecord(t, operator, table)
@@ -133,9 +133,9 @@ func TestFeed_ForgedNotifications(t *testing.T) {
 	}, reads.queries.Load)
 }
 
-// TestFeed_HandlerOfCaller checks that a handler in the caller's configuration does not receive the
-// notifications instead of the feed.
-func TestFeed_HandlerOfCaller(t *testing.T) {
+// TestFeed_ReceivesNotificationsDespiteHandlerOfCaller checks that a handler in the caller's configuration does
+// not receive the notifications instead of the feed.
+func TestFeed_ReceivesNotificationsDespiteHandlerOfCaller(t *testing.T) {
 	var calls atomic.Int64
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
 		c.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { calls.Add(1) }
@@ -148,9 +148,9 @@ func TestFeed_HandlerOfCaller(t *testing.T) {
 	require.NotNil(t, pool.Config().ConnConfig.OnNotification, "the caller's configuration has changed")
 }
 
-// TestFeed_LostConnection checks that a feed ends immediately when the server closes its connection, and that
+// TestFeed_EndsIfConnectionIsLost checks that a feed ends immediately when the server closes its connection, and that
 // the next feed delivers the writes in between.
-func TestFeed_LostConnection(t *testing.T) {
+func TestFeed_EndsIfConnectionIsLost(t *testing.T) {
 	server := shared.Get(t)
 	operator := newPool(t, server.Addr(), nil)
 	pool := newPool(t, server.Addr(), withSetting("application_name", "the lost one"))
@@ -185,9 +185,9 @@ func TestFeed_IdleSessionIsKept(t *testing.T) {
 	}
 }
 
-// TestElection_LoginDisabled checks that a candidacy continues when the role temporarily may not log in, that
-// the errors are reported, and that the candidate leads again afterwards.
-func TestElection_LoginDisabled(t *testing.T) {
+// TestElection_ContinuesAfterLoginIsDisabled checks that a candidacy continues when the role temporarily may
+// not log in, that the errors are reported, and that the candidate leads again afterwards.
+func TestElection_ContinuesAfterLoginIsDisabled(t *testing.T) {
 	server := shared.Get(t)
 	operator, table := newPool(t, server.Addr(), nil), newTable()
 	s, _ := createRecord(t, operator, table)
@@ -238,8 +238,9 @@ func TestElection_LoginDisabled(t *testing.T) {
 	waitForToken(token)
 }
 
-// TestChanges_OnlyOfGivenChannel checks that Changes delivers the notifications on the given channel, and no others.
-func TestChanges_OnlyOfGivenChannel(t *testing.T) {
+// TestChanges_DeliversOnlyGivenChannel checks that Changes delivers the notifications on the given channel, and
+// no others.
+func TestChanges_DeliversOnlyGivenChannel(t *testing.T) {
 	pool := newPool(t, shared.Get(t).Addr(), nil)
 	s, r := createRecord(t, pool, newTable())
 	_, err := s.Changes(fixture.Context(t), strings.Repeat("x", 64))
@@ -254,9 +255,9 @@ func TestChanges_OnlyOfGivenChannel(t *testing.T) {
 	require.Equal(t, postgres.Change{Channel: "another place", Payload: "yes"}, c)
 }
 
-// TestChanges_RejectedChannel checks that a channel whose name the server rejects does not end the feeds of
-// other channels, and that its reader receives the error.
-func TestChanges_RejectedChannel(t *testing.T) {
+// TestChanges_RejectedChannelDoesNotEndOtherFeeds checks that a channel whose name the server rejects does not
+// end the feeds of other channels, and that the reader of the rejected channel receives the error.
+func TestChanges_RejectedChannelDoesNotEndOtherFeeds(t *testing.T) {
 	execSQL(t, newPool(t, shared.Get(t).Addr(), nil), "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
 	pool := newPool(t, shared.Get(t).Addr(), func(c *pgxpool.Config) {
 		c.ConnConfig.Database = "latin"

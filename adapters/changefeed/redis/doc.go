@@ -12,8 +12,8 @@
 // [WithRisk] accepts their risk. Each of them can result in two leaders until the TTL of
 // the record has passed, and issue a fencing token twice.
 //
-//   - With appendfsync everysec, a crash of the machine can lose the last one or two
-//     seconds. A crash of the process can do so only if the disk was behind
+//   - With appendfsync everysec, a crash of the machine can lose the writes of the last one or
+//     two seconds. A crash of the process can lose writes only if the disk was behind
 //     ([changefeed.RiskPowerLoss]).
 //   - With snapshots only (save), which is the server's default, a restart restores an
 //     older record ([changefeed.RiskRestart]).
@@ -28,13 +28,12 @@
 // The key may be evicted if maxmemory has an allkeys policy. The record is lost then, as
 // at the restart of a server without files.
 //
-// Feeds use SUBSCRIBE: each heartbeat publishes the record on the channel
-// "changefeed:DB:KEY", in the script that writes it, before it writes: without permission
-// to publish, nothing is written. So followers do not read if heartbeats are more frequent than the quiet time of two seconds. Messages may be lost:
-// if a feed receives nothing for the quiet time ([WithQuiet]), it sends a PING and reads
-// the record. A client may publish on the channel without permission for the key.
-// Therefore a message is accepted at most as the leader's next heartbeat, and after any
-// other message the record is read. Each feed uses a separate connection, made with the
+// Feeds use SUBSCRIBE: each heartbeat publishes the record on the channel "changefeed:DB:KEY", in the script that
+// writes it, before it writes: without permission to publish, nothing is written. So followers do not read if
+// heartbeats are more frequent than the quiet time of two seconds. Messages may be lost: if a feed receives
+// nothing for the quiet time ([WithQuiet]), it sends a PING and reads the record. A client may publish on the
+// channel without permission for the key. Therefore a feed accepts a message at most as the leader's next
+// heartbeat, and reads the record after any other message. Each feed uses a separate connection, made with the
 // client's options, which does not reconnect: when the connection ends, the feed ends.
 //
 // Redis Cluster works with [changefeed.RiskFailover], because the store uses one key in

@@ -12,7 +12,7 @@ import (
 )
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
-// nil.
+// nil if there is none.
 func meaningOf(err error) error {
 	switch {
 	case errors.Is(err, redis.ErrClosed):

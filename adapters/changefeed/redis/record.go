@@ -38,8 +38,8 @@ redis.call('HSET', KEYS[1], 'version', ARGV[5], 'epoch', ARGV[6], 'leader', ARGV
 return {'written', time}
 `)
 
-// publishScript publishes an empty message, after which feeds read the record. Like writeScript it is
-// sent to the server of the key, and it writes nothing.
+// publishScript publishes an empty message, which makes feeds read the record. Like writeScript, it
+// runs on the server of the key. It writes nothing.
 var publishScript = redis.NewScript(`return redis.call('PUBLISH', ARGV[1], '')`)
 
 // readScript is a script because clients that read from replicas send scripts to the master.
@@ -91,7 +91,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 	})
 }
 
-// Read implements [changefeed.Store]. The master answers it.
+// Read implements [changefeed.Store]. The master answers the request.
 func (s *Store) Read(ctx context.Context) (changefeed.Record, error) {
 	return s.runner.Read(ctx, "read", s.readRecord)
 }
@@ -111,7 +111,8 @@ func (s *Store) readRecord(ctx context.Context) (changefeed.Record, error) {
 	return r, nil
 }
 
-// decodeRecord decodes the fields that readScript returns. ok is false if they are not those of a record.
+// decodeRecord decodes the fields that readScript returns. ok is false if they are not the fields of a
+// record.
 func decodeRecord(values []any) (r changefeed.Record, ok bool) {
 	var f [10]string
 	if len(values) != len(f) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecodeRecord decodes arbitrary fields. The result must not be a record without a version or an epoch,
-// or with a negative number.
+// FuzzDecodeRecord decodes arbitrary fields. Decoding must not result in a record without a version or an
+// epoch, or with a negative number.
 func FuzzDecodeRecord(f *testing.F) {
 	const record = "v\ne\nl\ns\nn\n1\n2\n1000000000\n0\n1700000000000000"
 	f.Add(record)

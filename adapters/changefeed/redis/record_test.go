@@ -19,14 +19,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestRecord_OtherDataIsKept checks that data that another program has written to the key is neither replaced nor
-// returned as a record.
-func TestRecord_OtherDataIsKept(t *testing.T) {
+// TestStore_KeepsDataOfOtherPrograms checks that data that another program has written to the key is neither
+// replaced nor returned as a record.
+func TestStore_KeepsDataOfOtherPrograms(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s := newStore(t, client, key)
 	require.NoError(t, s.Start(fixture.Context(t)))
 	require.NoError(t, client.Set(fixture.Context(t), key, "precious", 0).Err())
-	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+	require.ErrorIs(t, s.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 	_, err := s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable)
 	value, err := client.Get(fixture.Context(t), key).Result()
@@ -34,8 +34,8 @@ func TestRecord_OtherDataIsKept(t *testing.T) {
 	require.Equal(t, "precious", value)
 }
 
-// TestHeartbeat_InvalidText checks that a text that the store cannot return unchanged is not written.
-func TestHeartbeat_InvalidText(t *testing.T) {
+// TestHeartbeat_RejectsInvalidText checks that a text that the store cannot return unchanged is not written.
+func TestHeartbeat_RejectsInvalidText(t *testing.T) {
 	s, r := createRecord(t, connect(t, shared.Get(t).Addr(), nil), newKey())
 	next := r
 	next.Leader = "no UTF-8 \xff"
@@ -44,9 +44,9 @@ func TestHeartbeat_InvalidText(t *testing.T) {
 	fixture.Heartbeat(t, s, r)
 }
 
-// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
-// a request whose reply was lost.
-func TestHeartbeat_RetriedByDriver(t *testing.T) {
+// TestHeartbeat_DoesNotConflictWithRetryOfDriver checks that a heartbeat does not conflict with itself when the
+// driver retries a request whose reply was lost.
+func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
 	var connections atomic.Int64
@@ -73,9 +73,9 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	require.Equal(t, r, now)
 }
 
-// TestHeartbeat_RecordLostByRestart checks that the loss of the record, by a restart of a server that keeps
-// nothing, is reported, and that a heartbeat does not replace the record that is created afterwards.
-func TestHeartbeat_RecordLostByRestart(t *testing.T) {
+// TestHeartbeat_ReportsRecordLostByRestart checks that the store reports that a restart of a server without files
+// has lost the record, and that a heartbeat does not replace the record that is created afterwards.
+func TestHeartbeat_ReportsRecordLostByRestart(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
 	s, r := createRecord(t, client, newKey())
@@ -87,16 +87,16 @@ func TestHeartbeat_RecordLostByRestart(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
 	e := fixture.NextEvent(t, fixture.Subscribe(t, s))
 	require.True(t, e.Missing)
-	b := fixture.Blank()
+	b := fixture.HeldRecord()
 	b.Epoch = "epoch two"
 	require.NoError(t, s.Create(fixture.Context(t), b))
 	_, err = s.Heartbeat(fixture.Context(t), r, r)
 	require.ErrorIs(t, err, changefeed.ErrConflict)
 }
 
-// TestElection_RestartFromSnapshot checks that a candidate leads after a restart has restored an older record
-// than candidates have seen.
-func TestElection_RestartFromSnapshot(t *testing.T) {
+// TestElection_HasLeaderAfterRestartFromSnapshot checks that a candidate leads after a restart has restored an
+// older record than candidates have seen.
+func TestElection_HasLeaderAfterRestartFromSnapshot(t *testing.T) {
 	server := startServer(t, "--appendonly", "no")
 	client := connect(t, server.Addr(), nil)
 	s := newStore(t, client, newKey())
@@ -126,8 +126,9 @@ func TestElection_RestartFromSnapshot(t *testing.T) {
 	}, fixture.Patience, 20*time.Millisecond)
 }
 
-// TestHeartbeat_ClosedClient checks that the error states that the client was closed.
-func TestHeartbeat_ClosedClient(t *testing.T) {
+// TestHeartbeat_ErrorNamesClosedClient checks that the error of a heartbeat states that the client was
+// closed.
+func TestHeartbeat_ErrorNamesClosedClient(t *testing.T) {
 	client := driver.NewClient(&driver.Options{Addr: shared.Get(t).Addr()})
 	s, r := createRecord(t, client, newKey())
 	require.NoError(t, client.Close())

@@ -12,7 +12,8 @@ import (
 )
 
 // checkSafety returns an error if the deployment can lose acknowledged writes and the user has not
-// accepted the risk. If the client cannot read a setting, the server's default is assumed.
+// accepted the risk. If the client cannot read a setting, checkSafety assumes the server's
+// default.
 func (s *Store) checkSafety(ctx context.Context, server *redis.Client) error {
 	found := s.unsafeClient()
 	replicas, err := s.unsafeReplicas(ctx, server)
@@ -29,7 +30,8 @@ func (s *Store) checkSafety(ctx context.Context, server *redis.Client) error {
 // failoverAddr is the address in the options of clients that NewFailoverClient creates.
 const failoverAddr = "FailoverClient"
 
-// unsafeClient reports a client that connects to a replica after a failover.
+// unsafeClient returns the kind of the client as an unsafe setting if the client connects to a replica
+// after a failover.
 func (s *Store) unsafeClient() []changefeed.UnsafeSetting {
 	kind := ""
 	switch c := s.client.(type) {
@@ -49,8 +51,8 @@ func (s *Store) unsafeClient() []changefeed.UnsafeSetting {
 	}}
 }
 
-// unsafeReplicas reports replicas, which receive writes after these were acknowledged. It returns
-// an error if the server is a replica itself.
+// unsafeReplicas returns an unsafe setting if the server has replicas, which receive writes after
+// these were acknowledged. The error is not nil if the server is a replica itself.
 func (s *Store) unsafeReplicas(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
 	role, replicas := "", ""
 	reply, err := server.Do(ctx, "ROLE").Slice()
@@ -83,7 +85,7 @@ func (s *Store) unsafeReplicas(ctx context.Context, server *redis.Client) ([]cha
 	}}, nil
 }
 
-// unsafeFiles reports settings with which the server's files can lack acknowledged writes.
+// unsafeFiles returns the settings with which the server's files can lack acknowledged writes.
 func unsafeFiles(ctx context.Context, server *redis.Client) ([]changefeed.UnsafeSetting, error) {
 	appendOnly, err := readSetting(ctx, server, "appendonly")
 	if err != nil {

@@ -27,13 +27,14 @@ func serverCase(start func(t *testing.T) *dbserver.Server) fixture.SafetyCase {
 	}}
 }
 
-// settingsCase returns a case with a server with these arguments.
+// settingsCase returns a case with a server that is started with the given arguments.
 func settingsCase(args ...string) fixture.SafetyCase {
 	return serverCase(func(t *testing.T) *dbserver.Server { return startServer(t, args...) })
 }
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	var cluster *dbserver.Server
 	fixture.CheckSafety(t, "Redis", map[string]fixture.SafetyCase{
 		"one server, appendonly yes, appendfsync always":               settingsCase(),
@@ -70,8 +71,9 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 	})
 }
 
-// TestStart_UnsafeError checks that the error names the setting, its remedy, and how to accept the risk.
-func TestStart_UnsafeError(t *testing.T) {
+// TestStart_ErrorNamesUnsafeSettingAndRemedy checks that the error of Start for an unsafe server names the
+// setting, its remedy, and how to accept the risk.
+func TestStart_ErrorNamesUnsafeSettingAndRemedy(t *testing.T) {
 	server := startServer(t, "--appendonly", "no", "--save", "3600 1")
 	startReplica(t, server)
 	err := newStore(t, connect(t, server.Addr(), nil), newKey()).Start(fixture.Context(t))
@@ -84,9 +86,9 @@ func TestStart_UnsafeError(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 }
 
-// TestStart_HiddenSettings checks that Start assumes the server's default for a setting that the user may not
-// read and that INFO does not contain. The defaults for files are not safe.
-func TestStart_HiddenSettings(t *testing.T) {
+// TestStart_AssumesDefaultsOfHiddenSettings checks that Start assumes the server's default for a setting that
+// the user may not read and that INFO does not contain. The defaults for files are not safe.
+func TestStart_AssumesDefaultsOfHiddenSettings(t *testing.T) {
 	risks := func(t *testing.T, server *dbserver.Server, rules ...any) []changefeed.Risk {
 		operator := connect(t, server.Addr(), nil)
 		user := append([]any{"ACL", "SETUSER", "weak", "reset", "on", ">secret", "+@all", "&*", "~*"}, rules...)

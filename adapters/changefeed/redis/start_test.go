@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestStart_Unsuitable checks that Start rejects a key or a user with which the store cannot work, with an
-// error that contains the reason.
-func TestStart_Unsuitable(t *testing.T) {
+// TestStart_RejectsUnsuitableKeyOrUser checks that Start rejects a key or a user with which the store cannot
+// work, with an error that contains the reason.
+func TestStart_RejectsUnsuitableKeyOrUser(t *testing.T) {
 	server := shared.Get(t)
 	operator := connect(t, server.Addr(), nil)
 	acl := func(rules ...any) func(*driver.Options) {
@@ -50,15 +50,16 @@ func TestStart_Unsuitable(t *testing.T) {
 	}
 }
 
-// TestStart_Replica checks that Start rejects a replica, which does not accept writes.
-func TestStart_Replica(t *testing.T) {
+// TestStart_RejectsReplica checks that Start rejects a replica, which does not accept writes.
+func TestStart_RejectsReplica(t *testing.T) {
 	replica := startReplica(t, startServer(t))
 	s := newStore(t, connect(t, replica.Addr(), nil), newKey())
 	fixture.RequireUnsuitable(t, s.Start(fixture.Context(t)), "is a slave; use a client of the master")
 }
 
-// TestStart_UnreachableServer checks that a server that is down is not reported as unsuitable.
-func TestStart_UnreachableServer(t *testing.T) {
+// TestStart_UnreachableServerIsNotUnsuitable checks that the error of Start for a server that is down does
+// not wrap ErrUnsuitable.
+func TestStart_UnreachableServerIsNotUnsuitable(t *testing.T) {
 	s := newStore(t, connect(t, "127.0.0.1:1", nil), newKey())
 	err := s.Start(fixture.Context(t))
 	require.Error(t, err)

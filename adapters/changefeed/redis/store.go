@@ -16,7 +16,7 @@ import (
 type Store struct {
 	client   redis.UniversalClient
 	key      string
-	channel  string // channel receives the record with each write.
+	channel  string // channel is the channel on which each write publishes the record.
 	changes  string // changes is the default channel of Changes.
 	quiet    time.Duration
 	accepted store.AcceptedRisks
@@ -94,7 +94,7 @@ func NewStore(client redis.UniversalClient, key string, opts ...Option) (*Store,
 		return nil, err
 	}
 	if s.changes == s.channel {
-		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalid, s.changes)
+		return nil, fmt.Errorf("%w: channel %q is the channel of the record: use another", leaderelection.ErrInvalid, s.changes)
 	}
 	s.runner = store.Runner{
 		Feeds:  store.NewFeeds(s.Read, s.watch, s.quiet),

@@ -19,7 +19,8 @@ import (
 
 func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(shared.Get, nil)) }
 
-// TestStore_IgnoresClientOptions checks that the store does not depend on options of the client.
+// TestStore_IgnoresClientOptions checks that the store satisfies the contract of stores whatever the
+// options of the client are.
 func TestStore_IgnoresClientOptions(t *testing.T) {
 	for name, change := range map[string]func(*driver.Options){
 		"Protocol2":      func(o *driver.Options) { o.Protocol = 2 },
@@ -36,16 +37,16 @@ func TestStore_IgnoresClientOptions(t *testing.T) {
 	}
 }
 
-// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the one that kills its
-// server uses a separate server.
+// TestElections_SatisfyContract tests the contract of elections. The cases run in parallel; the case that kills
+// its server uses a separate server.
 func TestElections_SatisfyContract(t *testing.T) {
 	separate := func(t testing.TB) *dbserver.Server { return startServer(t) }
 	fixture.RunElections(t, newFactory(shared.Get, nil), newFactory(separate, nil))
 }
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the server has stopped when the
 // next leader starts.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	t.Parallel()
 	server, key := shared.Get(t), newKey()
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -70,14 +71,15 @@ func TestStore_WorksInRedisCluster(t *testing.T) {
 			f := fixture.SubscribeTo(t, s, r)
 			r = fixture.Heartbeat(t, s, r)
 			fixture.AwaitRecord(t, f, r)
-			_, err := s.Heartbeat(fixture.Context(t), fixture.Blank(), r)
+			_, err := s.Heartbeat(fixture.Context(t), fixture.HeldRecord(), r)
 			require.ErrorIs(t, err, changefeed.ErrConflict)
 		})
 	}
 }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil client or an empty key.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	client := connect(t, "127.0.0.1:1", nil)
 	ring := driver.NewRing(&driver.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()
@@ -98,8 +100,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsClient checks that the store does not close the client, and does not change its options.
-func TestClose_KeepsClient(t *testing.T) {
+// TestClose_KeepsClientOpen checks that the store does not close the client, and does not change its options.
+func TestClose_KeepsClientOpen(t *testing.T) {
 	client := connect(t, shared.Get(t).Addr(), nil)
 	before := *client.Options()
 	s, r := createRecord(t, client, newKey())
@@ -112,10 +114,10 @@ func TestClose_KeepsClient(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
-// TestStore_UnresponsiveConnection checks that a feed detects that its connection has failed silently, that
-// calls return when their contexts are done, which the driver does not ensure, that Close does not block, and
-// that the store works afterwards.
-func TestStore_UnresponsiveConnection(t *testing.T) {
+// TestStore_RecoversFromUnresponsiveConnection checks that a feed detects that its connection has failed
+// silently, that calls return when their contexts are done, which the driver does not ensure, that Close does
+// not block, and that the store works afterwards.
+func TestStore_RecoversFromUnresponsiveConnection(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
 	key := newKey()
@@ -125,8 +127,8 @@ func TestStore_UnresponsiveConnection(t *testing.T) {
 		func() changefeed.Store { return newStore(t, client, key) }, proxy.Cut, proxy.Heal)
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "github.com/redis/go-redis/v9")
 }

@@ -17,19 +17,19 @@ type Change struct {
 }
 
 // Changes implements [changefeed.Store] with the messages on the channel named place, which must
-// not be the record's. If the name is empty, it is the channel of [WithChannel] or the key.
-// It delivers the messages that PUBLISH sends, or, for a channel such as
-// "__keyspace@0__:jobs", those of the server if notify-keyspace-events is configured. Each
+// not be the channel of the record. If place is empty, Changes uses the channel of [WithChannel]
+// or the key. It delivers the messages that PUBLISH sends, or, for a channel such as
+// "__keyspace@0__:jobs", the messages of the server if notify-keyspace-events is configured. Each
 // is a [Change]. If a reader is more than 1000 messages late, it receives those and then
-// [changefeed.ErrMissed]. Messages that are sent while a connection is down are lost: after
-// any error, read the current data.
+// [changefeed.ErrMissed]. Messages that are sent while a connection is down are lost: after any
+// error, read the current data.
 //
 // Changes opens a separate connection, as feeds do. In Redis Cluster it connects to the
 // server that stores the key, which does not deliver keyspace events of other servers.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	channel := cmp.Or(place, s.changes)
 	if channel == s.channel {
-		return nil, fmt.Errorf("%w: channel %q is that of the record", leaderelection.ErrInvalid, channel)
+		return nil, fmt.Errorf("%w: channel %q is the channel of the record: use another", leaderelection.ErrInvalid, channel)
 	}
 	return s.runner.Changes(ctx, func(ctx context.Context, report func(any)) error {
 		return s.listen(ctx, channel, func() { report(nil) }, func(payload string) {
@@ -43,7 +43,7 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc]. Messages are hints.
+// watch is a [store.WatchFunc] that reports the records in messages, as hints.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	return s.listen(ctx, s.channel, func() { report(changefeed.Event{}) }, func(payload string) {
 		report(store.DecodeMessage(payload))

@@ -21,9 +21,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestFeed_WithoutReads checks that followers do not read the record when messages contain it, and that a
-// heartbeat is a single request.
-func TestFeed_WithoutReads(t *testing.T) {
+// TestFeed_DeliversRecordsWithoutReads checks that followers do not read the record when messages contain it,
+// and that a heartbeat is a single request.
+func TestFeed_DeliversRecordsWithoutReads(t *testing.T) {
 	server := shared.Get(t)
 	key := newKey()
 	leaderClient, followerClient := connect(t, server.Addr(), nil), connect(t, server.Addr(), nil)
@@ -40,9 +40,9 @@ func TestFeed_WithoutReads(t *testing.T) {
 	require.Zero(t, reads.Load(), "requests of the follower")
 }
 
-// TestFeed_SameKeyInOtherDatabase checks that a feed does not receive the writes to the same key of another
+// TestFeed_IgnoresSameKeyInOtherDatabase checks that a feed does not receive the writes to the same key of another
 // database: channels do not belong to a database.
-func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
+func TestFeed_IgnoresSameKeyInOtherDatabase(t *testing.T) {
 	server := shared.Get(t)
 	key := newKey()
 	one, first := createRecord(t, connect(t, server.Addr(), nil), key, redis.WithQuiet(time.Hour))
@@ -54,9 +54,9 @@ func TestFeed_SameKeyInOtherDatabase(t *testing.T) {
 	require.Equal(t, next.Version, e.Record.Version)
 }
 
-// TestFeed_SkipsOtherMessages checks that a feed does not deliver a message of another client that is not a
+// TestFeed_SkipsUnrelatedMessages checks that a feed does not deliver a message of another client that is not a
 // record, or a record of another epoch or an earlier state.
-func TestFeed_SkipsOtherMessages(t *testing.T) {
+func TestFeed_SkipsUnrelatedMessages(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key, redis.WithQuiet(time.Hour))
 	f := fixture.SubscribeTo(t, s, r)
@@ -68,10 +68,10 @@ func TestFeed_SkipsOtherMessages(t *testing.T) {
 	require.Equal(t, r.Version, e.Record.Version)
 }
 
-// TestFeed_ForgedMessages checks that a feed does not trust a message that may be forged: a client may
-// publish on the channel without permission for the key. A heartbeat is a hint; after any other message the
-// feed reads the record, and delivers nothing if the record has not changed.
-func TestFeed_ForgedMessages(t *testing.T) {
+// TestFeed_DoesNotTrustForgedMessages checks that a feed does not trust a message that may be forged: a client
+// may publish on the channel without permission for the key. The feed delivers a heartbeat as a hint; after any
+// other message it reads the record, and delivers nothing if the record has not changed.
+func TestFeed_DoesNotTrustForgedMessages(t *testing.T) {
 	server := shared.Get(t)
 	operator, key := connect(t, server.Addr(), nil), newKey()
 	s, r := createRecord(t, operator, key)
@@ -83,9 +83,9 @@ func TestFeed_ForgedMessages(t *testing.T) {
 	}, reads.Load)
 }
 
-// TestFeed_LostConnection checks that a feed ends immediately when its connection is lost, because the driver
+// TestFeed_EndsIfConnectionIsLost checks that a feed ends immediately when its connection is lost, because the driver
 // reconnects silently. The server cannot be reached afterwards.
-func TestFeed_LostConnection(t *testing.T) {
+func TestFeed_EndsIfConnectionIsLost(t *testing.T) {
 	server := shared.Get(t)
 	proxy := dbserver.StartProxy(t, server.Addr())
 	var dead atomic.Bool
@@ -111,8 +111,8 @@ func TestFeed_LostConnection(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// TestChanges_OnlyOfGivenChannel checks that Changes delivers the messages of the given channel, and no others.
-func TestChanges_OnlyOfGivenChannel(t *testing.T) {
+// TestChanges_DeliversOnlyGivenChannel checks that Changes delivers the messages of the given channel, and no others.
+func TestChanges_DeliversOnlyGivenChannel(t *testing.T) {
 	client, key := connect(t, shared.Get(t).Addr(), nil), newKey()
 	s, r := createRecord(t, client, key)
 	_, err := s.Changes(fixture.Context(t), "changefeed:0:"+key)

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestPartitions_LeaderStopsInTime checks that a leader that is cut off from the server has stopped when the
+// TestPartitions_LeaderStopsBeforeNextLeads checks that a leader that is cut off from the server has stopped when the
 // next leader starts.
-func TestPartitions_LeaderStopsInTime(t *testing.T) {
+func TestPartitions_LeaderStopsBeforeNextLeads(t *testing.T) {
 	addr := serverAddr(t)
 	table := newTable(t, connect(t, addr, nil))
 	storetest.RunPartitions(t, func(t testing.TB) storetest.Client {
@@ -28,9 +28,9 @@ func TestPartitions_LeaderStopsInTime(t *testing.T) {
 	}, nil)
 }
 
-// TestStore_UnresponsiveServer checks that calls, feeds and Close do not wait for a driver that reconnects to
-// a server which does not respond: the driver blocks although the context of the query is done.
-func TestStore_UnresponsiveServer(t *testing.T) {
+// TestStore_DoesNotWaitForUnresponsiveServer checks that calls, feeds and Close do not wait for a driver that
+// reconnects to a server which does not respond: the driver blocks although the context of the query is done.
+func TestStore_DoesNotWaitForUnresponsiveServer(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	table := newTable(t, operator)
@@ -76,9 +76,9 @@ func TestStore_UnresponsiveServer(t *testing.T) {
 	require.Less(t, took, 8*time.Second, "each Close takes at most two seconds, and longer on a busy machine")
 }
 
-// TestFeed_LostConnection checks that a feed ends immediately when its connection is lost, because cursors do
+// TestFeed_EndsIfConnectionIsLost checks that a feed ends immediately when its connection is lost, because cursors do
 // not resume, and that the next feed delivers the writes in between.
-func TestFeed_LostConnection(t *testing.T) {
+func TestFeed_EndsIfConnectionIsLost(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	table := newTable(t, operator)

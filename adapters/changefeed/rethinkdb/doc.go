@@ -4,14 +4,13 @@
 //
 // A heartbeat is one update of one document, which the table's primary replica applies
 // atomically, with durability "hard". If the table acknowledges writes by a majority, an
-// acknowledged write survives every failure that leaves a majority of the table's
-// replicas, and a network partition does not result in two leaders. For that, write_acks
-// must be "majority", which is the default. [Store.Start] rejects other values with a
-// [changefeed.UnsafeError] if it may read the setting, unless [WithRisk] accepts them. A
-// write on a single server survives a crash of the server. It does not survive an
-// emergency repair (reconfigure with emergency_repair) that discards writes, or the
-// replacement of the data by an older copy; both can result in two leaders until the TTL
-// of the record has passed.
+// acknowledged write survives every failure that leaves a majority of the table's replicas, and a
+// network partition does not result in two leaders. For that, write_acks must be "majority",
+// which is the default. [Store.Start] rejects other values with a [changefeed.UnsafeError] if the
+// user may read the setting, unless [WithRisk] accepts them. A write on a single server survives
+// a crash of the server. It does not survive an emergency repair (reconfigure with
+// emergency_repair) that discards writes, or the replacement of the data by an older copy; both
+// can result in two leaders until the TTL of the record has passed.
 //
 // Feeds are changefeeds of one document, which begin with the document and deliver every
 // state of it, so followers do not read if heartbeats are more frequent than the quiet

@@ -84,7 +84,7 @@ var adviceByKind = map[errorKind]string{
 }
 
 // meaningOf returns the error of package changefeed that corresponds to an error of the driver, or
-// nil.
+// nil if there is none.
 func meaningOf(err error) error {
 	kind := errorKindOf(err)
 	if kind == noDatabase || kind == noTable {
@@ -97,7 +97,7 @@ func meaningOf(err error) error {
 }
 
 // errBusy is returned if another client is changing the same tables.
-var errBusy = errors.New("the tables are being changed")
+var errBusy = errors.New("another client is changing the tables")
 
 // isUnavailable reports whether a table currently has too few replicas or no primary replica, or is
 // being changed.

@@ -8,9 +8,9 @@ import (
 	r "gopkg.in/rethinkdb/rethinkdb-go.v6"
 )
 
-// query returns the value of a query. The query runs on a separate goroutine, because the driver
-// does not observe ctx while it reconnects to a server that does not respond, and neither do other
-// queries of the session. The number of these goroutines is limited.
+// query returns the value of a query. The query runs on a separate goroutine, because no query of
+// the session observes its context while the driver reconnects to a server that does not respond.
+// The number of these goroutines is limited.
 func (s *Store) query(ctx context.Context, query r.Term) (json.RawMessage, error) {
 	select {
 	case s.queries <- struct{}{}:

@@ -59,7 +59,7 @@ func decode(raw json.RawMessage) (changefeed.Record, error) {
 	return rec, err
 }
 
-// decode decodes the document of the record.
+// decode decodes the document of the record. Its error contains the key and the table.
 func (s *Store) decode(raw json.RawMessage) (changefeed.Record, error) {
 	r, err := decode(raw)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Create(ctx context.Context, blank changefeed.Record) error {
 // pollInterval is the pause between attempts while tables are being created or changed.
 const pollInterval = 20 * time.Millisecond
 
-// createRecord creates the record. If the table or database does not exist, it creates it first.
+// createRecord creates the record, and before that the database and the table if they do not exist.
 func (s *Store) createRecord(ctx context.Context, blank changefeed.Record) error {
 	if err := checkNumbers(blank); err != nil {
 		return err
@@ -122,16 +122,16 @@ func (s *Store) Heartbeat(ctx context.Context, prev, next changefeed.Record) (ch
 	return s.runner.Heartbeat(ctx, "write to table "+s.tableName(), prev, next, s.replaceRecord)
 }
 
-// errRetried is returned if the driver has retried a write that was applied before its connection
-// broke.
+// errRetried is the error of a heartbeat that the driver has retried after the server had applied
+// it.
 var errRetried = errors.New("the driver repeated the write, and the record has the new value: it is unknown whether a majority has it")
 
-// replaceRecord replaces prev by next, or returns the reason for which it was not replaced.
+// replaceRecord replaces prev by next, or returns the reason why it has not replaced the record.
 func (s *Store) replaceRecord(ctx context.Context, prev, next changefeed.Record) (changefeed.Record, error) {
 	if err := checkNumbers(next); err != nil {
 		return changefeed.Record{}, err
 	}
-	// has also returns false for a missing field, because that is null, which is not equal to any text.
+	// has also returns false for a missing field, whose value is null, which is not equal to any text.
 	has := func(row r.Term, field, value string) r.Term { return row.Field(field).Default(nil).Eq(value) }
 	got, err := s.write(ctx, s.tableTerm().Get(s.key).Update(func(row r.Term) any {
 		return r.Branch(

@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// FuzzDecode decodes arbitrary documents. The result must not be a record without a version or an epoch, or
-// with other numbers than the document.
+// FuzzDecode decodes arbitrary documents. Decoding must not result in a record without a version or an
+// epoch, or with other numbers than the document.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format":"changefeed/1","epoch":"e","leader":"","session":"","nominee":"","term":1,"seq":2,"ttl_ns":3,"ended":false,"version":"v","time":{"epoch_time":1.5}}`))
 	f.Fuzz(func(t *testing.T, document []byte) {

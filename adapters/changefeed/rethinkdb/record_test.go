@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestRecord_OtherDocumentIsKept checks that a document that is not a record is neither returned as a record nor
-// replaced, and that a heartbeat keeps fields of the program.
-func TestRecord_OtherDocumentIsKept(t *testing.T) {
+// TestStore_KeepsDocumentsOfOtherPrograms checks that a document that is not a record is neither returned as a
+// record nor replaced, and that a heartbeat keeps the fields that a program has added to a record.
+func TestStore_KeepsDocumentsOfOtherPrograms(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table)
@@ -45,9 +45,9 @@ func TestRecord_OtherDocumentIsKept(t *testing.T) {
 	require.ErrorIs(t, err, changefeed.ErrUnsuitable, "a missing version matches an empty version")
 }
 
-// TestHeartbeat_RetriedByDriver checks that a heartbeat does not conflict with itself when the driver retries
-// it after the connection broke.
-func TestHeartbeat_RetriedByDriver(t *testing.T) {
+// TestHeartbeat_DoesNotConflictWithRetryOfDriver checks that a heartbeat does not conflict with itself when the
+// driver retries it after the connection broke.
+func TestHeartbeat_DoesNotConflictWithRetryOfDriver(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table)
@@ -56,7 +56,7 @@ func TestHeartbeat_RetriedByDriver(t *testing.T) {
 	fixture.RequireUnknownOutcome(t, err)
 	now := fixture.Read(t, s)
 	require.Equal(t, rec.Seq+1, now.Seq)
-	require.NoError(t, newStore(t, retryingSession{session}, table).Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, newStore(t, retryingSession{session}, table).Create(fixture.Context(t), fixture.HeldRecord()))
 	_, err = s.Heartbeat(fixture.Context(t), rec, fixture.Next(rec))
 	require.ErrorIs(t, err, changefeed.ErrConflict, "the record was changed by another store")
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// newMock returns a mock of a server whose table has a configuration.
+// newMock returns a mock of a server whose table has the given configuration.
 func newMock(config map[string]any) *r.Mock {
 	mock := r.NewMock()
 	record := mock.On(r.DB("d").Table("t", r.TableOpts{ReadMode: "majority"}).Get("k"))
@@ -39,8 +39,9 @@ func startStore(t *testing.T, session r.QueryExecutor, accepted ...changefeed.Ri
 	return s.Start(fixture.Context(t))
 }
 
-// TestSafetyTable_MatchesStart checks that Start does what docs/changefeed-stores.md states for a deployment.
-func TestSafetyTable_MatchesStart(t *testing.T) {
+// TestStart_AcceptsDeploymentsAsDocumented checks that Start accepts or rejects each deployment as its row in
+// docs/changefeed-stores.md states.
+func TestStart_AcceptsDeploymentsAsDocumented(t *testing.T) {
 	configCase := func(config map[string]any) fixture.SafetyCase {
 		return fixture.SafetyCase{Start: func(t *testing.T, accepted ...changefeed.Risk) error {
 			return startStore(t, newMock(config), accepted...)
@@ -51,15 +52,15 @@ func TestSafetyTable_MatchesStart(t *testing.T) {
 		"a table with several replicas and write_acks majority (the default)": configCase(replicatedConfig("majority", "a", "b", "c")),
 		"a table with several replicas and write_acks single":                 configCase(replicatedConfig("single", "a", "b", "c")),
 		"a user without permission to read the table's configuration": {
-			NotChecked: "write_acks is majority unless an operator has changed it; TestStart_Permissions has such a user",
+			NotChecked: "write_acks is majority unless an operator has changed it; TestStart_ReportsMissingPermission has such a user",
 		},
 		"an emergency repair that rolls back, or older data put in place": {NotChecked: "it happens after Start, or leaves no trace"},
 	})
 }
 
-// TestStart_WriteAcksList checks that Start rejects a list of write_acks, as old releases have, with an error
-// that contains the list.
-func TestStart_WriteAcksList(t *testing.T) {
+// TestStart_RejectsListOfWriteAcks checks that Start rejects a list of write_acks, as old releases have, with
+// an error that contains the list.
+func TestStart_RejectsListOfWriteAcks(t *testing.T) {
 	config := replicatedConfig([]any{map[string]any{"replicas": []string{"a"}, "acks": "single"}}, "a", "b")
 	err := startStore(t, newMock(config))
 	require.ErrorAs(t, err, new(*changefeed.UnsafeError))

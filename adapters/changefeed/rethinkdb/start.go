@@ -45,8 +45,8 @@ func (s *Store) checkTable(ctx context.Context) error {
 }
 
 // checkConfig returns an error if the table can lose acknowledged writes and the user has not
-// accepted the risk. If the user may not read the configuration, the server's default is assumed,
-// which is safe.
+// accepted the risk. If the user may not read the configuration, checkConfig assumes the server's
+// default, which is safe.
 func (s *Store) checkConfig(ctx context.Context) error {
 	raw, err := s.query(ctx, r.DB(s.database).Table(s.table).Config())
 	if errorKindOf(err) == permissionDenied {

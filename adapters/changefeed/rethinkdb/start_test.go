@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/internal/fixture"
 )
 
-// TestStart_PrimaryKey checks that Start rejects a table whose primary key is not id.
-func TestStart_PrimaryKey(t *testing.T) {
+// TestStart_RejectsOtherPrimaryKey checks that Start rejects a table whose primary key is not id.
+func TestStart_RejectsOtherPrimaryKey(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	_, _ = r.DBCreate(database).RunWrite(session)
 	table := newTable(t, session)
@@ -19,9 +19,9 @@ func TestStart_PrimaryKey(t *testing.T) {
 	fixture.RequireUnsuitable(t, newStore(t, session, table).Start(fixture.Context(t)), "primary key")
 }
 
-// TestStart_Permissions checks that a missing permission is reported, and that the documented permissions
-// are sufficient.
-func TestStart_Permissions(t *testing.T) {
+// TestStart_ReportsMissingPermission checks that Start reports a missing permission, and that the
+// documented permissions are sufficient.
+func TestStart_ReportsMissingPermission(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	table := newTable(t, operator)
@@ -45,14 +45,14 @@ func TestStart_Permissions(t *testing.T) {
 			err := limited.Start(fixture.Context(t))
 			if c.sufficient {
 				require.NoError(t, err)
-				require.NoError(t, limited.Create(fixture.Context(t), fixture.Blank()))
+				require.NoError(t, limited.Create(fixture.Context(t), fixture.HeldRecord()))
 				fixture.SubscribeTo(t, limited, rec)
 				rec = fixture.Heartbeat(t, limited, rec)
 			} else {
 				fixture.RequireUnsuitable(t, err, "grant")
 			}
 			another := newStore(t, session, newTable(t, operator))
-			require.ErrorIs(t, another.Create(fixture.Context(t), fixture.Blank()), changefeed.ErrUnsuitable)
+			require.ErrorIs(t, another.Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrUnsuitable)
 		})
 	}
 	now := fixture.Read(t, s)

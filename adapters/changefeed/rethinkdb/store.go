@@ -58,8 +58,8 @@ func WithQuiet(d time.Duration) Option {
 }
 
 // WithServerNames sets the names of the servers that the messages of errors contain, such as
-// "db1:28015". A session does not reveal its servers, so without this option only those messages
-// name them that the driver composes.
+// "db1:28015". A session does not reveal its servers, so without this option only messages that
+// the driver composes contain their names.
 func WithServerNames(names ...string) Option {
 	return optionFunc(func(s *Store) error { return store.SetServers(&s.servers, names) })
 }
@@ -117,10 +117,11 @@ func NewStore(session r.QueryExecutor, database, table, key string, opts ...Opti
 // tableName returns the name of the table for messages.
 func (s *Store) tableName() string { return s.database + "." + s.table }
 
-// tableTerm returns the term of the store's table. Reads return states that a majority has.
+// tableTerm returns the query term of the store's table, whose reads return states that a majority of
+// the replicas has.
 func (s *Store) tableTerm() r.Term { return s.termOf(s.table) }
 
-// termOf returns the term of a table of the same database.
+// termOf returns the query term of a table of the same database.
 func (s *Store) termOf(table string) r.Term {
 	return r.DB(s.database).Table(table, r.TableOpts{ReadMode: "majority"})
 }

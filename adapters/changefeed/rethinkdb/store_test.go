@@ -17,8 +17,9 @@ func TestStore_SatisfiesContract(t *testing.T) { storetest.Run(t, newFactory(t))
 
 func TestElections_SatisfyContract(t *testing.T) { storetest.RunElection(t, newFactory(t)) }
 
-// TestNewStore_InvalidArguments checks that NewStore rejects an argument that cannot be used.
-func TestNewStore_InvalidArguments(t *testing.T) {
+// TestNewStore_RejectsInvalidArguments checks that NewStore returns ErrInvalid for invalid arguments,
+// such as a nil session or an empty key.
+func TestNewStore_RejectsInvalidArguments(t *testing.T) {
 	var none *r.Session
 	session := &r.Session{}
 	for name, f := range map[string]func() (*rethinkdb.Store, error){
@@ -46,8 +47,8 @@ func TestNewStore_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsSession checks that the store does not close the session.
-func TestClose_KeepsSession(t *testing.T) {
+// TestClose_KeepsSessionOpen checks that Close of the store does not close the session.
+func TestClose_KeepsSessionOpen(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))
 	fixture.SubscribeTo(t, s, rec)
@@ -56,8 +57,8 @@ func TestClose_KeepsSession(t *testing.T) {
 	require.NoError(t, r.Expr(1).Exec(session))
 }
 
-// TestDependencies_NoOtherDrivers checks that a program that imports this store does not link the driver of
-// another store.
-func TestDependencies_NoOtherDrivers(t *testing.T) {
+// TestDependencies_ExcludeDriversOfOtherStores checks that a program that imports this store does not link the
+// driver of another store.
+func TestDependencies_ExcludeDriversOfOtherStores(t *testing.T) {
 	fixture.RequireOneDriver(t, "gopkg.in/rethinkdb/rethinkdb-go.v6")
 }

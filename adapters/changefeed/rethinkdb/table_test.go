@@ -13,9 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestCreate_Concurrently checks that no duplicate tables remain, and that Create succeeds, when clients create
-// the table at the same time: RethinkDB then creates several tables with one name, which cannot be used.
-func TestCreate_Concurrently(t *testing.T) {
+// TestCreate_LeavesOneTableIfCalledConcurrently checks that no duplicate tables remain, and that Create
+// succeeds, when clients create the table at the same time: RethinkDB then creates several tables with one
+// name, which cannot be used.
+func TestCreate_LeavesOneTableIfCalledConcurrently(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	const n = 4
@@ -29,22 +30,22 @@ func TestCreate_Concurrently(t *testing.T) {
 		var errs [n]error
 		for i, session := range sessions {
 			s := newStore(t, session, table)
-			all.Go(func() { errs[i] = s.Create(fixture.Context(t), fixture.Blank()) })
+			all.Go(func() { errs[i] = s.Create(fixture.Context(t), fixture.HeldRecord()) })
 		}
 		all.Wait()
 		require.NoError(t, errors.Join(errs[:]...))
 		require.Eventually(t, func() bool { // Wait, because the first table may be ready before the duplicates are removed.
 			rec, err := newStore(t, operator, table).Read(fixture.Context(t))
-			return err == nil && rec.Epoch == fixture.Blank().Epoch
+			return err == nil && rec.Epoch == fixture.HeldRecord().Epoch
 		}, fixture.Patience, 50*time.Millisecond)
 		require.Equal(t, 1, countTables(t, operator, table))
 	}
 	require.Zero(t, countTables(t, operator, "changefeed_duplicate"))
 }
 
-// TestCreate_AmbiguousTable checks that Create removes duplicate tables that exist already, and that Start
+// TestCreate_RemovesDuplicateTables checks that Create removes duplicate tables that exist already, and that Start
 // rejects them when the store is configured not to create tables.
-func TestCreate_AmbiguousTable(t *testing.T) {
+func TestCreate_RemovesDuplicateTables(t *testing.T) {
 	addr := serverAddr(t)
 	operator := connect(t, addr, nil)
 	_, _ = r.DBCreate(database).RunWrite(operator)

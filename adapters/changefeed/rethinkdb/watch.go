@@ -22,8 +22,8 @@ func (s *Store) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return s.runner.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc]. Its first report is the current record. A table that was just
-// created may not be available yet.
+// watch is a [store.WatchFunc] that reports the current record and then its changes, from a
+// changefeed. A table that was just created may not be available yet.
 func (s *Store) watch(ctx context.Context, report func(changefeed.Event)) error {
 	query := s.tableTerm().Get(s.key).Changes(r.ChangesOpts{IncludeInitial: true})
 	opened := false
@@ -90,11 +90,11 @@ type Change struct {
 }
 
 // Changes implements [changefeed.Store] with a changefeed of the whole table named place in the
-// same database, or of the store's table if that is empty, without the records of
-// elections. Each change is a [Change]; changes of one document in quick succession are
-// combined. If a reader is more than 1000 changes late, it receives those and then
-// [changefeed.ErrMissed]. Changes that are made while a connection is down are lost: after
-// any error, read the current data.
+// same database, or of the store's table if place is empty, without the records of elections.
+// Each change is a [Change]; changes of one document in quick succession are combined. If a
+// reader is more than 1000 changes late, it receives those and then [changefeed.ErrMissed].
+// Changes that are made while a connection is down are lost: after any error, read the current
+// data.
 func (s *Store) Changes(ctx context.Context, place string) (changefeed.Changes, error) {
 	table := cmp.Or(place, s.table)
 	operation := "watch table " + s.database + "." + table

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/rethinkdb"
 )
 
-// TestFeed_MissingTable checks that a feed reports that its table does not exist, and delivers the record
+// TestFeed_ReportsMissingTable checks that a feed reports that its table does not exist, and delivers the record
 // after the table was created.
-func TestFeed_MissingTable(t *testing.T) {
+func TestFeed_ReportsMissingTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s := newStore(t, session, newTable(t, session))
 	f, err := s.Subscribe(fixture.Context(t))
@@ -24,18 +24,18 @@ func TestFeed_MissingTable(t *testing.T) {
 	require.True(t, e.Missing)
 	_, err = s.Read(fixture.Context(t))
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	_, err = s.Heartbeat(fixture.Context(t), fixture.Blank(), fixture.Blank())
+	_, err = s.Heartbeat(fixture.Context(t), fixture.HeldRecord(), fixture.HeldRecord())
 	require.ErrorIs(t, err, changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	rec := fixture.Read(t, s)
 	fixture.AwaitRecord(t, f, rec)
 	rec = fixture.Heartbeat(t, s, rec)
 	fixture.AwaitRecord(t, f, rec)
 }
 
-// TestFeed_TableDropped checks that a feed ends when its table is dropped, and that the next feed works after
+// TestFeed_EndsIfTableIsDropped checks that a feed ends when its table is dropped, and that the next feed works after
 // the table was created again.
-func TestFeed_TableDropped(t *testing.T) {
+func TestFeed_EndsIfTableIsDropped(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	table := newTable(t, session)
 	s, rec := createRecord(t, session, table, rethinkdb.WithQuiet(time.Hour))
@@ -43,13 +43,13 @@ func TestFeed_TableDropped(t *testing.T) {
 	execWrite(t, session, r.DB(database).TableDrop(table))
 	fixture.RequireUnknownOutcome(t, fixture.AwaitError(t, f))
 	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Start(fixture.Context(t)), changefeed.ErrUnsuitable)
-	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Create(fixture.Context(t), fixture.Blank()), changefeed.ErrNoRecord)
-	require.NoError(t, s.Create(fixture.Context(t), fixture.Blank()))
+	require.ErrorIs(t, newStore(t, session, table, rethinkdb.WithoutCreate()).Create(fixture.Context(t), fixture.HeldRecord()), changefeed.ErrNoRecord)
+	require.NoError(t, s.Create(fixture.Context(t), fixture.HeldRecord()))
 	fixture.SubscribeTo(t, s, fixture.Read(t, s))
 }
 
-// TestChanges_OnlyOfGivenTable checks that Changes delivers the changes of the given table, and no others.
-func TestChanges_OnlyOfGivenTable(t *testing.T) {
+// TestChanges_DeliversOnlyGivenTable checks that Changes delivers the changes of the given table, and no others.
+func TestChanges_DeliversOnlyGivenTable(t *testing.T) {
 	session := connect(t, serverAddr(t), nil)
 	s, rec := createRecord(t, session, newTable(t, session))
 	other, third := newTable(t, session), newTable(t, session)

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// ApplyOptions applies options to a store. apply is the method of the type of the options.
+// ApplyOptions applies options to a store. apply is the method of O that applies one option.
 func ApplyOptions[S, O any](store S, options []O, apply func(O, S) error) error {
 	for i, o := range options {
 		if any(o) == nil {

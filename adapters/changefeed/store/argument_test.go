@@ -17,8 +17,8 @@ type optionFunc func(*int) error
 
 func (f optionFunc) apply(n *int) error { return f(n) }
 
-// TestApplyOptions_ReportsInvalidOptions checks that options are applied, and that a nil option and an error
-// of an option are reported as an invalid option.
+// TestApplyOptions_ReportsInvalidOptions checks that ApplyOptions applies options, and reports a nil option,
+// and an option that returns an error, as an invalid option.
 func TestApplyOptions_ReportsInvalidOptions(t *testing.T) {
 	increment := optionFunc(func(n *int) error { *n++; return nil })
 	n := 0
@@ -31,8 +31,8 @@ func TestApplyOptions_ReportsInvalidOptions(t *testing.T) {
 	require.ErrorIs(t, err, failure)
 }
 
-// TestSetQuietTime_RejectsExtremeTimes checks that a time is rejected that is too short, or so long that its
-// multiples overflow.
+// TestSetQuietTime_RejectsExtremeTimes checks that SetQuietTime rejects a time that is too short, or so long
+// that its multiples overflow.
 func TestSetQuietTime_RejectsExtremeTimes(t *testing.T) {
 	quiet := time.Second
 	for _, d := range []time.Duration{9 * time.Millisecond, 48*time.Hour + 1, math.MaxInt64} {
@@ -45,7 +45,8 @@ func TestSetQuietTime_RejectsExtremeTimes(t *testing.T) {
 	}
 }
 
-// TestCheckText_RejectsUnsuitableText checks that a text is rejected that a database would reject or truncate.
+// TestCheckText_RejectsUnsuitableText checks that CheckText rejects a text that a database would reject or
+// truncate.
 func TestCheckText_RejectsUnsuitableText(t *testing.T) {
 	require.NoError(t, CheckText("key", "漢字", 6))
 	for _, text := range []string{"", "\xff", "a\x00b", "a\nb", "漢字 "} {

@@ -58,11 +58,12 @@ func TestChanges_DeliveredInOrder(t *testing.T) {
 		require.Equal(t, 1, change)
 		require.NoError(t, c.Close())
 		_, err = c.Next(t.Context())
-		require.ErrorIs(t, err, changefeed.ErrClosed, "although a change was not read")
+		require.ErrorIs(t, err, changefeed.ErrClosed, "Next after Close, with an unread change")
 	})
 }
 
-// TestChanges_DroppedChangesAreReported checks that no changes are dropped without an error.
+// TestChanges_DroppedChangesAreReported checks that a reader that is more than 1000 changes behind
+// receives the first 1000 and then ErrMissed.
 func TestChanges_DroppedChangesAreReported(t *testing.T) {
 	table := memory.NewTable()
 	e, err := changefeed.NewElection(table.Store("election"))
@@ -85,9 +86,9 @@ func TestChanges_DroppedChangesAreReported(t *testing.T) {
 	require.Fail(t, "the loop ended without an error")
 }
 
-// TestChanges_LoopEnds checks that a loop over changes ends when its context is done, and that the feed is
+// TestChanges_LoopEndsWithContext checks that a loop over changes ends when its context is done, and that the feed is
 // closed with the loop.
-func TestChanges_LoopEnds(t *testing.T) {
+func TestChanges_LoopEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.NewTable()
 		e, err := changefeed.NewElection(table.Store("election"))

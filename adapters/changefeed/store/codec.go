@@ -16,8 +16,8 @@ import (
 // Format is part of each encoded record. It distinguishes records from other data.
 const Format = "changefeed/1"
 
-// maxSize limits the size of an encoded record, in bytes. IDs need much less, and all stores
-// accept it.
+// maxSize limits the size of an encoded record, in bytes. Records with the longest IDs need much
+// less, and all stores accept this size.
 const maxSize = 256 << 10
 
 // Document is the layout of a record without its time. N is the type of the database's numbers.

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed"
 )
 
-// TestEncode_KeepsAllFields checks that all fields are kept.
+// TestEncode_KeepsAllFields checks that Decode returns all fields of the record that Encode was given.
 func TestEncode_KeepsAllFields(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "<☂> \x00 \"", Session: "s", Nominee: "n",
@@ -24,8 +24,8 @@ func TestEncode_KeepsAllFields(t *testing.T) {
 	require.Equal(t, r, got)
 }
 
-// TestDecode_OtherData checks that data of another program is not accepted as a record.
-func TestDecode_OtherData(t *testing.T) {
+// TestDecode_RejectsOtherData checks that Decode rejects data of another program.
+func TestDecode_RejectsOtherData(t *testing.T) {
 	for _, data := range []string{
 		"", "text", "{}", "null", "[1]", `{"epoch":"e","seq":1}`, `{"format":"changefeed/2","epoch":"e"}`,
 		`{"format":"changefeed/1"}`, `{"format":"changefeed/1","epoch":"e","term":-1}`, `{"format":"changefeed/1","epoch":"e","ttl_ns":-1}`,
@@ -35,8 +35,9 @@ func TestDecode_OtherData(t *testing.T) {
 	}
 }
 
-// TestEncode_UnsuitableRecord checks that a record is not written that JSON would change, or that is too long.
-func TestEncode_UnsuitableRecord(t *testing.T) {
+// TestEncode_RejectsUnsuitableRecord checks that Encode rejects a record that JSON would change, or that is too
+// long.
+func TestEncode_RejectsUnsuitableRecord(t *testing.T) {
 	for _, r := range []changefeed.Record{
 		{Epoch: "e", Leader: "\xff"}, {Epoch: "e", Nominee: "a\xc0"}, {Epoch: "e", Leader: strings.Repeat("a", maxSize)},
 	} {
@@ -46,8 +47,8 @@ func TestEncode_UnsuitableRecord(t *testing.T) {
 	}
 }
 
-// TestDocument_KeepsAllFields checks that all fields are kept, and that a document with a number that is not
-// natural is not returned as a record.
+// TestDocument_KeepsAllFields checks that the method Record returns all fields that NewDocument was given,
+// and rejects a document with a number that is negative or not an integer.
 func TestDocument_KeepsAllFields(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "l", Session: "s", Nominee: "n", Term: 1<<53 - 1, Seq: 3, TTL: time.Second, Ended: true, Version: "v",
@@ -73,8 +74,8 @@ func TestDocument_KeepsAllFields(t *testing.T) {
 	}
 }
 
-// TestDecodeMessage_RejectsOtherText checks that all fields are kept, and that a text that is not a message
-// is not decoded.
+// TestDecodeMessage_RejectsOtherText checks that DecodeMessage returns all fields that EncodeMessage was
+// given, and the zero event for a text that is not a message.
 func TestDecodeMessage_RejectsOtherText(t *testing.T) {
 	r := changefeed.Record{
 		Epoch: "e", Leader: "<漢字> \"&\n", Session: "s", Nominee: "n", Term: 1 << 60, Seq: 1<<62 + 1,
@@ -90,16 +91,17 @@ func TestDecodeMessage_RejectsOtherText(t *testing.T) {
 	}
 }
 
-// TestCheckColumns checks that a record that a database would change is rejected.
-func TestCheckColumns(t *testing.T) {
+// TestCheckColumns_RejectsUnsuitableRecord checks that CheckColumns rejects a record that a database
+// would change.
+func TestCheckColumns_RejectsUnsuitableRecord(t *testing.T) {
 	require.NoError(t, CheckColumns(changefeed.Record{Leader: "<漢字> \"&\n", Term: 1 << 60, Seq: 1<<62 + 1}))
 	for _, bad := range []changefeed.Record{{Leader: "\xff"}, {Nominee: "\x00"}, {Epoch: "\xff"}, {Session: "\xff"}, {Term: 1 << 63}, {Seq: 1 << 63}} {
 		require.ErrorIs(t, CheckColumns(bad), changefeed.ErrUnsuitable)
 	}
 }
 
-// FuzzDecode decodes arbitrary bytes as a record and as a message. They are rejected, or the result is the
-// same after it was encoded.
+// FuzzDecode decodes arbitrary bytes as a record and as a message. The decoder must reject them, or return
+// a result that is the same after it was encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	r := changefeed.Record{Epoch: "e", Seq: 3, Term: 2, Leader: "l", Session: "s", TTL: time.Second, Version: "v"}
 	data, err := Encode(r)
@@ -126,7 +128,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzDocument converts documents with arbitrary floating-point numbers. A record has the same numbers.
+// FuzzDocument converts documents with arbitrary floating-point numbers. The record must have the same
+// numbers as the document.
 func FuzzDocument(f *testing.F) {
 	f.Add(3.0, 2.0, 1e9)
 	f.Add(-1.0, math.NaN(), math.Inf(1))

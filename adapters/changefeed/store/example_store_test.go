@@ -76,10 +76,12 @@ func objectBackend(testing.TB) *storetest.Backend {
 	}
 }
 
-// TestExample_Contract checks that the store of the example satisfies the contract of stores.
-func TestExample_Contract(t *testing.T) { storetest.Run(t, objectBackend, storetest.FakeTime()) }
+// TestExample_StoreSatisfiesContract checks that the store of the example satisfies the contract of stores.
+func TestExample_StoreSatisfiesContract(t *testing.T) {
+	storetest.Run(t, objectBackend, storetest.FakeTime())
+}
 
-// TestExample_Election checks that elections on the store of the example satisfy their contract.
-func TestExample_Election(t *testing.T) {
+// TestExample_ElectionsSatisfyContract checks that elections on the store of the example satisfy their contract.
+func TestExample_ElectionsSatisfyContract(t *testing.T) {
 	storetest.RunElection(t, objectBackend, storetest.FakeTime())
 }

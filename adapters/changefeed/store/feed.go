@@ -27,7 +27,7 @@ const minEstablishLimit = 10 * time.Second
 const (
 	// lateReads is how often the record is read in each quiet time while the watch is late.
 	lateReads = 4
-	// lateTimes is the number of quiet times for which a watch counts as late after it was late.
+	// lateTimes is the number of quiet times for which a feed considers a watch late after it was late.
 	lateTimes = 16
 	// silentTimes is the number of quiet times after which a watch is replaced that does not report
 	// a known write. It doubles with each replacement, up to maxSilentTimes.
@@ -67,10 +67,10 @@ type feed struct {
 	watches         sync.WaitGroup
 	started         bool             // started reports whether last is valid.
 	last            changefeed.Event // last is the last event.
-	lastIsRead      bool             // lastIsRead reports whether last was read, and not reported yet.
+	lastIsRead      bool             // lastIsRead reports whether last is from a read, and the watch has not reported it.
 	timely          bool             // timely reports whether a watch has reported a write in time.
 	unreportedSince time.Time        // unreportedSince is when a read showed an unreported write, or zero.
-	lateUntil       time.Time        // lateUntil is until when the watch counts as late.
+	lateUntil       time.Time        // lateUntil is until when the feed considers the watch late.
 	silentLimit     time.Duration    // silentLimit is how long a watch may fail to report a known write.
 }
 
@@ -205,7 +205,7 @@ func (f *feed) checkWatch() error {
 	changed, err := f.readRecord()
 	switch {
 	case err != nil:
-		return fmt.Errorf("after the quiet time: %w", err)
+		return fmt.Errorf("read after the quiet time: %w", err)
 	case !changed:
 	case f.unreportedSince.IsZero():
 		f.unreportedSince = now

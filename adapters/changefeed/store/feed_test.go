@@ -22,7 +22,7 @@ import (
 const quietTime = 2 * time.Second
 
 // lateStore is a store whose watches report a write at the time that delay returns for the time of
-// the write, or never if that is zero.
+// the write, or never if delay returns the zero time.
 type lateStore struct {
 	changefeed.Store
 	feeds *store.Feeds
@@ -50,7 +50,7 @@ func (l *lateStore) Subscribe(ctx context.Context) (changefeed.Feed, error) {
 	return l.feeds.Subscribe(ctx)
 }
 
-// watch is a [store.WatchFunc].
+// watch is a [store.WatchFunc] that reports writes as delay determines.
 func (l *lateStore) watch(ctx context.Context, report func(changefeed.Event)) error {
 	l.mu.Lock()
 	l.watches++
@@ -148,9 +148,9 @@ func measureLag(t *testing.T, s *lateStore, writes int) (most time.Duration) {
 	return most
 }
 
-// TestFeed_LateWatch checks that the feed of a late watch delivers writes in time and does not end, and that
-// the feed of a timely watch does not read after the watch has reported a write.
-func TestFeed_LateWatch(t *testing.T) {
+// TestFeed_DeliversWritesInTimeDespiteLateWatch checks that the feed of a late watch delivers writes in time
+// and does not end, and that the feed of a timely watch does not read after the watch has reported a write.
+func TestFeed_DeliversWritesInTimeDespiteLateWatch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		delay func(time.Time) time.Time
@@ -176,8 +176,8 @@ func TestFeed_LateWatch(t *testing.T) {
 	}
 }
 
-// TestFeed_SilentWatch checks that a watch that has become silent is replaced.
-func TestFeed_SilentWatch(t *testing.T) {
+// TestFeed_ReplacesSilentWatch checks that a feed replaces a watch that has become silent.
+func TestFeed_ReplacesSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		silent := func(written time.Time) time.Time {
@@ -195,8 +195,8 @@ func TestFeed_SilentWatch(t *testing.T) {
 	})
 }
 
-// TestFeed_ElectionWithLateWatches checks that late watches neither change the leader nor make a feed fail.
-func TestFeed_ElectionWithLateWatches(t *testing.T) {
+// TestFeed_LateWatchesDoNotChangeLeader checks that late watches neither change the leader nor make a feed fail.
+func TestFeed_LateWatchesDoNotChangeLeader(t *testing.T) {
 	for name, delay := range map[string]func(time.Time) time.Time{
 		"OnTime": reportPromptly, "After1s": atMultiplesOf(time.Second), "After10s": atMultiplesOf(10 * time.Second), "After60s": atMultiplesOf(time.Minute), "Never": neverReport,
 	} {
@@ -350,8 +350,9 @@ func recordWithSeq(seq uint64) changefeed.Record {
 	return changefeed.Record{Epoch: "e", Leader: "one", Session: "s", Term: 7, Seq: seq, Version: fmt.Sprint(seq)}
 }
 
-// TestFeed_DeliversReportedRecords checks that a record that the database sends is delivered once, without a read.
-func TestFeed_DeliversReportedRecords(t *testing.T) {
+// TestFeed_DeliversReportedRecordsWithoutReads checks that a feed delivers a record that the database sends
+// once, and without a read.
+func TestFeed_DeliversReportedRecordsWithoutReads(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(3) {
 			e := changefeed.Event{Record: recordWithSeq(seq + 1)}
@@ -415,9 +416,9 @@ func TestFeed_HintIsDeliveredWithoutRead(t *testing.T) {
 	})
 }
 
-// TestFeed_HintOtherThanHeartbeat checks that a hint that is not the next heartbeat of the leader is not
+// TestFeed_HintOtherThanHeartbeatCausesRead checks that a hint that is not the next heartbeat of the leader is not
 // delivered, and that it causes a read.
-func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
+func TestFeed_HintOtherThanHeartbeatCausesRead(t *testing.T) {
 	led := changefeed.Record{Epoch: "e", Leader: "p", Session: "s", Term: 7, Seq: 5, TTL: time.Second, Version: "v"}
 	free := led
 	free.Leader, free.Session, free.TTL = "", "", 0
@@ -458,7 +459,8 @@ func TestFeed_HintOtherThanHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_ReadThatConfirmsHintIsDelivered checks that a read that confirms a hint is delivered.
+// TestFeed_ReadThatConfirmsHintIsDelivered checks that a feed delivers a record that it has read,
+// although it has delivered the same record as a hint before.
 func TestFeed_ReadThatConfirmsHintIsDelivered(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
@@ -473,8 +475,9 @@ func TestFeed_ReadThatConfirmsHintIsDelivered(t *testing.T) {
 	})
 }
 
-// TestFeed_HintBeforeFirstEvent checks that the first event is not a hint.
-func TestFeed_HintBeforeFirstEvent(t *testing.T) {
+// TestFeed_FirstEventIsNotHint checks that a feed reads the record for its first event, even if the
+// watch reports a hint.
+func TestFeed_FirstEventIsNotHint(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		s.set(recordWithSeq(1), nil)
 		s.reports <- changefeed.Event{Record: recordWithSeq(2), Hint: true}
@@ -482,7 +485,8 @@ func TestFeed_HintBeforeFirstEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_LateReaderReceivesNewestEvent checks that a reader that is late receives only the newest event.
+// TestFeed_LateReaderReceivesNewestEvent checks that a reader that has not called Next for some time
+// receives only the newest event.
 func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	runFeedTest(t, 0, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		for seq := range uint64(100) {
@@ -494,9 +498,9 @@ func TestFeed_LateReaderReceivesNewestEvent(t *testing.T) {
 	})
 }
 
-// TestFeed_WatchesAgainAfterReturn checks that the feed watches again immediately after nil, and that it reports a
-// missing record and watches again after ErrNoRecord.
-func TestFeed_WatchesAgainAfterReturn(t *testing.T) {
+// TestFeed_StartsNextWatchAfterReturn checks that a feed starts the next watch immediately when a watch returns nil,
+// and that it reports a missing record and starts the next watch when a watch returns ErrNoRecord.
+func TestFeed_StartsNextWatchAfterReturn(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()
 		s.ends <- nil
@@ -535,9 +539,9 @@ func TestFeed_EndsWithError(t *testing.T) {
 	}
 }
 
-// TestFeed_ReadsPerHeartbeat checks that a feed whose watch reports every write promptly reads the record at
+// TestFeed_LimitsReadsPerHeartbeat checks that a feed whose watch reports every write promptly reads the record at
 // most three times per heartbeat, even when the reports are hints or contain no record.
-func TestFeed_ReadsPerHeartbeat(t *testing.T) {
+func TestFeed_LimitsReadsPerHeartbeat(t *testing.T) {
 	// The interval is so long that two reads per heartbeat are due after the quiet time.
 	const heartbeat, heartbeats = 5700 * time.Millisecond, 100
 	for name, report := range map[string]func(changefeed.Record) changefeed.Event{
@@ -570,7 +574,8 @@ func TestFeed_ReadsPerHeartbeat(t *testing.T) {
 	}
 }
 
-// TestFeed_EndsIfWatchReportsNothing checks that a watch that reports nothing at first ends the feed.
+// TestFeed_EndsIfWatchReportsNothing checks that a feed ends if its watch reports nothing after the
+// start.
 func TestFeed_EndsIfWatchReportsNothing(t *testing.T) {
 	runFeedTest(t, quietTime, func(t *testing.T, s *scriptedWatch, feed changefeed.Feed) {
 		begin := time.Now()

@@ -189,7 +189,7 @@ func (s *Feeds) WrapError(ctx context.Context, operation string, err error, mean
 	case err != context.DeadlineExceeded && err != context.Canceled: //nolint:errorlint // an error that wraps that of the context contains a cause
 		s.failed.Store(&failure{err, time.Now()})
 	case last != nil && time.Since(last.time) < failureMemory:
-		// last.err is not wrapped, because it belongs to another operation.
+		// Do not wrap last.err, because another operation has caused it.
 		err = fmt.Errorf("%w (the last error was: %v)", err, last.err)
 	}
 	if done := ctx.Err(); done != nil && !errors.Is(err, done) {

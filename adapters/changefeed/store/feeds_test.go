@@ -17,9 +17,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestFeeds_CloseWithStuckWatch checks that a watch that does not observe its context does not block Next,
+// TestFeeds_CloseReturnsDespiteStuckWatch checks that a watch that does not observe its context does not block Next,
 // and blocks Close no longer than the limit.
-func TestFeeds_CloseWithStuckWatch(t *testing.T) {
+func TestFeeds_CloseReturnsDespiteStuckWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		feeds := store.NewFeeds(nil, func(context.Context, func(changefeed.Event)) error {
@@ -38,8 +38,8 @@ func TestFeeds_CloseWithStuckWatch(t *testing.T) {
 	})
 }
 
-// TestCall_ReturnsWhenContextIsDone checks that Call returns its result, and does not wait for a driver that
-// does not observe its context.
+// TestCall_ReturnsWhenContextIsDone checks that Call returns the result of its function, and does not wait
+// for a driver that does not observe its context.
 func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		feeds := store.NewFeeds(nil, nil, 0)
@@ -62,8 +62,9 @@ func TestCall_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// TestFeeds_WrapError checks that the result contains the operation and all errors that it should wrap.
-func TestFeeds_WrapError(t *testing.T) { synctest.Test(t, testWrapError) }
+// TestFeeds_WrapErrorKeepsOperationAndCauses checks that the error that WrapError returns contains the
+// operation, and wraps all errors that it must wrap.
+func TestFeeds_WrapErrorKeepsOperationAndCauses(t *testing.T) { synctest.Test(t, testWrapError) }
 
 func testWrapError(t *testing.T) {
 	feeds := store.NewFeeds(nil, nil, 0)

@@ -77,7 +77,8 @@ const (
 )
 
 // read reads the record for a feed, and retries a read that fails, because any read of a polled store
-// can fail. The failed feed of another store means a lost connection.
+// can fail. In other stores, a failed read usually means that the connection is lost, so it ends the
+// feed.
 func (p *polled) read(ctx context.Context) (changefeed.Record, error) {
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, max(p.interval, minReadLimit))

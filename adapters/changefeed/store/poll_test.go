@@ -33,15 +33,19 @@ func polledBackend(t testing.TB) *storetest.Backend {
 	}
 }
 
-// TestPoll_Contract checks that a polled store satisfies the contract of stores.
-func TestPoll_Contract(t *testing.T) { storetest.Run(t, polledBackend, storetest.FakeTime()) }
+// TestPoll_StoreSatisfiesContract checks that a polled store satisfies the contract of stores.
+func TestPoll_StoreSatisfiesContract(t *testing.T) {
+	storetest.Run(t, polledBackend, storetest.FakeTime())
+}
 
-// TestPoll_Election checks that elections on a polled store satisfy their contract.
-func TestPoll_Election(t *testing.T) { storetest.RunElection(t, polledBackend, storetest.FakeTime()) }
+// TestPoll_ElectionsSatisfyContract checks that elections on a polled store satisfy their contract.
+func TestPoll_ElectionsSatisfyContract(t *testing.T) {
+	storetest.RunElection(t, polledBackend, storetest.FakeTime())
+}
 
-// TestPoll_FailedReads checks that a feed of a polled store ends with the error of the third failed read in a
-// row, and not with the first, and that reads are limited.
-func TestPoll_FailedReads(t *testing.T) {
+// TestPoll_ThirdFailedReadEndsFeed checks that a feed of a polled store ends with the error of the third failed
+// read in a row, and not with the first, within a limited time.
+func TestPoll_ThirdFailedReadEndsFeed(t *testing.T) {
 	errRead := errors.New("the connection was reset")
 	for name, c := range map[string]struct {
 		fail     func(read int) bool
@@ -99,7 +103,7 @@ func TestPoll_FailedReads(t *testing.T) {
 	}
 }
 
-// failingReads is a store whose reads are replaced.
+// failingReads is a store whose method Read calls the function read.
 type failingReads struct {
 	changefeed.Store
 	read func(ctx context.Context) (changefeed.Record, error)
@@ -107,8 +111,9 @@ type failingReads struct {
 
 func (s *failingReads) Read(ctx context.Context) (changefeed.Record, error) { return s.read(ctx) }
 
-// TestPoll_InvalidArguments checks that Poll rejects an argument that it cannot use.
-func TestPoll_InvalidArguments(t *testing.T) {
+// TestPoll_RejectsInvalidArguments checks that Poll returns ErrInvalid for a nil store and for an
+// interval that is not positive.
+func TestPoll_RejectsInvalidArguments(t *testing.T) {
 	_, err := store.Poll(nil, time.Second)
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
 	_, err = store.Poll(memory.NewTable().Store("election"), 0)

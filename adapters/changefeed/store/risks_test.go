@@ -16,8 +16,8 @@ var unsafeSettings = []changefeed.UnsafeSetting{
 	{Name: "save", Value: "60 1", Risk: changefeed.RiskRestart, Remedy: "turn it off"},
 }
 
-// TestAcceptedRisks_OtherRisksAreErrors checks that the error contains each setting whose risk was not
-// accepted, and no other setting.
+// TestAcceptedRisks_OtherRisksAreErrors checks that the error of Check contains each setting whose
+// risk was not accepted, and no other setting.
 func TestAcceptedRisks_OtherRisksAreErrors(t *testing.T) {
 	var none, one, all store.AcceptedRisks
 	require.NoError(t, one.Add(changefeed.RiskFailover))
@@ -40,8 +40,9 @@ func TestAcceptedRisks_OtherRisksAreErrors(t *testing.T) {
 	require.Len(t, unsafe.Settings, 2)
 }
 
-// TestAcceptedRisks_UnknownName checks that a misspelled risk is rejected with an error.
-func TestAcceptedRisks_UnknownName(t *testing.T) {
+// TestAcceptedRisks_RejectsUnknownName checks that Add rejects a list that contains an unknown risk,
+// and adds none of its risks.
+func TestAcceptedRisks_RejectsUnknownName(t *testing.T) {
 	var a store.AcceptedRisks
 	err := a.Add(changefeed.RiskRestart, "fire")
 	require.ErrorIs(t, err, leaderelection.ErrInvalid)
@@ -50,7 +51,8 @@ func TestAcceptedRisks_UnknownName(t *testing.T) {
 	require.Error(t, a.Check("redis", unsafeSettings[:1]), "a list with an unknown name was accepted in part")
 }
 
-// TestParseRisk_AcceptsEveryRisk checks that every risk can be parsed, and that its message describes it.
+// TestParseRisk_AcceptsEveryRisk checks that ParseRisk accepts every risk, and that the message of an
+// UnsafeError describes the risk.
 func TestParseRisk_AcceptsEveryRisk(t *testing.T) {
 	for _, r := range changefeed.Risks() {
 		parsed, err := changefeed.ParseRisk(string(r))

@@ -25,8 +25,8 @@ func newRunner(t *testing.T, ignoresContext bool) *Runner {
 	return r
 }
 
-// TestRunner_ErrorsNameOperationAndMeaning checks that an error of the driver contains the operation and its
-// meaning, and comes without a record.
+// TestRunner_ErrorsNameOperationAndMeaning checks that a Runner adds the operation and the meaning to an
+// error of the driver, and returns no record.
 func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	r := newRunner(t, false)
 	got, err := r.Read(t.Context(), "read", func(context.Context) (changefeed.Record, error) {
@@ -38,9 +38,9 @@ func TestRunner_ErrorsNameOperationAndMeaning(t *testing.T) {
 	require.Zero(t, got)
 }
 
-// TestRunner_SuccessForgetsFailure checks that the error of an operation without an answer does not contain
+// TestRunner_ErrorOmitsFailureBeforeSuccess checks that the error of an operation without an answer does not contain
 // the error of an operation before the last success.
-func TestRunner_SuccessForgetsFailure(t *testing.T) {
+func TestRunner_ErrorOmitsFailureBeforeSuccess(t *testing.T) {
 	for _, ignoresContext := range []bool{false, true} {
 		r := newRunner(t, ignoresContext)
 		record := changefeed.Record{Version: "v"}
@@ -68,8 +68,8 @@ func TestRunner_SuccessForgetsFailure(t *testing.T) {
 	}
 }
 
-// TestRunner_WritesHaveNewVersions checks that the versions of all writes differ, and that a record that columns
-// would change is not written.
+// TestRunner_WritesHaveNewVersions checks that a Runner gives each write another version, and does not write a
+// record that columns would change.
 func TestRunner_WritesHaveNewVersions(t *testing.T) {
 	r := newRunner(t, false)
 	prev, next := changefeed.Record{Version: "v"}, changefeed.Record{Epoch: "e", Version: "v"}
@@ -94,7 +94,7 @@ func TestRunner_WritesHaveNewVersions(t *testing.T) {
 }
 
 // TestRunner_EndsWithContextAndStore checks that an operation ends when its context is done or the store is
-// closed, and does not run afterwards.
+// closed, and that no operation runs after the store is closed.
 func TestRunner_EndsWithContextAndStore(t *testing.T) {
 	for _, ignoresContext := range []bool{false, true} {
 		r := newRunner(t, ignoresContext)

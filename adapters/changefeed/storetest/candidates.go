@@ -22,7 +22,7 @@ type election struct {
 	changed    chan struct{} // changed is closed when a candidate has received a status, and then replaced.
 	lastToken  int64         // lastToken is the greatest token of all leaderships.
 	lastLeader *candidate    // lastLeader is the candidate with lastToken.
-	reported   bool          // reported reports whether two leaders were reported.
+	reported   bool          // reported is true after the test has failed because of two leaders.
 }
 
 // candidate is a candidate of an election.
@@ -190,7 +190,7 @@ func (e *election) await(what string, condition func() bool) {
 			for _, c := range e.candidates {
 				statuses += fmt.Sprintf("\n\t%s: %v", c.name, c.status)
 			}
-			e.Fatalf("%s: not in time%s", what, statuses)
+			e.Fatalf("waited too long until %s%s", what, statuses)
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (s *flawedStore) Heartbeat(ctx context.Context, prev, next changefeed.Recor
 		}
 	case "RoundsTTL":
 		next.TTL = next.TTL.Round(time.Millisecond)
-	case "RoundsTerm": // this flaw is that of a database that stores numbers as float32
+	case "RoundsTerm": // a database that stores numbers as float32 has this flaw
 		next.Term = uint64(float32(next.Term))
 	case "SkipsUnchanged":
 		now, err := s.Store.Read(ctx)
@@ -196,8 +196,8 @@ func (f *flawedFeed) Close() error {
 	return f.Feed.Close()
 }
 
-// TestCases_FindFlaws checks that a store that lacks a property fails the case that tests this property.
-func TestCases_FindFlaws(t *testing.T) {
+// TestCases_FailForFlawedStores checks that a store that lacks a property fails the case that tests this property.
+func TestCases_FailForFlawedStores(t *testing.T) {
 	for flaw, name := range map[string]string{
 		"CreateOverwrites":     "CreateKeepsRecord",
 		"CreateFails":          "Create",

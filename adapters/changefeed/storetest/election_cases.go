@@ -98,7 +98,8 @@ func testResign(s *suite) {
 	}
 }
 
-// testTransfer requires that Transfer, with the store of any candidate, makes the named candidate the leader.
+// testTransfer requires that Transfer, with the store of any candidate, makes the candidate with the given ID
+// the leader.
 func testTransfer(s *suite) {
 	e := s.newElection(3)
 	leader := e.awaitStableLeader()

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrInjected is the error of a request or feed that failed because of an injected fault.
-var ErrInjected = errors.New("storetest: injected")
+var ErrInjected = errors.New("storetest: injected fault")
 
 // Faults describes the faults of requests and feeds. Probabilities are between 0 and 1.
 // The zero Faults injects nothing.

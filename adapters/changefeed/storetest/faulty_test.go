@@ -44,7 +44,8 @@ func newFaulty(t *testing.T) (f *storetest.Faulty, direct changefeed.Store, r ch
 	return storetest.NewFaulty(table.Store("election"), 1), direct, r
 }
 
-// heartbeat replaces r by the same record with the next Seq, within limit.
+// heartbeat sends a heartbeat that replaces r, and returns its error. It waits for the response for at
+// most limit.
 func heartbeat(t *testing.T, f changefeed.Store, r changefeed.Record, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -60,7 +61,8 @@ func readSeq(t *testing.T, s changefeed.Store) uint64 {
 	return r.Seq
 }
 
-// TestFaulty_FaultsHaveDocumentedEffects checks what each kind of fault does to a request, as documented.
+// TestFaulty_FaultsHaveDocumentedEffects checks that each kind of fault has the documented effect on a
+// request.
 func TestFaulty_FaultsHaveDocumentedEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults
@@ -117,7 +119,8 @@ func TestFaulty_CutNetworkStopsRequests(t *testing.T) {
 	})
 }
 
-// TestFaulty_FeedsHaveDocumentedFaults checks what each kind of fault does to a feed, as documented.
+// TestFaulty_FeedsHaveDocumentedFaults checks that each kind of fault has the documented effect on a
+// feed.
 func TestFaulty_FeedsHaveDocumentedFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults storetest.Faults

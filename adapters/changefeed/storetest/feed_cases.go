@@ -98,8 +98,8 @@ func testFeedLastWrite(s *suite) {
 	}
 }
 
-// testFeedContext requires that the context of Next ends that call, and neither the feed nor the
-// delivery of an event.
+// testFeedContext requires that a context that is done ends only the call of Next: the feed
+// remains usable, and loses no event.
 func testFeedContext(s *suite) {
 	st, r := s.createRecord()
 	f := s.subscribe(st)
@@ -246,7 +246,8 @@ func (s *suite) openChanges(st changefeed.Store) changefeed.Changes {
 	return c
 }
 
-// testChanges requires that changes of other data are delivered, and those of the record are not.
+// testChanges requires that a feed of other data delivers changes of other data, and no changes of the
+// record.
 func testChanges(s *suite) {
 	st, r := s.createRecord()
 	changes := s.openChanges(st)

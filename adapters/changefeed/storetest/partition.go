@@ -91,15 +91,15 @@ type partitions struct {
 }
 
 // tenure is the part of a leadership in which the leader has acted, from the number of its first action
-// to that of its last one.
+// to the number of its last action.
 type tenure struct {
 	candidate   int
 	token       int64
 	first, last uint64
 }
 
-// nextLeader waits for another leader than that of the tenure last, with a greater token. A candidate
-// may lose and regain its leadership without a fault if the machine is busy.
+// nextLeader waits for the tenure of a candidate other than that of last, with a greater token. A
+// candidate may lose and regain its leadership without a fault if the machine is busy.
 func (p *partitions) nextLeader(t testing.TB, last tenure) tenure {
 	t.Helper()
 	limit := time.After(partitionLimit)
@@ -148,8 +148,8 @@ func (p *partitions) actAsLeader(candidate int, e *changefeed.Election) {
 	}
 }
 
-// checkTenures reports tenures that overlap or whose tokens do not increase, and whether there
-// are fewer than least.
+// checkTenures returns a description of each problem: tenures that overlap or whose tokens do not
+// increase, or fewer tenures than least.
 func checkTenures(tenures []tenure, least int) (problems []string) {
 	slices.SortFunc(tenures, func(a, b tenure) int { return cmp.Compare(a.first, b.first) })
 	if len(tenures) < least {
@@ -158,7 +158,7 @@ func checkTenures(tenures []tenure, least int) (problems []string) {
 	for i := 1; i < len(tenures); i++ {
 		previous, next := tenures[i-1], tenures[i]
 		if next.token <= previous.token || next.first <= previous.last {
-			problems = append(problems, fmt.Sprintf("leadership %+v follows %+v", next, previous))
+			problems = append(problems, fmt.Sprintf("leadership %+v overlaps with %+v, or has no greater token", next, previous))
 		}
 	}
 	return problems

@@ -9,7 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/memory"
 )
 
-// TestRunPartitions_AcceptsCorrectStore checks that RunPartitions reports no problem of a correct store.
+// TestRunPartitions_AcceptsCorrectStore checks that RunPartitions does not fail the test of a correct
+// store.
 func TestRunPartitions_AcceptsCorrectStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table, seed := memory.NewTable(), uint64(0)
@@ -24,8 +25,8 @@ func TestRunPartitions_AcceptsCorrectStore(t *testing.T) {
 	})
 }
 
-// TestCheckTenures_FindsOverlaps checks that RunPartitions would report leaders that act at the same time,
-// and tokens that do not increase.
+// TestCheckTenures_FindsOverlaps checks that checkTenures, which RunPartitions calls, returns a problem if
+// leaders act at the same time, or if tokens do not increase.
 func TestCheckTenures_FindsOverlaps(t *testing.T) {
 	first, second := tenure{0, 5, 1, 10}, tenure{1, 6, 11, 20}
 	require.Empty(t, checkTenures([]tenure{second, first}, 2))

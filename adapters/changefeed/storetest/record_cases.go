@@ -219,7 +219,7 @@ func testDeletedRecord(s *suite) {
 	}
 }
 
-// testTimeIncreases requires that the store's time does not go back, if there is one.
+// testTimeIncreases requires that the times that a store sets do not decrease, if it sets times.
 func testTimeIncreases(s *suite) {
 	st, r := s.createRecord()
 	other := s.newStore()

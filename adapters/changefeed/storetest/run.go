@@ -216,7 +216,8 @@ func pause(ctx context.Context) {
 	}
 }
 
-// heartbeat replaces prev by a record with the next Seq, which change changes if it is not nil.
+// heartbeat replaces prev by a record whose Seq is greater by one. If change is not nil, it modifies
+// this record before the write.
 func (s *suite) heartbeat(st changefeed.Store, prev changefeed.Record, change func(*changefeed.Record)) changefeed.Record {
 	s.Helper()
 	next := prev
@@ -235,7 +236,7 @@ func (s *suite) heartbeat(st changefeed.Store, prev changefeed.Record, change fu
 	return r
 }
 
-// requireSame compares all fields that a store keeps.
+// requireSame requires that got and want agree in all fields that a store keeps.
 func (s *suite) requireSame(what string, got, want changefeed.Record) {
 	s.Helper()
 	got.Time, got.Version, want.Time, want.Version = time.Time{}, "", time.Time{}, ""

@@ -19,7 +19,7 @@ import (
 type address struct {
 	config Config
 	url    *url.URL
-	query  url.Values // query contains the parameters that were not taken.
+	query  url.Values // query contains the parameters that no method has taken yet.
 	risks  []changefeed.Risk
 }
 
@@ -38,12 +38,12 @@ func parseAddress(cfg Config) (open driver, a address, err error) {
 		return nil, a, fmt.Errorf("%w: address of the store: %w", leaderelection.ErrInvalid, err)
 	}
 	open = drivers[u.Scheme]
-	native := natives[u.Scheme]
+	native := electionPackages[u.Scheme]
 	switch {
 	case native != "":
 		return nil, a, fmt.Errorf("%w: address of the store: %q is not a store; its elections are in package %s", leaderelection.ErrInvalid, u.Scheme+":", native)
-	case open == nil && optional[u.Scheme] != "":
-		return nil, a, fmt.Errorf("%w: address of the store: this program was built without the driver for %q: build it with -tags %s", leaderelection.ErrInvalid, u.Scheme+":", optional[u.Scheme])
+	case open == nil && tagsByScheme[u.Scheme] != "":
+		return nil, a, fmt.Errorf("%w: address of the store: this program was built without the driver for %q: build it with -tags %s", leaderelection.ErrInvalid, u.Scheme+":", tagsByScheme[u.Scheme])
 	case open == nil:
 		return nil, a, fmt.Errorf("%w: address of the store: unknown scheme %q: expected one of %s", leaderelection.ErrInvalid, u.Scheme+":", strings.Join(Schemes(), ", "))
 	case cfg.Election == "":
@@ -68,8 +68,8 @@ func parseAddress(cfg Config) (open driver, a address, err error) {
 	return open, a, nil
 }
 
-// takeParameter removes and returns a parameter that is not for the driver. The default is
-// defaultName.
+// takeParameter removes and returns the value of a parameter that is not for the driver. The
+// default value is defaultName.
 func (a *address) takeParameter(name string) string {
 	value := a.query.Get(name)
 	a.query.Del(name)

@@ -22,7 +22,7 @@ func init() {
 	driverLogs = append(driverLogs, func(log *slog.Logger) { klog.SetSlogLogger(slog.New(debugHandler{log.Handler()})) })
 }
 
-// debugHandler handles all messages with level Debug.
+// debugHandler passes all messages to its Handler with level Debug.
 type debugHandler struct{ slog.Handler }
 
 func (h debugHandler) Enabled(ctx context.Context, _ slog.Level) bool {
@@ -45,7 +45,8 @@ func (h debugHandler) WithGroup(name string) slog.Handler {
 	return debugHandler{h.Handler.WithGroup(name)}
 }
 
-// openKubernetes checks an address. Its host is the namespace of the Lease.
+// openKubernetes checks an address, whose host is the namespace of the Lease, and returns the function
+// that opens it.
 func openKubernetes(a address) (connector, error) {
 	file, name := a.query.Get("kubeconfig"), a.query.Get("context")
 	a.query.Del("kubeconfig")
@@ -81,7 +82,7 @@ func openKubernetes(a address) (connector, error) {
 	}, nil
 }
 
-// loadConfig returns the configuration of a context of a kubeconfig file, or that of the pod's service
+// loadConfig returns the configuration of a context of a kubeconfig file, or of the pod's service
 // account if file is empty.
 func loadConfig(file, name string) (*rest.Config, error) {
 	if file == "" {

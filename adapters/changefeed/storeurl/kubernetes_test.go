@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 )
 
-// TestOpen_Kubernetes checks that a store uses the API server and the token of the context that the address
-// names, and that a program outside a cluster does not wait for an API server.
-func TestOpen_Kubernetes(t *testing.T) {
+// TestOpen_UsesKubernetesContextOfAddress checks that a store uses the API server and the token of the context
+// that the address names, and that a program outside a cluster does not wait for an API server.
+func TestOpen_UsesKubernetesContextOfAddress(t *testing.T) {
 	requests := make(chan *http.Request, 10)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests <- r
@@ -55,8 +55,9 @@ func TestOpen_Kubernetes(t *testing.T) {
 	require.ErrorContains(t, err, "kubeconfig")
 }
 
-// TestLogDrivers_Kubernetes checks that client-go does not print on standard error, and logs with level Debug only.
-func TestLogDrivers_Kubernetes(t *testing.T) {
+// TestLogDrivers_LogsKubernetesMessagesAtDebug checks that client-go does not print on standard error, and logs
+// with level Debug only.
+func TestLogDrivers_LogsKubernetesMessagesAtDebug(t *testing.T) {
 	var text bytes.Buffer
 	t.Cleanup(func() { storeurl.LogDrivers(slog.New(slog.DiscardHandler)) })
 	storeurl.LogDrivers(slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})))

@@ -72,7 +72,7 @@ func openMongoDB(a address) (connector, error) {
 
 // checkMongoDBLogin returns an error if the address contains credentials, which may be sent without TLS.
 // X.509 certificates are used with TLS only. direct reports that the client connects to the host of the
-// address only, and not to the servers that it names.
+// address only, and not to the servers that this host names.
 func checkMongoDBLogin(a *address, direct bool) error {
 	secure := a.url.Scheme == "mongodb+srv"
 	var parameters []transport.Address

@@ -31,7 +31,8 @@ type mysqlLog struct{ log *slog.Logger }
 func (m mysqlLog) Print(v ...any) { m.log.Debug("mysql: " + fmt.Sprint(v...)) }
 
 // mysqlParameters are the parameters of the driver, and the variables of sessions, that an address may
-// contain. The driver would set any other variable as well, also that of the account's password.
+// contain. The driver would set any other variable as well, even the variable that changes the
+// account's password.
 var mysqlParameters = []string{
 	"charset", "collation", "interpolateParams", "readTimeout", "timeout", "tls", "writeTimeout",
 	"innodb_lock_wait_timeout", "transaction_isolation", "tx_isolation", "wsrep_sync_wait",

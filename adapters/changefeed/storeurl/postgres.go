@@ -77,9 +77,9 @@ func checkSSLMode(a *address) error {
 	return a.checkSecurity(p)
 }
 
-// postgresLogin describes the login. The password can also be in the environment or a file. The client's
-// default is sslmode=prefer: a machine on the way can answer that TLS is not supported, and request the
-// password.
+// postgresLogin describes the login of the driver, which also takes the password from the environment or
+// a file. The client's default is sslmode=prefer: a machine on the way can answer that TLS is not
+// supported, and request the password.
 func postgresLogin(a *address, cfg *pgxpool.Config) transport.Login {
 	login := a.newLogin("PostgreSQL", "password", cfg.ConnConfig.Password != "", false)
 	login.Hosts = []string{cfg.ConnConfig.Host}

@@ -41,7 +41,8 @@ func openRedis(a address) (connector, error) {
 	if secure := a.tlsConfig(a.url.Hostname()); secure != nil {
 		cfg.TLSConfig = secure
 	}
-	// Without this, a request whose context is done keeps its connection until the client's timeouts.
+	// Without this option, a request whose context is done keeps its connection until the client's
+	// timeouts.
 	cfg.ContextTimeoutEnabled = true
 	// One attempt to connect is enough, because requests are repeated. With more attempts, the context
 	// of a request would end before the driver returns the reason.

@@ -14,12 +14,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/changefeed/storeurl"
 )
 
-// stores contains every store that is a module of its own.
+// stores contains every store that is a separate module.
 var stores = []struct {
-	directory string   // directory is the name of its package, below adapters/changefeed.
+	directory string   // directory is the directory of the store's package, below adapters/changefeed.
 	name      string   // name is the name of the database in documents.
 	schemes   []string // schemes are the URL schemes of the store's addresses.
-	driver    string   // driver is the beginning of the import paths of its driver.
+	driver    string   // driver is the beginning of the import paths of the store's driver.
 }{
 	{"kubernetes", "Kubernetes", []string{"kubernetes"}, "k8s.io/"},
 	{"mongodb", "MongoDB", []string{"mongodb", "mongodb+srv"}, "go.mongodb.org/"},
@@ -60,9 +60,9 @@ func expectedListings(directory, name, driver string) map[string][]string {
 	}
 }
 
-// TestStores_Listed checks that each store is in the table above and in all files that list stores, and that
-// these files do not contain the build tag of a store that does not exist.
-func TestStores_Listed(t *testing.T) {
+// TestStores_AreListedInAllFiles checks that each store is in the variable stores and in all files that
+// list stores, and that these files do not contain the build tag of a store that does not exist.
+func TestStores_AreListedInAllFiles(t *testing.T) {
 	const root = "../../.."
 	var directories, tags []string
 	schemes := []string{"memory"}

@@ -1,9 +1,8 @@
-// Package storeurl opens stores for elections by address. It is for programs whose users
-// configure at run time where an election is stored, such as the command elector. It
-// links the drivers of all stores; programs that use only one store should import the
-// package of that store. The build tags no_kubernetes, no_mongodb, no_mysql, no_nats,
-// no_postgres and no_redis exclude drivers. That of RethinkDB, which is not maintained, is excluded unless the build tag rethinkdb
-// is set. Addresses of excluded drivers are rejected.
+// Package storeurl opens stores for elections by address. It is for programs whose users configure at run time
+// where an election is stored, such as the command elector. It links the drivers of all stores; programs that use
+// only one store should import the package of that store. The build tags no_kubernetes, no_mongodb, no_mysql,
+// no_nats, no_postgres and no_redis exclude drivers. The driver of RethinkDB, which is not maintained, is
+// excluded unless the build tag rethinkdb is set. Addresses of excluded drivers are rejected.
 //
 //	postgres://user@host/database?table=t       any address that pgx accepts; the default table is leaderelection
 //	mysql://user@host/database?table=t          also mariadb://; tls=true uses TLS
@@ -15,11 +14,12 @@
 //	memory:                                     within this process
 //
 // The parameter poll, for example poll=500ms, is the interval at which the feeds of MySQL read the record.
-// It makes those of PostgreSQL read it as well, for connection poolers in transaction mode.
+// With this parameter, the feeds of PostgreSQL read the record as well, for connection poolers in
+// transaction mode.
 //
 // The parameter unsafe lists risks to accept, separated by commas, for example
-// redis://host?unsafe=failover,restart: see [changefeed.Risk]. It applies to all stores
-// except memory and Kubernetes, which have none.
+// redis://host?unsafe=failover,restart: see [changefeed.Risk]. All stores except memory and
+// Kubernetes, which have no risks, accept the parameter.
 //
 // Passwords are part of the address, or are given separately in Config.Password. They are not sent
 // without TLS to other machines unless Config.AllowPlainCredentials is set: other servers that a server
@@ -60,10 +60,10 @@ type Config struct {
 	Password string
 	// Unsafe lists risks to accept, in addition to those in the address.
 	Unsafe []changefeed.Risk
-	// TLS makes all connections use TLS with this configuration. If it is nil, the scheme and
-	// the parameters of the address determine whether TLS is used, with the certificate
-	// authorities of the system. A parameter that permits connections without TLS, such as
-	// sslmode=prefer or tls=false, contradicts it.
+	// TLS makes all connections use TLS with this configuration. If it is nil, the scheme and the
+	// parameters of the address determine whether TLS is used, with the certificate authorities
+	// of the system. A parameter that permits connections without TLS, such as sslmode=prefer or
+	// tls=false, contradicts TLS: Open and Check reject it.
 	TLS *tls.Config
 	// AllowPlainCredentials permits connections without TLS that send credentials to a server
 	// which is not this machine: localhost, a loopback address, 0.0.0.0, :: or a Unix socket. By
@@ -87,23 +87,23 @@ func newOpener(newStore func() (changefeed.Store, error), closeConnection func()
 // close the store before it calls Close.
 func (o *Opener) NewStore() (changefeed.Store, error) { return o.newStore() }
 
-// Close closes the connection. The error is that of the driver. Further calls do nothing, and
+// Close closes the connection, and returns the error of the driver. Further calls do nothing, and
 // return the same error.
 func (o *Opener) Close() error { return o.close() }
 
 // driver checks an address, and returns the function that opens it.
 type driver func(a address) (connector, error)
 
-// connector opens an address.
+// connector opens an address that a driver has checked.
 type connector func(ctx context.Context) (*Opener, error)
 
 // drivers contains the drivers of this build by scheme. Each file with a driver that a build tag
 // can exclude adds it in init.
 var drivers = map[string]driver{"memory": openMemory}
 
-// natives contains the package that implements elections on a system that is not a store, by the
+// electionPackages contains the package that implements elections on a system that is not a store, by the
 // scheme of its addresses.
-var natives = map[string]string{
+var electionPackages = map[string]string{
 	"zookeeper": "leaderelection (elector: --backend zookeeper --zookeeper-servers host:port,...)",
 	"etcd":      "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints host:port,...)",
 	"etcds":     "leaderelection/adapters/etcd (elector: --backend etcd --etcd-endpoints https://host:port,...)",
@@ -113,10 +113,10 @@ var natives = map[string]string{
 // pass them to a logger.
 var driverLogs []func(log *slog.Logger)
 
-// LogDrivers passes the messages that drivers print on standard error by default to log, with level
-// Debug: those of go-redis and go-sql-driver/mysql, for example that a connection failed, those of
-// nats.go, for example that a permission is missing, and those of client-go. The errors of requests contain the same causes. The
-// loggers of go-redis, go-sql-driver/mysql and client-go are variables of the process, so only a program should call
+// LogDrivers passes the messages that drivers print on standard error by default to log, with level Debug:
+// messages of go-redis and go-sql-driver/mysql, for example that a connection failed, of nats.go, for example
+// that a permission is missing, and of client-go. The errors of requests contain the same causes. The loggers of
+// go-redis, go-sql-driver/mysql and client-go are variables of the process, so only a program should call
 // LogDrivers, before Open, and not a library. Other drivers print nothing.
 func LogDrivers(log *slog.Logger) {
 	for _, set := range driverLogs {
@@ -124,8 +124,8 @@ func LogDrivers(log *slog.Logger) {
 	}
 }
 
-// optional contains the build tags that add drivers, by the scheme of their addresses.
-var optional = map[string]string{"rethinkdb": "rethinkdb"}
+// tagsByScheme contains the build tags that add drivers, by the scheme of their addresses.
+var tagsByScheme = map[string]string{"rethinkdb": "rethinkdb"}
 
 // Schemes returns the schemes of addresses that this build supports, without the colon, in sorted
 // order.
@@ -139,7 +139,7 @@ func Check(cfg Config) error {
 	return err
 }
 
-// prepare checks an address.
+// prepare parses and checks the address in a Config, and returns the function that opens it.
 func prepare(cfg Config) (connector, address, error) {
 	open, a, err := parseAddress(cfg)
 	if err != nil {

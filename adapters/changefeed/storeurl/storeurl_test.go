@@ -66,9 +66,9 @@ func newStore(t testing.TB, cfg storeurl.Config) changefeed.Store {
 	return store
 }
 
-// TestOpen_InvalidAddress checks that Open and Check reject an invalid address, with an error that contains
+// TestOpen_RejectsInvalidAddress checks that Open and Check reject an invalid address, with an error that contains
 // the reason and not the password.
-func TestOpen_InvalidAddress(t *testing.T) {
+func TestOpen_RejectsInvalidAddress(t *testing.T) {
 	for _, c := range []struct{ url, election, text string }{
 		{"", "jobs", "expected one of"},
 		{"oracle://db", "jobs", `"oracle:"`},
@@ -144,9 +144,9 @@ func TestOpen_InvalidAddress(t *testing.T) {
 	}
 }
 
-// TestCheck_Credentials checks that an address is accepted whose credentials are sent with TLS, or not to
-// another machine, or without TLS because the user has chosen that.
-func TestCheck_Credentials(t *testing.T) {
+// TestCheck_AcceptsProtectedCredentials checks that Check accepts an address whose credentials are sent with
+// TLS, or to this machine only, or without TLS because the user has permitted that.
+func TestCheck_AcceptsProtectedCredentials(t *testing.T) {
 	for _, c := range []storeurl.Config{
 		{URL: "redis://host"},
 		{URL: "redis://:secret@127.0.0.1"},
@@ -246,8 +246,9 @@ func servePostgres(t *testing.T, passwords chan<- string) (address string) {
 	})
 }
 
-// TestOpen_NATSToken checks that a user without a password is sent as a token.
-func TestOpen_NATSToken(t *testing.T) {
+// TestOpen_NATSUserWithoutPasswordIsToken checks that the user in an address of NATS is sent as a token
+// if the address contains no password.
+func TestOpen_NATSUserWithoutPasswordIsToken(t *testing.T) {
 	lines := make(chan string, 10)
 	address := serve(t, func(conn net.Conn) {
 		fmt.Fprint(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"proto\":1,\"max_payload\":1048576,\"auth_required\":true}\r\n")
@@ -345,9 +346,9 @@ func TestCheck_NamesMissingBuildTag(t *testing.T) {
 // hasRethinkDB reports whether the tests were built with the build tag rethinkdb.
 var hasRethinkDB = slices.Contains(storeurl.Schemes(), "rethinkdb")
 
-// TestOpen_ReturnsStores checks that valid addresses are accepted. It needs no servers, because the drivers
-// connect when they send the first request.
-func TestOpen_ReturnsStores(t *testing.T) {
+// TestOpen_AcceptsValidAddresses checks that valid addresses are accepted. The test needs no servers, because the
+// drivers connect when they send the first request.
+func TestOpen_AcceptsValidAddresses(t *testing.T) {
 	for _, url := range []string{
 		"memory:",
 		"postgres://me:secret@127.0.0.1:1/db?table=apps.elections&sslmode=disable", "redis://:secret@127.0.0.1:1/3",
@@ -362,13 +363,13 @@ func TestOpen_ReturnsStores(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, store.Close())
 			require.NoError(t, opener.Close())
-			require.NoError(t, opener.Close(), "the second call")
+			require.NoError(t, opener.Close(), "the second call of Close")
 		})
 	}
 }
 
-// TestOpen_AcceptsGivenRisks checks that risks in the address or in Config are accepted, and that an unknown
-// risk is rejected.
+// TestOpen_AcceptsGivenRisks checks that Open accepts risks in the address and in Config, and rejects an
+// unknown risk, and any risk of a store that has none.
 func TestOpen_AcceptsGivenRisks(t *testing.T) {
 	for _, c := range []struct {
 		url    string
@@ -390,9 +391,9 @@ func TestOpen_AcceptsGivenRisks(t *testing.T) {
 	}
 }
 
-// TestOpen_RedisContext checks that a request to a server that does not respond releases its connection when
-// its context is done, and not only at the timeout of the client.
-func TestOpen_RedisContext(t *testing.T) {
+// TestOpen_RedisReleasesConnectionIfContextIsDone checks that a request to a server that does not respond
+// releases its connection when its context is done, and not only at the timeout of the client.
+func TestOpen_RedisReleasesConnectionIfContextIsDone(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	address := serve(t, func(conn net.Conn) {
 		_, _ = io.Copy(io.Discard, conn) // read until the client closes the connection
@@ -410,9 +411,9 @@ func TestOpen_RedisContext(t *testing.T) {
 	}
 }
 
-// TestOpen_NoAnswer checks that an error of a store whose server does not answer contains the server and a
-// known reason, and that Open waits no longer than its context.
-func TestOpen_NoAnswer(t *testing.T) {
+// TestOpen_ErrorNamesServerThatDoesNotAnswer checks that an error of a store whose server does not answer
+// contains the server and a known reason, and that Open waits no longer than its context.
+func TestOpen_ErrorNamesServerThatDoesNotAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { silent.Close() }) // Close also closes the connections that were not accepted
@@ -473,8 +474,9 @@ func read(ctx context.Context, url string) error {
 	return err
 }
 
-// TestOpen_PostgresPassword checks that Config.Password replaces both passwords of the URL.
-func TestOpen_PostgresPassword(t *testing.T) {
+// TestOpen_ReplacesPasswordsOfPostgresURL checks that Config.Password replaces both passwords that the
+// URL can contain.
+func TestOpen_ReplacesPasswordsOfPostgresURL(t *testing.T) {
 	passwords := make(chan string, 1)
 	store := newStore(t, storeurl.Config{
 		URL: "postgres://app:old@" + servePostgres(t, passwords) + "/db?sslmode=disable&password=older", Password: "new",
@@ -559,14 +561,14 @@ func TestOpen_SendsOnlyTLSHandshake(t *testing.T) {
 	}
 }
 
-// TestRedacted_ContainsNoPassword checks that the result does not contain a password.
+// TestRedacted_ContainsNoPassword checks that Redacted returns an address without its password.
 func TestRedacted_ContainsNoPassword(t *testing.T) {
 	require.Equal(t, "nats://xxxxx@host", storeurl.Redacted("nats://secret@host"))
 }
 
-// TestNewElection_Refused checks that NewElection returns ErrUnreachable when the server of a store refuses
-// connections: programs try again after that error.
-func TestNewElection_Refused(t *testing.T) {
+// TestNewElection_ReturnsErrUnreachableIfRefused checks that NewElection returns ErrUnreachable when the server
+// of a store refuses connections: programs try again after that error.
+func TestNewElection_ReturnsErrUnreachableIfRefused(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, []byte(`{apiVersion: v1, kind: Config, current-context: c,
 		clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}]}`), 0o600))

@@ -48,7 +48,7 @@ const (
 	Superseded               // The record names another leader.
 	RecordLost               // The record was deleted, and possibly created again.
 	FeedLost                 // No feed has worked for the time of a lease.
-	HandedOver               // Another candidate is named as transfer target.
+	HandedOver               // The record contains another candidate as transfer target.
 	Resigned                 // The candidate resigns.
 	Ended                    // The election has ended.
 	Stale                    // The feed has not delivered a known write in time.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFeed_ReopenedWithPauses checks that a feed that delivers no first event is replaced, and that feeds are opened
-// with pauses after failures, and not after Resign.
-func TestFeed_ReopenedWithPauses(t *testing.T) {
+// TestFeed_IsReopenedWithPausesAfterFailures checks that a feed that delivers no first event is replaced, and
+// that feeds are opened with pauses after failures, and not after Resign.
+func TestFeed_IsReopenedWithPausesAfterFailures(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	c.now = c.cfg.ElectionMax - 1
 	require.False(t, hasAction(c.stepTime(), Subscribe))
@@ -19,7 +19,7 @@ func TestFeed_ReopenedWithPauses(t *testing.T) {
 	require.True(t, hasAction(actions, Subscribe))
 	for _, pause := range []time.Duration{c.cfg.Heartbeat / 16, c.cfg.Heartbeat / 8} {
 		require.False(t, hasAction(c.step(Input{Kind: FeedDown}), Subscribe))
-		require.False(t, hasAction(c.deliver(heldRecord(5)), ReportFeed), "the feed has ended")
+		require.False(t, hasAction(c.deliver(heldRecord(5)), ReportFeed), "an event of a feed that has ended counts")
 		c.now += pause - 1
 		require.False(t, hasAction(c.stepTime(), Subscribe))
 		c.now++
@@ -43,15 +43,15 @@ func TestFeed_StaleFeedIsReplaced(t *testing.T) {
 	require.True(t, c.state.Leading)
 }
 
-// TestFeed_ExpectedWrite checks that later writes do not extend the time limit for an expected write, and
-// that the limit is removed when the feed delivers that write, a later write or another epoch.
-func TestFeed_ExpectedWrite(t *testing.T) {
+// TestFeed_KeepsTimeLimitForExpectedWrite checks that later writes do not extend the time limit for an expected
+// write, and that the limit is removed when the feed delivers that write, a later write or another epoch.
+func TestFeed_KeepsTimeLimitForExpectedWrite(t *testing.T) {
 	c := newLeader(t, defaultConfig) // The feed has not delivered the claim of c.
 	require.EqualValues(t, 2, c.state.ExpectedSeq)
 	expectedBy := c.state.ExpectedBy
 	require.Equal(t, c.now+c.cfg.ElectionMin, expectedBy)
 	c.deliver(Record{Epoch: "0.x", Seq: 1, TTL: 1750 * time.Millisecond, Version: "1"})
-	require.EqualValues(t, 2, c.state.ExpectedSeq, "an earlier write was delivered")
+	require.EqualValues(t, 2, c.state.ExpectedSeq, "an earlier write removes the limit")
 	heartbeat := c.heartbeat()
 	c.acknowledge(heartbeat)
 	require.Equal(t, expectedBy, c.state.ExpectedBy, "a later write extends the limit")
@@ -62,11 +62,11 @@ func TestFeed_ExpectedWrite(t *testing.T) {
 	heartbeat = c.heartbeat()
 	c.deliver(heartbeat.Record) // the feed is faster than the response
 	c.acknowledge(heartbeat)
-	require.Zero(t, c.state.ExpectedSeq, "the feed has already delivered the write")
+	require.Zero(t, c.state.ExpectedSeq, "the candidate expects a write that the feed has already delivered")
 	c.acknowledge(c.heartbeat())
 	require.NotZero(t, c.state.ExpectedSeq)
 	c.deliver(Record{Epoch: "0.y", Seq: 1, TTL: time.Second})
-	require.Zero(t, c.state.ExpectedSeq, "another epoch was delivered")
+	require.Zero(t, c.state.ExpectedSeq, "a record of another epoch does not remove the limit")
 }
 
 // TestFeed_FailureStopsClaimsAndLeadership checks that a candidate does not claim a record without a working
@@ -92,7 +92,7 @@ func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	heartbeat = c.heartbeat()
 	c.acknowledge(heartbeat)
 	c.now = limit
-	require.False(t, hasAction(c.stepTime(), Demote), "a feed works again")
+	require.False(t, hasAction(c.stepTime(), Demote), "the leader stops although a feed works again")
 
 	c.step(Input{Kind: FeedDown})
 	failedAt := c.now
@@ -114,7 +114,7 @@ func TestFeed_FailureStopsClaimsAndLeadership(t *testing.T) {
 	c.now = c.state.FeedDeadline
 	actions = c.stepTime()
 	require.Contains(t, actions, Action{Kind: Demote, Reason: FeedLost})
-	require.NotEqual(t, Release, request(actions).Op, "the program may still stop")
+	require.NotEqual(t, Release, request(actions).Op, "the record is released before the program had time to stop")
 	for c.now < deadline {
 		require.LessOrEqual(t, c.state.WakeAt, deadline)
 		c.now = c.state.WakeAt

@@ -51,7 +51,8 @@ type model struct {
 	trustHints         bool // Hints count as records that were read.
 }
 
-// pending is a request between a candidate and the store. Records are numbers of checker.records.
+// pending is a request between a candidate and the store. It contains records by their numbers in
+// checker.records.
 type pending struct {
 	op         Op
 	prev, next uint16
@@ -59,7 +60,7 @@ type pending struct {
 
 // node is a candidate with its requests.
 type node struct {
-	state    uint32 // state is a number of checker.states. The candidate's clock shows 0 in this state.
+	state    uint32 // state is the number of the State in checker.states. In it, the candidate's clock shows 0.
 	request  pending
 	executed bool    // executed reports whether request was executed and its response is in flight.
 	late     pending // late is a request that the candidate gave up, and that may still be executed.
@@ -371,7 +372,7 @@ func (c *checker) execute(s system, i int, r pending, late bool) {
 	}
 }
 
-// write appends a state of the record.
+// write appends a new state of the record to the history.
 func (s *system) write(r uint16) {
 	s.history[s.states] = r
 	s.states++
@@ -460,8 +461,8 @@ func canonicalState(s State, cfg *Config) State {
 	return s
 }
 
-// inUnits returns a configuration in units of the model, with a heartbeat of one unit.
-func inUnits(lease, wait time.Duration) Config {
+// configInUnits returns a configuration in units of the model, with a heartbeat of one unit.
+func configInUnits(lease, wait time.Duration) Config {
 	return Config{Heartbeat: 1, Lease: lease, ElectionMin: wait, ElectionMax: wait, Kappa: 2, Create: true, KeepLeading: false}
 }
 
@@ -478,8 +479,10 @@ func (m model) requireSafe(t *testing.T) {
 	t.Logf("no violation in %s %d states, %v", which, states, time.Since(begin).Round(time.Millisecond))
 }
 
+// TestModel_SatisfiesInvariants checks that no order of events leads to two leaders at the same time, or to a
+// leadership whose term does not increase.
 func TestModel_SatisfiesInvariants(t *testing.T) {
-	cfg := inUnits(2, 4)
+	cfg := configInUnits(2, 4)
 	for name, m := range map[string]model{
 		"TwoCandidates":  {cfg: cfg, candidates: 2, writes: 2, limit: 60_000},
 		"TwoTransfer":    {cfg: cfg, candidates: 2, writes: 2, transfers: 1, limit: 15_000},
@@ -494,11 +497,12 @@ func TestModel_SatisfiesInvariants(t *testing.T) {
 	}
 }
 
-func TestModel_Large(t *testing.T) {
+// TestModel_SatisfiesInvariantsInLargeModels checks the same as TestModel_SatisfiesInvariants, for hours.
+func TestModel_SatisfiesInvariantsInLargeModels(t *testing.T) {
 	if !*large {
 		t.Skip("takes hours: run with -model.large")
 	}
-	cfg := inUnits(2, 4)
+	cfg := configInUnits(2, 4)
 	for name, m := range map[string]model{
 		"TwoCandidates":      {cfg: cfg, candidates: 2, writes: 2},
 		"TwoTransfer":        {cfg: cfg, candidates: 2, writes: 2, transfers: 1},
@@ -514,22 +518,23 @@ func TestModel_Large(t *testing.T) {
 			transfers: 1, losses: 1, limit: 5_000_000,
 		},
 		"ThreeCandidates": {cfg: cfg, candidates: 3, writes: 2, limit: 5_000_000},
-		"LongerLease":     {cfg: inUnits(3, 6), candidates: 2, writes: 4, lateWrites: true, limit: 5_000_000},
+		"LongerLease":     {cfg: configInUnits(3, 6), candidates: 2, writes: 4, lateWrites: true, limit: 5_000_000},
 	} {
 		t.Run(name, m.requireSafe)
 	}
 }
 
-// TestModel_FindsViolations checks that the checker finds an unsafe rule.
-func TestModel_FindsViolations(t *testing.T) {
-	shortWait := inUnits(3, 4)
+// TestModel_FindsUnsafeRules checks that the model checker finds a violation for each rule that is
+// replaced by an unsafe one.
+func TestModel_FindsUnsafeRules(t *testing.T) {
+	shortWait := configInUnits(3, 4)
 	shortWait.Kappa = 1 // The rates of clocks are not taken into account.
 	for name, m := range map[string]model{
 		"WaitTooShort":      {cfg: shortWait, candidates: 2, writes: 3},
-		"LeaseFromResponse": {cfg: inUnits(2, 4), candidates: 2, writes: 3, leaseFromResponse: true},
-		"NoCompareAndSet":   {cfg: inUnits(2, 4), candidates: 2, writes: 3, upsert: true},
-		"Leaderfeed":        {cfg: inUnits(2, 4), candidates: 2, writes: 3, upsert: true, leadBeforeResponse: true},
-		"TrustHints":        {cfg: inUnits(2, 4), candidates: 2, writes: 3, forgedHints: true, trustHints: true},
+		"LeaseFromResponse": {cfg: configInUnits(2, 4), candidates: 2, writes: 3, leaseFromResponse: true},
+		"NoCompareAndSet":   {cfg: configInUnits(2, 4), candidates: 2, writes: 3, upsert: true},
+		"Leaderfeed":        {cfg: configInUnits(2, 4), candidates: 2, writes: 3, upsert: true, leadBeforeResponse: true},
+		"TrustHints":        {cfg: configInUnits(2, 4), candidates: 2, writes: 3, forgedHints: true, trustHints: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			states, trace := m.explore()

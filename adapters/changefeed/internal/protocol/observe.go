@@ -1,8 +1,9 @@
 package protocol
 
-// observe implements R1: a newer record becomes Current, and restarts the wait at the time at
-// which it was observed. An older record changes nothing, and does not restart the wait. Neither does a
-// record that confirms a hint: the feed of a store that sends no message for some time delivers it again.
+// observe implements R1: a newer record becomes Current, and restarts the wait at the time at which it
+// was observed. An older record changes nothing, and does not restart the wait. A record that confirms a
+// hint does not restart the wait either: the store's feed also delivers it after it has received no
+// message for some time.
 func (m *machine) observe(r Record) {
 	if m.Known && r.Epoch == m.Current.Epoch &&
 		(r.Seq < m.Current.Seq || r.Seq == m.Current.Seq && (!m.Hinted || m.confirmHint(r))) {
@@ -68,9 +69,9 @@ func (m *machine) observeTTL(r Record) {
 }
 
 // observeHint implements R1 for a record from a message that any client could have sent. A hint of
-// the leader's next heartbeat restarts a follower's wait; it is read before a claim replaces it. A
-// leader knows its own heartbeats by their responses, and ignores the hint. Any other hint of a
-// newer record causes a read.
+// the leader's next heartbeat restarts a follower's wait; the follower reads the record before its
+// claim replaces it. A leader knows its own heartbeats by their responses, and ignores the hint.
+// Any other hint of a newer record causes a read.
 func (m *machine) observeHint(r Record) {
 	next := m.Current
 	next.Seq, next.Time, next.Version = r.Seq, r.Time, r.Version
@@ -86,8 +87,8 @@ func (m *machine) observeHint(r Record) {
 }
 
 // confirmHint compares Current, which is a hint, with r, which is not, and reports whether they
-// are the same record. If they are, the wait since the hint counts. If not, the hint is dropped,
-// and r becomes Current whatever its Seq is.
+// are the same record. If so, the wait continues from the hint. If not, confirmHint drops the
+// hint, and r becomes Current whatever its Seq is.
 func (m *machine) confirmHint(r Record) bool {
 	m.Hinted = false
 	r.Time = m.Current.Time
@@ -102,7 +103,7 @@ func (m *machine) confirmHint(r Record) bool {
 }
 
 // observeMissing implements R10: the candidate creates the record again, and waits as if a leader
-// held it, because there may be one.
+// held it, because an unknown leader may hold the lost record.
 func (m *machine) observeMissing() {
 	m.stopLeading(RecordLost)
 	m.Known, m.Missing, m.MustRead, m.Unresolved, m.Hinted = false, true, false, false, false

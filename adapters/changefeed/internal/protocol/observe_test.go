@@ -42,10 +42,11 @@ func TestObserve_WaitsForTTLOfRecord(t *testing.T) {
 	require.GreaterOrEqual(t, c.state.ClaimAt, 80*time.Second)
 }
 
-// TestObserve_EditedTTL checks that a TTL that was edited by hand does not make a follower wait for less than
-// the lease of the leader, or for longer than a known lease, and that a follower uses a TTL that the leader
-// uses. Each test is a series of records of one term and the TTL for which a follower waits after each of them.
-func TestObserve_EditedTTL(t *testing.T) {
+// TestObserve_LimitsEffectOfEditedTTL checks that a TTL that was edited by hand does not make a follower wait
+// for less than the lease of the leader, or for longer than a known lease, and that a follower uses a TTL that
+// the leader uses. Each test is a series of records of one term and the TTL for which a follower waits after
+// each of them.
+func TestObserve_LimitsEffectOfEditedTTL(t *testing.T) {
 	const short, lease, long = 10 * time.Second, time.Minute, time.Hour
 	for name, test := range map[string]struct{ written, waits []time.Duration }{
 		"Raised":             {[]time.Duration{lease, lease, long}, []time.Duration{lease, lease, lease}},
@@ -81,7 +82,7 @@ func TestObserve_EditedTTL(t *testing.T) {
 }
 
 // TestHint_EditedTTLDoesNotReplaceLease checks that a follower does not forget the lease of the leader
-// because of a hint that repeats a TTL that was edited by hand, or because that hint proves false.
+// because of a hint that repeats a TTL that was edited by hand, or when it drops such a hint as false.
 func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	r := heldRecord(5)
@@ -92,17 +93,17 @@ func TestHint_EditedTTLDoesNotReplaceLease(t *testing.T) {
 	hint := r
 	hint.Seq, hint.Version = 7, "never written"
 	c.deliverHint(hint)
-	require.GreaterOrEqual(t, c.state.ClaimAt, time.Minute, "the hint")
+	require.GreaterOrEqual(t, c.state.ClaimAt, time.Minute, "the hint shortens the wait")
 	c.now = c.state.ClaimAt
 	require.Equal(t, Read, request(c.stepTime()).Op)
 	c.respond(r)
-	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that was read")
+	require.GreaterOrEqual(t, c.state.ClaimAt-c.now, time.Minute, "the record that the candidate has read shortens the wait")
 }
 
-// TestObserve_LeaderStops checks that a leader stops when the record contains another leader or another term,
-// is marked as ended, or is a new record, because another candidate may have created a record before the
-// leader reads again.
-func TestObserve_LeaderStops(t *testing.T) {
+// TestObserve_StopsLeaderIfRecordIsReplaced checks that a leader stops when the record contains another leader
+// or another term, is marked as ended, or is a new record, because another candidate may have created a record
+// before the leader reads again.
+func TestObserve_StopsLeaderIfRecordIsReplaced(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Record)
 		reason Reason
@@ -136,16 +137,16 @@ func TestObserve_ReportsLeaderOnce(t *testing.T) {
 	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportLeader))
 	r := heldRecord(1)
 	r.Epoch = "0.y"
-	require.True(t, hasAction(c.deliver(r), ReportLeader), "another record with the same term")
+	require.True(t, hasAction(c.deliver(r), ReportLeader), "the leader of another record with the same term is not reported")
 }
 
 // TestObserve_ReportsHeartbeats checks that heartbeats are reported, and other writes are not reported as heartbeats.
 func TestObserve_ReportsHeartbeats(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
-	require.False(t, hasAction(c.deliver(heldRecord(5)), ReportHeartbeat), "the first record")
+	require.False(t, hasAction(c.deliver(heldRecord(5)), ReportHeartbeat), "the first record is reported as a heartbeat")
 	require.Contains(t, c.deliver(heldRecord(6)), Action{Kind: ReportHeartbeat, Leader: "other", Term: 3})
-	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportHeartbeat), "the same record again")
-	require.True(t, hasAction(c.deliverHint(heldRecord(7)), ReportHeartbeat), "a hint")
+	require.False(t, hasAction(c.deliver(heldRecord(6)), ReportHeartbeat), "a repeated record is reported as a heartbeat")
+	require.True(t, hasAction(c.deliverHint(heldRecord(7)), ReportHeartbeat), "a hint of a heartbeat is not reported")
 	for i, change := range []func(*Record){
 		func(r *Record) { r.Nominee = "me" },
 		func(r *Record) { r.Term++ },
@@ -160,7 +161,7 @@ func TestObserve_ReportsHeartbeats(t *testing.T) {
 	}
 	leader := newLeader(t, defaultConfig)
 	heartbeat := leader.heartbeat()
-	require.False(t, hasAction(leader.deliver(heartbeat.Record), ReportHeartbeat), "the feed was faster than the response")
+	require.False(t, hasAction(leader.deliver(heartbeat.Record), ReportHeartbeat), "the leader's heartbeat is reported before its acknowledgement")
 	require.Contains(t, leader.acknowledge(heartbeat), Action{Kind: ReportHeartbeat, Leader: "me", Term: leader.state.Term})
 }
 
@@ -211,9 +212,9 @@ func TestObserveHint_OtherThanHeartbeatCausesRead(t *testing.T) {
 	}
 }
 
-// TestObserveHint_IgnoredWithoutLeader checks that a hint is not accepted before the record was read, as the
+// TestObserveHint_IgnoresHintWithoutLeader checks that a hint is not accepted before the record was read, as the
 // heartbeat of a record without a leader, or instead of a missing record.
-func TestObserveHint_IgnoredWithoutLeader(t *testing.T) {
+func TestObserveHint_IgnoresHintWithoutLeader(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Read, request(c.deliverHint(heldRecord(5))).Op)
 	require.False(t, c.state.Known)
@@ -228,16 +229,17 @@ func TestObserveHint_IgnoredWithoutLeader(t *testing.T) {
 	require.Equal(t, released, c.state.Current)
 
 	c = newFollower(t, defaultConfig)
-	require.Empty(t, c.deliverHint(heldRecord(5)), "a hint of the current record")
-	require.Empty(t, c.deliverHint(heldRecord(4)), "a hint of an older record")
+	require.Empty(t, c.deliverHint(heldRecord(5)), "a hint of the current record causes an action")
+	require.Empty(t, c.deliverHint(heldRecord(4)), "a hint of an older record causes an action")
 	c.deliverMissing()
 	c.deliverHint(nextHeartbeat())
 	require.True(t, c.state.Missing)
 }
 
-// TestObserveHint_IgnoredByLeader checks that a forged message with the leader's session does not change the
-// version that its next heartbeat replaces: all heartbeats would fail until the lease expires.
-func TestObserveHint_IgnoredByLeader(t *testing.T) {
+// TestObserveHint_IgnoresHintWhileLeading checks that a forged message with the leader's session does not change
+// the version that the leader's next heartbeat replaces: otherwise all heartbeats would fail until the lease
+// expires.
+func TestObserveHint_IgnoresHintWhileLeading(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	mine := c.state.Current
 	forged := mine
@@ -247,10 +249,10 @@ func TestObserveHint_IgnoredByLeader(t *testing.T) {
 	require.Equal(t, mine, c.heartbeat().Prev)
 }
 
-// TestObserveHint_ConfirmedByFeed checks that a feed that delivers the record of a hint again does not
-// restart the wait: stores do this when they have received no message for some time, and a crashed leader
-// sends none.
-func TestObserveHint_ConfirmedByFeed(t *testing.T) {
+// TestObserveHint_ConfirmationDoesNotRestartWait checks that a feed that delivers the record of a hint again does
+// not restart the wait: feeds read the record when they have received no message for some time, as after a crash
+// of the leader.
+func TestObserveHint_ConfirmationDoesNotRestartWait(t *testing.T) {
 	c := newFollower(t, defaultConfig)
 	c.now = time.Second
 	c.deliverHint(nextHeartbeat())
@@ -263,8 +265,8 @@ func TestObserveHint_ConfirmedByFeed(t *testing.T) {
 	require.Equal(t, "w", claim.Prev.Version)
 }
 
-// TestObserveHint_FalseHintIsDropped checks that a false hint does not remain current after the record was
-// read, was returned by a write, or was delivered by the feed, whatever its Seq is.
+// TestObserveHint_FalseHintIsDropped checks that a candidate drops a false hint when a read, a write or
+// the feed returns the record, whatever the Seq of the hint is.
 func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 	forged := nextHeartbeat()
 	forged.Seq, forged.Version = 1000, "forged"
@@ -316,16 +318,17 @@ func TestObserveHint_FalseHintIsDropped(t *testing.T) {
 	})
 }
 
-// TestObserveMissing_WithoutCreate checks that a candidate that must not create records does not create a record.
-func TestObserveMissing_WithoutCreate(t *testing.T) {
+// TestObserveMissing_CreatesNoRecordIfForbidden checks that a candidate that must not create records does not
+// create a record.
+func TestObserveMissing_CreatesNoRecordIfForbidden(t *testing.T) {
 	cfg := defaultConfig
 	cfg.Create = false
 	c := newCandidate(t, cfg)
 	require.Equal(t, None, request(c.deliverMissing()).Op)
 }
 
-// TestObserveMissing_RaisesTerm checks that a leader stops when the record is lost, and that the term of a
-// record that another candidate has created is raised above the terms that were used.
+// TestObserveMissing_RaisesTerm checks that a leader stops when the record is lost, and that a candidate
+// raises the term of a record that another candidate has created above all terms that were used.
 func TestObserveMissing_RaisesTerm(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.deliverMissing(), Demote))

@@ -31,7 +31,8 @@ const MaxTerm = 1<<53 - 1
 // FirstTerm returns the term of an unclaimed record. known is the greatest term that is known to
 // have been used, and wall is the time by the wall clock. Leaders that no remaining candidate has
 // seen may have used greater terms than known, but no greater ones than the wall clock, as far as
-// it can be trusted. A wall clock that is wrong by millennia leaves terms for later leaders.
+// it can be trusted. The limit of wall leaves terms for later leaders even if the wall clock is
+// wrong by millennia.
 func FirstTerm(known, wall uint64) uint64 { return max(known, min(wall, MaxTerm/2)) }
 
 // Generation returns the number at the beginning of an epoch. It increases with each restart of

@@ -52,13 +52,13 @@ func (m *machine) sendNextRequest() {
 // unclaimedTerm returns the term of an unclaimed record that replaces a lost one.
 func (m *machine) unclaimedTerm() uint64 { return FirstTerm(m.GreatestTerm, m.in.Wall) }
 
-// isTransferring reports whether another candidate is named as transfer target.
+// isTransferring reports whether the record contains another candidate as transfer target.
 func (m *machine) isTransferring() bool {
 	return m.Known && m.Current.Nominee != "" && m.Current.Nominee != m.cfg.ID
 }
 
-// mayClaim implements R2: a candidate claims a record that contains its own session, that was
-// released, or that has not been renewed for long enough.
+// mayClaim implements R2: a candidate claims a record that contains its own session, that its
+// leader has released, or that no leader has renewed for long enough.
 func (m *machine) mayClaim() bool {
 	return m.isDue(m.HoldUntil) &&
 		(m.Current.Session == m.cfg.Session ||
@@ -69,9 +69,9 @@ func (m *machine) mayClaim() bool {
 // maxLostClaims is the number of lost claims after which a candidate yields.
 const maxLostClaims = 2
 
-// mustYield reports whether the candidate must let others lead. The store applies its claims, but
-// does not acknowledge them or the heartbeats that follow: the candidate cannot lead, and each
-// claim restarts the wait of the others.
+// mustYield reports whether the candidate must let others lead, because the store applies its
+// claims, but does not acknowledge the claims or the heartbeats that follow: the candidate cannot
+// lead, and each of its claims restarts the wait of the others.
 func (m *machine) mustYield() bool { return m.LostClaims >= maxLostClaims }
 
 func (m *machine) sendClaim() {
@@ -87,7 +87,7 @@ func (m *machine) sendClaim() {
 
 func (m *machine) sendHeartbeat() {
 	next := m.Current
-	next.TTL = m.cfg.Lease // other candidates rely on it
+	next.TTL = m.cfg.Lease // other candidates wait for this time
 	if next.Nominee == m.cfg.ID {
 		next.Nominee = ""
 	}
@@ -107,8 +107,8 @@ func (m *machine) sendRelease() {
 	m.send(Release, next)
 }
 
-// hasLeft reports whether the record does not name the candidate, and cannot come to name it by a
-// request that the candidate has sent.
+// hasLeft reports whether the record does not contain the candidate as leader, and no request
+// that the candidate has sent can change that.
 func (m *machine) hasLeft() bool {
 	switch {
 	case !m.Claimed || m.Missing:

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_NotBeyondLastTerm checks that a candidate does not claim a record with a term that not all stores
+// TestClaim_IsNotSentBeyondLastTerm checks that a candidate does not claim a record with a term that not all stores
 // can keep.
-func TestClaim_NotBeyondLastTerm(t *testing.T) {
+func TestClaim_IsNotSentBeyondLastTerm(t *testing.T) {
 	for _, test := range []struct {
 		term uint64
 		ends bool
@@ -29,9 +29,9 @@ func TestClaim_NotBeyondLastTerm(t *testing.T) {
 	}
 }
 
-// TestClaim_ReleasedRecord checks that a released record is claimed immediately, by the transfer target and
-// by no other candidate.
-func TestClaim_ReleasedRecord(t *testing.T) {
+// TestClaim_ReplacesReleasedRecordImmediately checks that a released record is claimed immediately: by any
+// candidate, or only by the transfer target if there is one.
+func TestClaim_ReplacesReleasedRecordImmediately(t *testing.T) {
 	for nominee, op := range map[string]Op{"": Claim, "me": Claim, "q": None} {
 		c := newFollower(t, defaultConfig)
 		r := heldRecord(6)
@@ -49,20 +49,21 @@ func TestTransfer_LeaderStopsBeforeRelease(t *testing.T) {
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"
 	actions := c.deliver(r)
-	require.Equal(t, Action{Kind: Demote, Reason: HandedOver}, actions[len(actions)-2], "the leader stops first")
+	require.Equal(t, Action{Kind: Demote, Reason: HandedOver}, actions[len(actions)-2], "the leader does not stop before the release")
 	release := request(actions)
 	require.Equal(t, Release, release.Op)
 	require.True(t, release.Record.Released())
 	require.Equal(t, "q", release.Record.Nominee)
-	require.Equal(t, None, request(c.acknowledge(release)).Op, "the record is for the target")
+	require.Equal(t, None, request(c.acknowledge(release)).Op, "the former leader claims the record that is reserved for the target")
 	c.deliver(release.Record)
 	c.now = c.state.ClaimAt
-	require.Equal(t, Claim, request(c.stepTime()).Op, "the target has not claimed the record")
+	require.Equal(t, Claim, request(c.stepTime()).Op, "the record is not claimed although the target has not claimed it in time")
 }
 
-// TestTransfer_ListeningLeaderContinues checks that a leader whose program hands over itself continues until
-// the program resigns, keeps the transfer target, and leaves the record to it.
-func TestTransfer_ListeningLeaderContinues(t *testing.T) {
+// TestTransfer_ListeningLeaderContinuesUntilResign checks that a leader whose program listens to
+// ResignRequested continues until the program resigns, and then releases the record for the transfer
+// target.
+func TestTransfer_ListeningLeaderContinuesUntilResign(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	r := c.state.Current
 	r.Seq, r.Nominee = r.Seq+1, "q"
@@ -82,9 +83,9 @@ func TestTransfer_ListeningLeaderContinues(t *testing.T) {
 	require.Equal(t, "q", release.Record.Nominee)
 }
 
-// TestTransfer_ToLeaderOnlyRemovesName checks that a leader that is named as transfer target continues,
-// removes its name, and does not leave the record to itself when it resigns.
-func TestTransfer_ToLeaderOnlyRemovesName(t *testing.T) {
+// TestTransfer_ToLeaderItselfOnlyRemovesTarget checks that a leader that is itself the transfer target
+// continues, removes the target from the record, and does not reserve the record for itself when it resigns.
+func TestTransfer_ToLeaderItselfOnlyRemovesTarget(t *testing.T) {
 	nominated := func() *candidate {
 		c := newLeader(t, defaultConfig)
 		r := c.state.Current
@@ -114,9 +115,9 @@ func TestResign_WaitsForUnresolvedClaim(t *testing.T) {
 	require.True(t, hasAction(c.acknowledge(release), Finish))
 }
 
-// TestResign_ReadsAfterConflict checks that a candidate whose claim has met a conflict reads the record
-// before it leaves: the record may name it because of an earlier claim.
-func TestResign_ReadsAfterConflict(t *testing.T) {
+// TestResign_ReadsRecordAfterConflict checks that a candidate whose claim has met a conflict reads the record
+// before it leaves: an earlier claim may have made the candidate the leader in the record.
+func TestResign_ReadsRecordAfterConflict(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	c.step(Input{Kind: Resign})
 	require.False(t, c.state.Over)

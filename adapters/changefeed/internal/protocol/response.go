@@ -24,7 +24,7 @@ func (m *machine) applyResponse() {
 		m.countFailure()
 		m.MustRead = true
 		m.expectDelivery(m.OpEpoch, m.OpSeq+1, m.cfg.ElectionMin)
-		if m.Failures > 1 { // Pause, because reads return an older state than that with which writes are compared.
+		if m.Failures > 1 { // Pause, because reads lag behind the record with which writes are compared.
 			m.RetryAt = m.now + m.retryPause(m.Failures)
 		}
 	case Unknown: // R5: the candidate does not know whether the write was executed
@@ -83,8 +83,8 @@ func (m *machine) applySuccess(op Op) {
 	}
 }
 
-// mayLead reports whether an acknowledged claim makes the candidate the leader. It does not if the
-// candidate leaves, or if the candidate has no working feed and would step down for that reason.
+// mayLead reports whether an acknowledged claim makes the candidate the leader. The claim does not
+// if the candidate leaves, or has no working feed and would step down for that reason.
 func (m *machine) mayLead() bool { return !m.Leaving && (m.FeedWorks || m.cfg.KeepLeading) }
 
 // failuresBeforeRestore is the number of failed requests in a row after which a candidate accepts
@@ -93,14 +93,14 @@ const failuresBeforeRestore = 3
 
 // isRestored reports whether the store has returned to an older state of the record, by a failover
 // that lost writes or from a backup. The result of a late read looks the same, but after so many
-// failures accepting it does no harm.
+// failures it does no harm to accept such a result.
 func (m *machine) isRestored(r Record) bool {
 	return m.Known && m.Failures >= failuresBeforeRestore &&
 		r.Epoch == m.Current.Epoch && r.Seq <= m.Current.Seq && r.Version != m.Current.Version
 }
 
-// acceptRestored prepares for an older state of the record. A leader of the lost states may act
-// until its lease expires.
+// acceptRestored makes the candidate accept an older state of the record, and delays its claim: a
+// leader in the states that the store has lost may act until its lease expires.
 func (m *machine) acceptRestored() {
 	m.Known, m.Unresolved, m.ExpectedSeq, m.FeedSeq, m.FeedEpoch = false, false, 0, 0, ""
 	m.HoldUntil = m.now + m.claimDelay(max(m.cfg.Lease, m.TTL))

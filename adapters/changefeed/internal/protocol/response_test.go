@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestClaim_LateResponseIsNoLeadership checks that a claim whose response arrives after the lease, by either
+// TestClaim_LateResponseDoesNotMakeLeader checks that a claim whose response arrives after the lease, by either
 // clock, does not make the candidate the leader.
-func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
+func TestClaim_LateResponseDoesNotMakeLeader(t *testing.T) {
 	for _, lateByOtherClock := range []bool{false, true} {
 		c, claim := newClaimant(t, defaultConfig)
 		require.EqualValues(t, 4, claim.Record.Term)
@@ -19,15 +19,16 @@ func TestClaim_LateResponseIsNoLeadership(t *testing.T) {
 		actions := c.step(Input{Kind: Responded, Record: claim.Record, Late: lateByOtherClock})
 		require.False(t, hasAction(actions, Lead))
 		next := request(actions)
-		require.Equal(t, Claim, next.Op, "the record contains the candidate's session")
+		require.Equal(t, Claim, next.Op, "the candidate does not claim a record that contains its session")
 		require.EqualValues(t, 5, next.Record.Term)
 		require.True(t, hasAction(c.acknowledge(next), Lead))
 	}
 }
 
-// TestClaim_AcknowledgedTooLate checks that an acknowledged claim does not make the candidate the leader when no
-// time is left before the safety margin, when the candidate has resigned, or when it has no feed and needs one.
-func TestClaim_AcknowledgedTooLate(t *testing.T) {
+// TestClaim_MakesNoLeaderIfAcknowledgedTooLate checks that an acknowledged claim does not make the candidate
+// the leader when no time is left before the safety margin, when the candidate has resigned, or when it has no
+// feed and needs one.
+func TestClaim_MakesNoLeaderIfAcknowledgedTooLate(t *testing.T) {
 	guarded, keeps := defaultConfig, defaultConfig
 	guarded.Guard, keeps.KeepLeading = 500*time.Millisecond, true
 	for name, test := range map[string]struct {
@@ -52,9 +53,9 @@ func TestClaim_AcknowledgedTooLate(t *testing.T) {
 	}
 }
 
-// TestClaim_AlreadyReplaced checks that a claim does not make the candidate the leader when the candidate has
-// observed a newer record, or the response shows that the election has ended.
-func TestClaim_AlreadyReplaced(t *testing.T) {
+// TestClaim_MakesNoLeaderIfAlreadyReplaced checks that a claim does not make the candidate the leader when the
+// candidate has observed a newer record, or the response shows that the election has ended.
+func TestClaim_MakesNoLeaderIfAlreadyReplaced(t *testing.T) {
 	c, claim := newClaimant(t, defaultConfig)
 	newer := heldRecord(7)
 	newer.Leader, newer.Session, newer.Term = "q", "q's", claim.Record.Term+1
@@ -85,9 +86,9 @@ func TestCreate_RetriesWithPauses(t *testing.T) {
 	}
 }
 
-// TestConflict_StaleFeedIsReplaced checks that a feed that does not deliver the write that has caused a
+// TestConflict_ReplacesStaleFeed checks that a feed that does not deliver the write that has caused a
 // conflict is replaced.
-func TestConflict_StaleFeedIsReplaced(t *testing.T) {
+func TestConflict_ReplacesStaleFeed(t *testing.T) {
 	for _, delivered := range []bool{false, true} {
 		c, _ := newClaimant(t, defaultConfig)
 		c.fail(Conflict)
@@ -102,9 +103,9 @@ func TestConflict_StaleFeedIsReplaced(t *testing.T) {
 	}
 }
 
-// TestRestoredState_ClaimedAfterLostLeases checks that a candidate accepts after some time that the store has
+// TestRestoredState_IsClaimedAfterLostLeasesExpire checks that a candidate accepts after some time that the store has
 // returned to an older state, and claims the record only after the leases of lost states have expired.
-func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
+func TestRestoredState_IsClaimedAfterLostLeasesExpire(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	c.deliver(c.state.Current)
 	old := c.state.Current
@@ -129,10 +130,10 @@ func TestRestoredState_ClaimedAfterLostLeases(t *testing.T) {
 	require.GreaterOrEqual(t, c.now, restored+2*time.Second)
 }
 
-// TestRestoredState_LongLease checks that a candidate waits for the lease of the lost leader, which may be
-// longer than its own and than a TTL that was edited by hand, and that its next term is greater than the
-// lost terms.
-func TestRestoredState_LongLease(t *testing.T) {
+// TestRestoredState_WaitsForLongestLostLease checks that a candidate waits for the lease of the lost leader,
+// which may be longer than its own and than a TTL that was edited by hand, and that its next term is greater
+// than the lost terms.
+func TestRestoredState_WaitsForLongestLostLease(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	lost := heldRecord(5)
 	lost.TTL, lost.Term = 20*time.Second, 9
@@ -159,9 +160,9 @@ func TestRestoredState_LongLease(t *testing.T) {
 	require.EqualValues(t, 10, claim.Record.Term)
 }
 
-// TestRestoredState_FailureIsNotMistaken checks that a store that fails for some time, and then returns the known
-// record, is not mistaken for a store that has lost writes.
-func TestRestoredState_FailureIsNotMistaken(t *testing.T) {
+// TestRestoredState_IsNotAssumedAfterFailures checks that a store that fails for some time, and then returns
+// the known record, is not mistaken for a store that has lost writes.
+func TestRestoredState_IsNotAssumedAfterFailures(t *testing.T) {
 	c, _ := newClaimant(t, defaultConfig)
 	for range failuresBeforeRestore {
 		c.fail(Unknown)
@@ -173,11 +174,11 @@ func TestRestoredState_FailureIsNotMistaken(t *testing.T) {
 }
 
 // TestClaim_UnacknowledgedLetsOthersLead checks that a candidate whose claims or heartbeats are applied but
-// not acknowledged lets others lead, and claims the record again when the others do not.
+// not acknowledged lets others lead, and claims the record again when no other candidate leads.
 func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 	for name, lose := range map[string]func(c *candidate, claim Action) []Action{
 		"NoAcknowledgement": func(c *candidate, claim Action) []Action {
-			require.Equal(t, None, request(c.fail(Unknown)).Op, "the retry has a pause")
+			require.Equal(t, None, request(c.fail(Unknown)).Op, "the candidate retries without a pause")
 			c.now = c.state.RetryAt
 			require.Equal(t, Read, request(c.stepTime()).Op)
 			return c.respond(claim.Record)
@@ -199,11 +200,11 @@ func TestClaim_UnacknowledgedLetsOthersLead(t *testing.T) {
 			release := request(lose(c, claim))
 			require.Equal(t, Release, release.Op)
 			require.True(t, release.Record.Released())
-			require.Equal(t, None, request(c.acknowledge(release)).Op, "the released record is for others")
+			require.Equal(t, None, request(c.acknowledge(release)).Op, "the candidate claims the record that it has released for others")
 			c.deliver(release.Record)
 			c.now = c.state.ClaimAt
 			claim = request(c.stepTime())
-			require.Equal(t, Claim, claim.Op, "no other candidate has claimed the record")
+			require.Equal(t, Claim, claim.Op, "the record is not claimed although no other candidate has claimed it")
 			c.acknowledge(claim)
 			c.deliver(claim.Record)
 			c.acknowledge(c.heartbeat())
@@ -229,9 +230,9 @@ func TestHeartbeat_UnacknowledgedIsRepeatedWithPause(t *testing.T) {
 	}
 }
 
-// TestRead_NoRecordPausesRequests checks that a candidate pauses between requests when its reads find no record,
-// but Create fails because the record exists.
-func TestRead_NoRecordPausesRequests(t *testing.T) {
+// TestRead_PausesRequestsIfNoRecordIsFound checks that a candidate pauses between requests when its reads find
+// no record, but Create fails because the record exists.
+func TestRead_PausesRequestsIfNoRecordIsFound(t *testing.T) {
 	c := newCandidate(t, defaultConfig)
 	require.Equal(t, Create, request(c.deliverMissing()).Op)
 	require.Equal(t, Read, request(c.respond(Record{})).Op)

@@ -19,13 +19,13 @@ const Never = Time(1<<63 - 1)
 type Config struct {
 	ID      string
 	Session string
-	// Heartbeat is the time between the sending of two heartbeats, H.
+	// Heartbeat is the time between the sending of two heartbeats, H in docs/changefeed.md.
 	Heartbeat time.Duration
 	// ElectionMin and ElectionMax bound the time for which a record must not be renewed before
 	// it is claimed.
 	ElectionMin, ElectionMax time.Duration
-	// Lease is the time for which an acknowledged heartbeat confirms the leadership, D. It is
-	// measured from before the heartbeat was sent.
+	// Lease is the time for which an acknowledged heartbeat confirms the leadership, D in
+	// docs/changefeed.md. It is measured from before the heartbeat was sent.
 	Lease time.Duration
 	// Guard is the safety margin: how long before its lease expires a leader stops.
 	Guard time.Duration
@@ -51,7 +51,7 @@ type State struct {
 	// HoldUntil is the time before which the candidate claims nothing, because the store has lost
 	// writes, and a leader may rely on them.
 	HoldUntil Time
-	// Missing reports whether the record does not exist, as far as is known.
+	// Missing reports whether the record did not exist when the candidate last observed it.
 	Missing bool
 	// MustRead reports whether there may be a newer record: the candidate must read the record
 	// before it writes.
@@ -59,7 +59,7 @@ type State struct {
 	// Hinted reports whether Current is from a hint: the candidate must read the record before it
 	// claims it.
 	Hinted bool
-	// GreatestTerm is the greatest term that was ever observed.
+	// GreatestTerm is the greatest term that the candidate has observed.
 	GreatestTerm uint64
 	// ReportedTerm is the term of the last leader that was reported.
 	ReportedTerm uint64
@@ -131,7 +131,8 @@ func (s State) Ready() bool {
 	return s.Known && s.FeedWorks && s.Failures == 0 && s.LostClaims < maxLostClaims && !s.Leaving && !s.Over
 }
 
-// MayHold reports whether the record may name the candidate, or may still come to name it.
+// MayHold reports whether the record may contain the candidate as leader, or may contain it later
+// because of a request that was sent.
 func (s State) MayHold(cfg *Config) bool {
 	if s.Over {
 		return false

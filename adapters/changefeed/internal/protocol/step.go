@@ -97,7 +97,7 @@ func (m *machine) stopLeading(r Reason) {
 			m.countLostClaim()
 		}
 		if m.cfg.Guard > 0 {
-			m.ReleaseAt = m.Deadline // The program has as much time to stop after any reason.
+			m.ReleaseAt = m.Deadline // For whatever reason it ends, the program has until its deadline to stop.
 		}
 		m.Leading = false
 		m.addAction(Action{Kind: Demote, Reason: r})
@@ -131,7 +131,8 @@ func (m *machine) claimDelay(ttl time.Duration) time.Duration {
 // maxFailures is the number of failures after which pauses do not increase any more.
 const maxFailures = 5
 
-// retryPause returns the pause after a number of failures in a row: H/16, H/8, ... H.
+// retryPause returns the pause after a number of failures in a row: a sixteenth of a heartbeat interval
+// after the first, then twice as long each time, and at most the interval.
 func (m *machine) retryPause(failures uint8) time.Duration {
 	return m.cfg.Heartbeat >> max(0, maxFailures-int(min(failures, maxFailures)))
 }

@@ -137,17 +137,18 @@ func TestLeader_LeaseStartsAtRequest(t *testing.T) {
 	actions := c.acknowledge(heartbeat)
 	require.True(t, hasAction(actions, Demote))
 	require.False(t, hasAction(actions, Extend))
-	require.Equal(t, Claim, request(actions).Op, "the record names the candidate, which needs a new term")
+	require.Equal(t, Claim, request(actions).Op, "the former leader does not claim its record with a new term")
 }
 
-// TestLeader_LeaseExpiredByOtherClock checks that a leader stops when the wall clock is ahead of its deadline.
-func TestLeader_LeaseExpiredByOtherClock(t *testing.T) {
+// TestLeader_StopsIfWallClockReachesDeadline checks that a leader stops when its lease has expired by the wall
+// clock, even if its own clock shows an earlier time.
+func TestLeader_StopsIfWallClockReachesDeadline(t *testing.T) {
 	c := newLeader(t, defaultConfig)
 	require.True(t, hasAction(c.step(Input{Kind: LeaseExpired}), Demote))
 }
 
-// TestLeader_SafetyMargin checks that a leader stops by the safety margin before its deadline.
-func TestLeader_SafetyMargin(t *testing.T) {
+// TestLeader_StopsBySafetyMarginBeforeDeadline checks that a leader stops by the safety margin before its deadline.
+func TestLeader_StopsBySafetyMarginBeforeDeadline(t *testing.T) {
 	cfg := defaultConfig
 	cfg.Guard = 100 * time.Millisecond
 	c := newLeader(t, cfg)
