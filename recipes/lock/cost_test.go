@@ -67,8 +67,9 @@ func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error
 	}
 }
 
-// TestCost_UncontendedLocks checks that a lock that no other client uses costs exactly the documented requests.
-func TestCost_UncontendedLocks(t *testing.T) {
+// TestCost_UncontendedLocksSendDocumentedRequests checks that the operations on a lock that no other client
+// uses send exactly the documented requests.
+func TestCost_UncontendedLocksSendDocumentedRequests(t *testing.T) {
 	for name, steps := range map[string]func(w *harness, conn *zk.Conn, k *keptHold) []step{
 		"Mutex": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			m := w.mutex(conn, long)
@@ -184,9 +185,9 @@ func TestCost_UncontendedLocks(t *testing.T) {
 	}
 }
 
-// TestCost_SemaphoreOfOtherLibrary checks that a semaphore with the protocol of Curator or kazoo costs no
-// more round trips than documented.
-func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
+// TestCost_OtherSemaphoresTakeDocumentedRoundTrips checks that a semaphore with the protocol of Curator or
+// kazoo takes no more round trips than documented.
+func TestCost_OtherSemaphoresTakeDocumentedRoundTrips(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
 			runWithLatency(t, func(w *harness) {
@@ -219,8 +220,9 @@ func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	}
 }
 
-// The first call of ReleaseRequested sends one request, and the following Release sends one.
-func TestCost_ReleaseRequested(t *testing.T) {
+// TestCost_ReleaseRequestedSendsOneRequest checks that the first call of ReleaseRequested sends one request,
+// and that the release of the hold still sends only one.
+func TestCost_ReleaseRequestedSendsOneRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		h := w.lock(w.operator).requireHolds()
 		require.Len(w, w.requestsDuring(w.operator.SessionID(), func() { h.ReleaseRequested() }), 1)
@@ -249,8 +251,9 @@ func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	})
 }
 
-// TestCost_ContendedMutex checks that waiting for a mutex, and its hand-over, cost no more requests than documented.
-func TestCost_ContendedMutex(t *testing.T) {
+// TestCost_ContendedMutexSendsDocumentedRequests checks that a contender that waits for a mutex, and the
+// hand-over of the mutex, send no more requests than documented.
+func TestCost_ContendedMutexSendsDocumentedRequests(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)
 		var conns []*zk.Conn
@@ -289,8 +292,9 @@ func TestCost_ContendedMutex(t *testing.T) {
 	})
 }
 
-// Clients that take turns predict their predecessors, so that they do not list the queue when they join.
-func TestCost_TakingTurns(t *testing.T) {
+// TestCost_ClientsThatTakeTurnsJoinWithoutListing checks that clients that acquire a mutex in turns predict
+// their predecessors, and so do not list the queue when they join.
+func TestCost_ClientsThatTakeTurnsJoinWithoutListing(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		const clients, rounds = 4, 5
 		var conns [clients]*zk.Conn
@@ -322,8 +326,9 @@ func TestCost_TakingTurns(t *testing.T) {
 	})
 }
 
-// Between goroutines that share a connection, a hand-over is as fast as between connections.
-func TestCost_HandOverOnOneConnection(t *testing.T) {
+// TestCost_HandOverOnOneConnectionTakesOneRoundTrip checks that a hand-over between goroutines that share a
+// connection takes one round trip, as between connections.
+func TestCost_HandOverOnOneConnectionTakesOneRoundTrip(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		conn := w.connectSlowly()
 		m := w.mutex(conn, long)
@@ -339,8 +344,11 @@ func TestCost_HandOverOnOneConnection(t *testing.T) {
 	})
 }
 
-// The release of a writer wakes the readers that directly follow, or one writer, and no contender behind those.
-func TestTrap52_NoHerdOfReaders(t *testing.T) {
+// TestRWMutex_ReleaseWakesOnlyNextContenders checks that the release of a writer wakes only the readers that
+// follow directly, or only the next writer, and that the releases of readers wake no contender but the next
+// writer.
+// Scenario 52 of docs/traps.md.
+func TestRWMutex_ReleaseWakesOnlyNextContenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.write(w.connect())
 		readers := []*call{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
@@ -380,7 +388,7 @@ func TestTrap52_NoHerdOfReaders(t *testing.T) {
 	})
 }
 
-// Position sends exactly one request.
+// TestCost_PositionSendsOneRequest checks that Position sends exactly one request.
 func TestCost_PositionSendsOneRequest(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)
@@ -404,8 +412,9 @@ func TestCost_PositionSendsOneRequest(t *testing.T) {
 // oneWay is the latency in one direction. A round trip takes twice as long.
 const oneWay = 5 * time.Millisecond
 
-// The first waiter lists the queue when it is notified of a release. No other request is in flight.
-func TestSemaphoreCost_HandOver(t *testing.T) {
+// TestSemaphoreCost_HandOverTakesTwoRoundTrips checks that a hand-over takes two round trips: one for the
+// deletion of the holder's znode and its event, and one for the listing by the first waiter.
+func TestSemaphoreCost_HandOverTakesTwoRoundTrips(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
@@ -428,9 +437,10 @@ func TestSemaphoreCost_HandOver(t *testing.T) {
 	})
 }
 
-// If one release admits several contenders, each waits for the write of its predecessor, and lists
-// the queue.
-func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
+// TestSemaphoreCost_EachAdmissionTakesTwoRoundTrips checks that each admission takes two round trips if one
+// release admits several contenders: each of them waits until its predecessor has written its znode, and then
+// lists the queue.
+func TestSemaphoreCost_EachAdmissionTakesTwoRoundTrips(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		big := w.contend(3, 3)
 		var all []*call
@@ -451,9 +461,10 @@ func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
 	})
 }
 
-// A contender that is admitted soon after it has joined acquires its leases without a delay. If
-// the create is too old to prove the session alive, a check is sent.
-func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
+// TestSemaphoreCost_NewContenderIsAdmittedWithoutDelay checks that a contender is granted its leases without a
+// delay, even if the reply to its create is too old to prove that its session is alive, so that the contender
+// must send a check first.
+func TestSemaphoreCost_NewContenderIsAdmittedWithoutDelay(t *testing.T) {
 	for _, age := range []time.Duration{0, timeout / 16, timeout / 10, timeout / 8, timeout / 5, timeout / 2} {
 		runTest(t, 1, func(w *harness) {
 			a, b := w.contend(1, 1), w.contend(1, 1)
@@ -468,8 +479,9 @@ func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
 	}
 }
 
-// While contenders wait, only the first of them renews its lease. A holder without a follower does not write its znode.
-func TestSemaphoreCost_OnlyFirstWaiterChecksLease(t *testing.T) {
+// TestSemaphoreCost_OnlyFirstWaiterSendsChecks checks that only the first of the waiting contenders sends
+// checks of its session, and that a holder without a follower does not write its znode.
+func TestSemaphoreCost_OnlyFirstWaiterSendsChecks(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)

@@ -16,10 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Other programs create znodes among the contenders of a lock or a semaphore. All contenders are granted it
-// one after another nevertheless. They wait only for a znode whose name is that of an earlier contender,
-// until it is deleted.
-func TestForeignParticipant(t *testing.T) {
+// TestLock_IsGrantedDespiteForeignZnodes checks that all contenders of a lock or a semaphore are granted it one
+// after another, whatever znodes other programs create beside theirs. A contender waits only for a foreign
+// znode that has the name of an earlier contender, until that znode is deleted.
+func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 	acquire := func(s *Semaphore, err error) func(ctx context.Context) (*Hold, error) {
 		return func(ctx context.Context) (*Hold, error) {
 			if err != nil {

@@ -273,8 +273,8 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
-// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable:
-// for example, two clients must not hold the lock at the same time, and a former holder must not write.
+// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable: for
+// example, two clients must not hold the lock at the same time, and a former holder must not write.
 func TestLinearizable_UnderRandomFaults(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
@@ -289,8 +289,9 @@ func TestLinearizable_UnderRandomFaults(t *testing.T) {
 	}
 }
 
-// The library is told a session timeout that is far too long, so its leases are too long. The histories of
-// the lock must show that. The register must still be linearizable, because it checks tokens.
+// TestLinearizable_DetectsTooLongLeases checks that the histories of the lock are not linearizable if the
+// library assumes a session timeout that is far too long, so that its leases are too long. The register must
+// still be linearizable, because it rejects old tokens.
 func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	found := 0
 	for seed := range uint64(60) {
@@ -306,9 +307,9 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	t.Logf("%d histories with two holders at a time", found)
 }
 
-// TestLinearizable_LockModel checks that the model of the lock rejects an impossible history, and accepts a
-// possible history.
-func TestLinearizable_LockModel(t *testing.T) {
+// TestLinearizable_LockModelRejectsImpossibleHistory checks that the model of the lock rejects impossible
+// histories, and accepts possible ones.
+func TestLinearizable_LockModelRejectsImpossibleHistory(t *testing.T) {
 	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 3, 4), newOperation(acquire{2}, 2, 5))
 	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 3, never), newOperation(acquire{2}, 2, 5))
 	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 6, 7), newOperation(acquire{2}, 2, 5))
@@ -323,9 +324,9 @@ func TestLinearizable_LockModel(t *testing.T) {
 	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(downgrade{1, false}, 3, 4), newOperation(acquire{2}, 1, 5), newOperation(yield{1}, 6, 7))
 }
 
-// TestLinearizable_RegisterModel checks that the model of the register rejects an impossible history, and
-// accepts a possible history.
-func TestLinearizable_RegisterModel(t *testing.T) {
+// TestLinearizable_RegisterModelRejectsImpossibleHistory checks that the model of the register rejects
+// impossible histories, and accepts possible ones.
+func TestLinearizable_RegisterModelRejectsImpossibleHistory(t *testing.T) {
 	requireLegal(t, registerModel, newOperation(write{1, 7, false}, 1, 2), newOperation(read{7}, 3, 4))
 	requireIllegal(t, registerModel, newOperation(write{1, 7, false}, 1, 2), newOperation(read{0}, 3, 4))
 	requireIllegal(t, registerModel, newOperation(write{2, 7, false}, 1, 2), newOperation(write{1, 8, false}, 3, 4))

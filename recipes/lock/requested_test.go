@@ -25,9 +25,9 @@ func isRevoked(h *Hold) bool {
 	}
 }
 
-// TestReleaseRequested_HolderReceivesRequest checks that a holder receives a request to release, and does not
-// take another write for a request.
-func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
+// TestReleaseRequested_ReportsOnlyRequests checks that ReleaseRequested reports a request to release, and does
+// not report another write to the holder's znode.
+func TestReleaseRequested_ReportsOnlyRequests(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.requireHolds()
@@ -59,8 +59,9 @@ func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
 	})
 }
 
-// A request is reported although the data of the holder's znode could not be read for a while.
-func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
+// TestReleaseRequested_ReportsRequestAfterUnreadableData checks that ReleaseRequested reports a request
+// although the holder could not read the data of its znode for a while.
+func TestReleaseRequested_ReportsRequestAfterUnreadableData(t *testing.T) {
 	tooLarge := func(w *harness, path string) { w.set(path, strings.Repeat("x", 100<<10)) }
 	noRight := func(w *harness, path string) {
 		_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
@@ -103,8 +104,9 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 	}
 }
 
-// A request to a waiting contender is reported as soon as it holds the lock.
-func TestReleaseRequested_WhileWaiting(t *testing.T) {
+// TestReleaseRequested_ReportsRequestSentWhileWaiting checks that ReleaseRequested reports a request that was
+// sent to a waiting contender, as soon as the contender holds the lock.
+func TestReleaseRequested_ReportsRequestSentWhileWaiting(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		m := w.mutex(w.operator)
@@ -119,10 +121,11 @@ func TestReleaseRequested_WhileWaiting(t *testing.T) {
 	})
 }
 
-// A request that arrives while the connection is down is reported after the reconnect, because the holder
-// reads its znode again. The client library alone would miss it: it can set the watch with a zxid that is too
-// new, or fail to set it.
-func TestReleaseRequested_WhileDisconnected(t *testing.T) {
+// TestReleaseRequested_ReportsRequestAfterReconnect checks that ReleaseRequested reports a request that was
+// sent while the holder was disconnected, because the holder reads its znode again after the reconnect. The
+// client library alone would miss the request: it can set the watch with a zxid that is too new, or fail to set
+// the watch.
+func TestReleaseRequested_ReportsRequestAfterReconnect(t *testing.T) {
 	for _, watchIsLost := range []bool{false, true} {
 		runTest(t, 3, func(w *harness) {
 			a := w.lock(w.connect())
@@ -143,8 +146,9 @@ func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 	}
 }
 
-// After a downgrade, requests are written to the new znode.
-func TestReleaseRequested_AfterDowngrade(t *testing.T) {
+// TestReleaseRequested_WatchesNewZnodeAfterDowngrade checks that ReleaseRequested reports a request at the new
+// znode of a holder that has downgraded its lock.
+func TestReleaseRequested_WatchesNewZnodeAfterDowngrade(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
@@ -167,9 +171,9 @@ func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 	})
 }
 
-// The watch ends with the hold, however the hold ends. A later hold of the same Mutex does not report an
-// earlier request.
-func TestReleaseRequested_EndsWithHold(t *testing.T) {
+// TestReleaseRequested_WatchEndsWithHold checks that the watch of ReleaseRequested ends with the hold, however
+// the hold ends, and that a later hold of the same Mutex does not report an earlier request.
+func TestReleaseRequested_WatchEndsWithHold(t *testing.T) {
 	for name, end := range map[string]func(w *harness, a *call){
 		"release":         func(w *harness, a *call) { a.release() },
 		"znode deleted":   func(w *harness, a *call) { w.remove(a.hold.Path()) },
@@ -195,9 +199,9 @@ func TestReleaseRequested_EndsWithHold(t *testing.T) {
 	}
 }
 
-// A request that was written to the old znode is lost by a downgrade, unless it was read before.
-// ReleaseRequested documents this.
-func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
+// TestReleaseRequested_DowngradeLosesUnreadRequest checks that a downgrade loses a request at the old znode
+// that the holder has not read, as ReleaseRequested documents.
+func TestReleaseRequested_DowngradeLosesUnreadRequest(t *testing.T) {
 	for _, seen := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			x := w.write(w.connect())
@@ -218,9 +222,10 @@ func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
 	}
 }
 
-// TestTrap25_RevocationHasOneWatch checks that a holder that waits for requests to release does not leave
-// further watches after reconnects or repeated calls.
-func TestTrap25_RevocationHasOneWatch(t *testing.T) {
+// TestReleaseRequested_ReusesOneWatch checks that a holder that waits for requests to release does not add
+// watches with reconnects or repeated calls.
+// Scenario 25 of docs/traps.md.
+func TestReleaseRequested_ReusesOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.requireHolds()

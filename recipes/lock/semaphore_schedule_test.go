@@ -199,20 +199,21 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 // and each client acquires its leases after some time.
 func TestSemaphoreSchedules_NoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
-// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the protocols of other libraries.
-func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
+// TestSemaphoreSchedules_NoExcessLeasesOfOtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the
+// protocols of Curator and kazoo.
+func TestSemaphoreSchedules_NoExcessLeasesOfOtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{layout}) })
 	}
 }
 
-// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit that is stored
-// in a SharedCount.
-func TestSemaphoreSchedules_SharedCount(t *testing.T) {
+// TestSemaphoreSchedules_NoExcessLeasesWithSharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit
+// that is stored in a SharedCount.
+func TestSemaphoreSchedules_NoExcessLeasesWithSharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
 
-// TestSemaphoreSchedules_ModelDetectsExcessLeases checks that the checker rejects a history in which leases
+// TestSemaphoreSchedules_ModelDetectsExcessLeases checks that the model rejects a history in which leases
 // exceed the limit.
 func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
 	op := func(n int, call, ret int64) porcupine.Operation { return newOperation(leaseOp(n), call, ret) }

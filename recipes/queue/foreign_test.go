@@ -16,9 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Whatever another program writes into an item, a claim or a dead letter, or beside them, all other items are
-// delivered, no call ends with an error, and dead letters can be listed.
-func TestForeignParticipant(t *testing.T) {
+// TestQueue_DeliversItemsDespiteForeignZnodes checks that all items are delivered, that no call ends with an
+// error, and that dead letters can be listed, whatever another program writes into one item, claim or dead
+// letter, or beside them.
+func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 	const item = "/jobs/queue-0000000000"
 	type foreign struct {
 		*bubble.Test
@@ -186,9 +187,9 @@ func (q *Queue) children(h *bubble.Test) int {
 	return n
 }
 
-// An item is skipped, and the servers lose their data. A new item with the same name is delivered without
-// delay.
-func TestDataLoss_ItemWithSkippedNameIsDelivered(t *testing.T) {
+// TestQueue_DeliversReusedNameAfterDataLoss checks that a new item is delivered without delay if it has the
+// name of an item that the consumer skipped before the servers lost their data.
+func TestQueue_DeliversReusedNameAfterDataLoss(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		producer, q := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{}), newQueue(h)
 		putItems(h, producer, string(make([]byte, 100<<10)))

@@ -28,8 +28,9 @@ func handle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts
 	}
 }
 
-// Handle acknowledges an item if the handler returns nil, and returns it if the handler returns an error.
-func TestHandle_ResultCompletesItem(t *testing.T) {
+// TestHandle_AcknowledgesOrReturnsItemByResult checks that Handle acknowledges an item if the handler returns
+// nil, and returns the item if the handler returns an error.
+func TestHandle_AcknowledgesOrReturnsItemByResult(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 3})
 		failed := errors.New("failed")
@@ -72,8 +73,8 @@ func TestHandle_ResultCompletesItem(t *testing.T) {
 	})
 }
 
-// WithWorkers sets how many calls of the handler run at a time.
-func TestHandle_WithWorkers(t *testing.T) {
+// TestHandle_RunsAsManyCallsAsWorkers checks that WithWorkers sets how many calls of the handler run at a time.
+func TestHandle_RunsAsManyCallsAsWorkers(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		run(t, func(h *bubble.Test) {
 			q := newQueue(h)
@@ -102,8 +103,8 @@ func TestHandle_WithWorkers(t *testing.T) {
 	}
 }
 
-// The context of the handler ends with the claim and with the context of Handle. Handle waits for the
-// handler.
+// TestHandle_ContextEndsWithClaim checks that the context of the handler ends with the claim, and with the
+// context of Handle, and that Handle waits for the handler.
 func TestHandle_ContextEndsWithClaim(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -127,7 +128,7 @@ func TestHandle_ContextEndsWithClaim(t *testing.T) {
 	})
 }
 
-// Handle returns the error that ends the loops of its workers.
+// TestHandle_ReturnsErrorOfWorker checks that Handle returns the error that ends the loops of its workers.
 func TestHandle_ReturnsErrorOfWorker(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -149,8 +150,9 @@ func TestHandle_ReturnsErrorOfWorker(t *testing.T) {
 	})
 }
 
-// An item whose acknowledgement is lost is delivered again, and Handle continues.
-func TestHandle_AcknowledgementIsLost(t *testing.T) {
+// TestHandle_ContinuesIfAcknowledgementIsLost checks that Handle continues if an acknowledgement is lost, and
+// that the item is delivered again.
+func TestHandle_ContinuesIfAcknowledgementIsLost(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		calls := 0
@@ -171,9 +173,9 @@ func TestHandle_AcknowledgementIsLost(t *testing.T) {
 	})
 }
 
-// If the program stops during an attempt, the attempt does not count, unless the handler has rejected the
-// item.
-func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
+// TestHandle_DoesNotCountInterruptedAttempt checks that an attempt does not count if the context of Handle ends
+// during the attempt, unless the handler has rejected the item.
+func TestHandle_DoesNotCountInterruptedAttempt(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 1})
 		stop := handle(h, q, func(ctx context.Context, i *Item) error {
@@ -192,9 +194,9 @@ func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestHandle_AcknowledgementIsRejected checks that an item whose acknowledgement is rejected does not remain
-// claimed: it is returned, and becomes a dead letter after the last attempt.
-func TestHandle_AcknowledgementIsRejected(t *testing.T) {
+// TestHandle_ReturnsItemIfAcknowledgementIsRejected checks that Handle returns an item whose acknowledgement is
+// rejected, so that the item does not remain claimed and becomes a dead letter after its last attempt.
+func TestHandle_ReturnsItemIfAcknowledgementIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		data        []byte
 		child       bool // a child of another client, which counts as an attempt

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A transaction is applied only while the claim is valid, and exactly once.
-func TestItem_MultiIsGuarded(t *testing.T) {
+// TestItem_AppliesTransactionOnlyWhileClaimed checks that a transaction of an item is applied only while the
+// claim is valid, and exactly once.
+func TestItem_AppliesTransactionOnlyWhileClaimed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")

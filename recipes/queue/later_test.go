@@ -35,10 +35,10 @@ func requireNoMarkers(h *bubble.Test) {
 	}
 }
 
-// No consumer receives a delayed item early: neither the consumer that has returned it, nor one that has
-// listed it before or lists it afterwards, nor one that starts after the connection of the first consumer has
-// ended. Delayed items keep their ID, position and attempts.
-func TestLater_NoEarlyDelivery(t *testing.T) {
+// TestLater_DoesNotDeliverItemEarly checks that no consumer receives a delayed item early: neither the consumer
+// that has returned it, nor one that has listed it before or lists it afterwards, nor one that starts after the
+// connection of the first consumer has ended. Delayed items keep their ID, position and attempts.
+func TestLater_DoesNotDeliverItemEarly(t *testing.T) {
 	for _, opts := range [][]Option{nil, {recipes.WithKazooLayout()}} {
 		run(t, func(h *bubble.Test) {
 			q := queueOn(h, h.Connect(), config{}, opts...)
@@ -75,9 +75,9 @@ func TestLater_NoEarlyDelivery(t *testing.T) {
 	}
 }
 
-// A job that fails is delivered once after each back-off, however many consumers there are, and becomes a
-// dead letter at the end.
-func TestHandle_Backoff(t *testing.T) {
+// TestHandle_DeliversFailedItemOncePerBackoff checks that an item whose handler fails is delivered once after
+// each back-off, however many consumers there are, and becomes a dead letter after its last attempt.
+func TestHandle_DeliversFailedItemOncePerBackoff(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		var attempts []time.Time
 		job := func(context.Context, *Item) error {
@@ -106,8 +106,9 @@ func TestHandle_Backoff(t *testing.T) {
 	})
 }
 
-// TestHandle_DelaysReturnedItem checks that Handle uses the default back-off, the delay of an error of Later,
-// and an error of Reject within it.
+// TestHandle_DelaysReturnedItem checks that Handle delays a returned item by the default back-off, or by the
+// delay of an error of Later, and that an error of Reject inside an error of Later makes the item a dead
+// letter.
 func TestHandle_DelaysReturnedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -138,8 +139,9 @@ func TestHandle_DelaysReturnedItem(t *testing.T) {
 	})
 }
 
-// A delayed item can be withdrawn. Wait waits until a delayed item has left the queue.
-func TestLater_WithdrawAndWait(t *testing.T) {
+// TestLater_ItemCanBeWithdrawnAndAwaited checks that Withdraw deletes a delayed item, and that Wait waits until
+// a delayed item has left the queue.
+func TestLater_ItemCanBeWithdrawnAndAwaited(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one", "two")
@@ -161,9 +163,9 @@ func TestLater_WithdrawAndWait(t *testing.T) {
 	})
 }
 
-// TestLater_ClaimedDuringWithdraw checks that Withdraw does not delete an item whose delay has just ended and
-// that a consumer has claimed.
-func TestLater_ClaimedDuringWithdraw(t *testing.T) {
+// TestWithdraw_KeepsItemClaimedMeanwhile checks that Withdraw does not delete an item whose delay ends during
+// the call, so that another consumer claims the item.
+func TestWithdraw_KeepsItemClaimedMeanwhile(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -182,9 +184,9 @@ func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 	})
 }
 
-// TestLater_OperatorDeletes checks that an item is delivered, and no marker remains, after an operator has
-// deleted the delayed item, its marker or its claim.
-func TestLater_OperatorDeletes(t *testing.T) {
+// TestLater_ContinuesAfterDeletionByOperator checks that an item is delivered, and that no marker remains,
+// after an operator has deleted the delayed item, its marker or its claim.
+func TestLater_ContinuesAfterDeletionByOperator(t *testing.T) {
 	for _, what := range []string{"item", "marker", "claim"} {
 		t.Run(what, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
@@ -219,8 +221,9 @@ func TestLater_OperatorDeletes(t *testing.T) {
 	}
 }
 
-// An item whose marker was deleted can be withdrawn.
-func TestLater_WithdrawWithoutMarker(t *testing.T) {
+// TestWithdraw_DeletesDelayedItemWithoutMarker checks that Withdraw deletes a delayed item whose marker another
+// client has deleted.
+func TestWithdraw_DeletesDelayedItemWithoutMarker(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -238,9 +241,9 @@ func TestLater_WithdrawWithoutMarker(t *testing.T) {
 	})
 }
 
-// The consumer that has returned an item with a delay knows the persistent claim, so it claims the item again
-// with one transaction.
-func TestLater_FirstClaimSucceeds(t *testing.T) {
+// TestLater_ClaimsItemAgainWithOneTransaction checks that the consumer that has returned an item with a delay
+// claims the item again with one transaction, because it remembers the persistent claim.
+func TestLater_ClaimsItemAgainWithOneTransaction(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -256,9 +259,9 @@ func TestLater_FirstClaimSucceeds(t *testing.T) {
 	})
 }
 
-// TestLater_MarkerOfClaimedItem checks that a marker that becomes due does not end the claim of a consumer
-// that holds the item.
-func TestLater_MarkerOfClaimedItem(t *testing.T) {
+// TestLater_DueMarkerDoesNotEndClaim checks that a marker that becomes due does not end the claim of a consumer
+// that has the item.
+func TestLater_DueMarkerDoesNotEndClaim(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -278,9 +281,9 @@ func TestLater_MarkerOfClaimedItem(t *testing.T) {
 	})
 }
 
-// TestLater_ReplyIsLost checks that an item is delivered, and not early, when the reply to its delayed
-// return, or to the claim that ends the delay, is lost.
-func TestLater_ReplyIsLost(t *testing.T) {
+// TestLater_DeliversItemWhenDueIfReplyIsLost checks that an item is delivered, and not early, if the reply to
+// its delayed return, or to the claim that ends the delay, is lost.
+func TestLater_DeliversItemWhenDueIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -297,8 +300,9 @@ func TestLater_ReplyIsLost(t *testing.T) {
 	})
 }
 
-// If the quota does not permit the marker, the item is returned without a delay.
-func TestLater_QuotaRejectsMarker(t *testing.T) {
+// TestLater_ReturnsItemWithoutDelayIfQuotaIsExceeded checks that an item is returned without a delay if the
+// quota does not permit its marker.
+func TestLater_ReturnsItemWithoutDelayIfQuotaIsExceeded(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -309,9 +313,9 @@ func TestLater_QuotaRejectsMarker(t *testing.T) {
 	})
 }
 
-// TestParseMarker_ItemAndTime checks that parseMarker returns the item and the time in the name of a marker,
-// and rejects another name.
-func TestParseMarker_ItemAndTime(t *testing.T) {
+// TestParseMarker_ReturnsItemAndTime checks that parseMarker returns the item and the time in the name of a
+// marker, and rejects other names.
+func TestParseMarker_ReturnsItemAndTime(t *testing.T) {
 	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
 		m := newMarker(item, time.UnixMilli(1234))
 		got, of, ok := parseMarker(m.name)

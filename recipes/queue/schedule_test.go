@@ -14,10 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Random schedules of producers, consumers and faults must not violate the guarantees: no item is
-// lost, put twice or acknowledged twice, no two consumers have an item at the same time, and no
-// znode remains. Package faultschedule describes the flags that select schedules.
-func TestSchedules_RandomFaults(t *testing.T) {
+// TestSchedules_KeepGuaranteesUnderRandomFaults checks that random schedules of producers, consumers and faults
+// do not violate the guarantees: no item is lost, put twice or acknowledged twice, no two consumers have an
+// item at the same time, and no znode remains. Package faultschedule describes the flags that select schedules.
+func TestSchedules_KeepGuaranteesUnderRandomFaults(t *testing.T) {
 	var mu sync.Mutex
 	var total scheduleCounts
 	begin := time.Now()
