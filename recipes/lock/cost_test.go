@@ -58,8 +58,8 @@ func (k *keptHold) takeHold(w *harness, lock func(context.Context) (*Hold, error
 
 func (k *keptHold) release() error { return k.Release() }
 
-// isHeld returns a function that calls lock, which must return ErrHeld.
-func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error {
+// requireErrHeld returns a function that calls lock, which must return ErrHeld.
+func (w *harness) requireErrHeld(lock func(context.Context) (*Hold, error)) func() error {
 	return func() error {
 		_, err := lock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
@@ -113,7 +113,7 @@ func TestCost_UncontendedLocksSendDocumentedRequests(t *testing.T) {
 				{2, 2, k.takeHold(w, s.Lock)}, // the create of the znode, and the read that sets the watch
 				{2, 2, write},                 // the first transaction on a connection also creates the record
 				{1, 1, write},
-				{1, 1, w.isHeld(s.TryLock)},
+				{1, 1, w.requireErrHeld(s.TryLock)},
 				// The release sends a Sync, a read and the deletion.
 				{3, 3, func() error { return bubble.Repeated(k.release) }},
 			}
@@ -138,7 +138,7 @@ func TestCost_UncontendedLocksSendDocumentedRequests(t *testing.T) {
 		"RWMutex, reading": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			w.write(w.operator).downgrade()
 			m := w.rw(conn, long)
-			return []step{{2, 3, k.takeHold(w, m.RLock)}, {1, 1, w.isHeld(m.Writing().part().try)}, {1, 1, k.release}}
+			return []step{{2, 3, k.takeHold(w, m.RLock)}, {1, 1, w.requireErrHeld(m.Writing().part().try)}, {1, 1, k.release}}
 		},
 		"Semaphore": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			s := w.semaphore(conn, 2, long)
@@ -148,7 +148,7 @@ func TestCost_UncontendedLocksSendDocumentedRequests(t *testing.T) {
 				{2, 3, k.takeHold(w, acquire)},
 				{1, 1, k.release},
 				{3, 4, k.takeHold(w, func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 2) })},
-				{1, 1, w.isHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
+				{1, 1, w.requireErrHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
 				{1, 1, k.release},
 			}
 		},

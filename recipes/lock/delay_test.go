@@ -19,8 +19,8 @@ const lockDelay = 10 * time.Second
 
 var withDelay = WithLockDelay(lockDelay)
 
-// holdAfterDelay asserts that the contenders acquire the lock exactly at the end of the lock-delay.
-func (w *harness) holdAfterDelay(all ...*call) {
+// requireHeldAfterDelay asserts that the contenders acquire the lock exactly at the end of the lock-delay.
+func (w *harness) requireHeldAfterDelay(all ...*call) {
 	w.Helper()
 	w.passTime(lockDelay - 1)
 	w.requireWaiting(all...)
@@ -95,7 +95,7 @@ func TestLockDelay_AppliesIfReleaseFollowsExpiry(t *testing.T) {
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)
-		w.holdAfterDelay(next)
+		w.requireHeldAfterDelay(next)
 	})
 }
 
@@ -109,7 +109,7 @@ func TestLockDelay_StartsWhenNextContenderJoins(t *testing.T) {
 		w.passTime(5 * time.Minute)
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)
-		w.holdAfterDelay(next)
+		w.requireHeldAfterDelay(next)
 	})
 }
 
@@ -152,7 +152,7 @@ func TestLockDelay_DoesNotApplyAfterWaiterGivesUp(t *testing.T) {
 		w.requireContenders()
 		require.Len(w, w.markers(), 1)
 		last := w.lock(w.connect(), withDelay)
-		w.holdAfterDelay(last)
+		w.requireHeldAfterDelay(last)
 		last.release()
 	})
 }
@@ -240,11 +240,11 @@ func TestLockDelay_AppliesBetweenReadersAndWriters(t *testing.T) {
 		r2.release()
 		r3.release()
 		require.Len(w, w.markers(), 1)
-		w.holdAfterDelay(x.call)
+		w.requireHeldAfterDelay(x.call)
 
 		r4, r5 := w.read(w.connect(), withDelay), w.read(w.connect(), withDelay)
 		w.expire(x.conn)
-		w.holdAfterDelay(r4, r5)
+		w.requireHeldAfterDelay(r4, r5)
 		require.Len(w, w.markers(), 2)
 		r4.release()
 		r5.release()
@@ -270,7 +270,7 @@ func TestLockDelay_AppliesAfterLossOfDowngradedHold(t *testing.T) {
 		w.expire(x.conn)
 		w.passTime(0)
 		next := w.write(w.connect(), withDelay)
-		w.holdAfterDelay(next.call)
+		w.requireHeldAfterDelay(next.call)
 	})
 }
 

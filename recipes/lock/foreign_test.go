@@ -30,9 +30,9 @@ func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 	}
 	type kind struct {
 		dir, base string // dir is the directory of the contenders, and base the part of their names before the number
-		// known is true if only children with names of known libraries are contenders.
-		known bool
-		lock  func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
+		// librariesOnly is true if only children with names of known libraries are contenders.
+		librariesOnly bool
+		lock          func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
 	}
 	mutex := func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
 		m, err := NewMutex(conn, node, withTimeout(opts)...)
@@ -161,13 +161,13 @@ func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 					second.requireWaits()
 					first.release()
 					w.passTime(timeout)
-					if k.dir == node && !k.known {
+					if k.dir == node && !k.librariesOnly {
 						all, err := w.mutex(second.conn).Contenders(w.Context())
 						require.NoError(w, err)
 						listed := slices.ContainsFunc(all, func(c Contender) bool { return c.Path == path })
 						require.Equal(w, c.outcome != ignored, listed && len(all) == 3)
 					}
-					if c.outcome == waits || c.outcome == unknown && !k.known {
+					if c.outcome == waits || c.outcome == unknown && !k.librariesOnly {
 						second.requireWaits()
 						third.requireWaits()
 						if c.warning != "" {
@@ -187,7 +187,7 @@ func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 					w.passTime(timeout)
 					third.requireHolds()
 					third.release()
-					if k.known && strings.HasPrefix(c.child, "limit-1-") {
+					if k.librariesOnly && strings.HasPrefix(c.child, "limit-1-") {
 						s, err := NewSemaphore(third.conn, node, 1)
 						require.NoError(w, err)
 						if c.below != "" {
@@ -201,7 +201,7 @@ func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 						require.NoError(w, err)
 						require.Equal(w, 2, limit)
 					}
-					if c.warning != "" && !k.known {
+					if c.warning != "" && !k.librariesOnly {
 						require.Equal(w, 1, strings.Count(logs.String(), c.warning), logs.String())
 						require.Contains(w, logs.String(), path)
 					}

@@ -44,8 +44,8 @@ type harness struct {
 	allowOverlap   bool // the test itself causes holds to overlap
 	allowLeftovers bool // the test itself prevents the removal of znodes or watches
 
-	mu     sync.Mutex
-	grants []*heldPeriod
+	mu    sync.Mutex
+	holds []*heldPeriod
 }
 
 // heldPeriod is a hold, and the time from which and until which it was held.
@@ -74,7 +74,7 @@ func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Op
 		w := newHarness(t, servers, options...)
 		f(w)
 		w.leave()
-		w.checkGrants()
+		w.requireExclusiveHolds()
 		if !w.allowLeftovers {
 			w.requireContenders()
 			require.Empty(w, w.srv.Watches())
@@ -98,17 +98,17 @@ func (w *harness) leave() {
 	w.passTime(0)
 }
 
-// checkGrants asserts that holds that exclude each other did not overlap, and that the later hold
+// requireExclusiveHolds asserts that holds that exclude each other did not overlap, and that the later hold
 // had the greater token.
-func (w *harness) checkGrants() {
+func (w *harness) requireExclusiveHolds() {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.allowOverlap {
 		return
 	}
-	for i, a := range w.grants {
-		for _, b := range w.grants[i+1:] {
+	for i, a := range w.holds {
+		for _, b := range w.holds[i+1:] {
 			if a.dir != b.dir || a.shared && b.shared {
 				continue
 			}
@@ -122,14 +122,14 @@ func (w *harness) checkGrants() {
 	}
 }
 
-// recordHold records a hold for checkGrants.
+// recordHold records a hold for requireExclusiveHolds.
 func (w *harness) recordHold(h *Hold) {
 	name := path.Base(h.Path())
 	exclusive := strings.Contains(name, "lock") || strings.Contains(name, "__WRIT__")
 	g := &heldPeriod{Hold: h, dir: h.dir, shared: !exclusive || contender.Reads(name), from: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.grants = append(w.grants, g)
+	w.holds = append(w.holds, g)
 	context.AfterFunc(h.Context(), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -385,7 +385,7 @@ func (x *writer) downgrade() {
 	require.NoError(x.w, x.write.Downgrade())
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
-	for _, g := range x.w.grants {
+	for _, g := range x.w.holds {
 		if g.Hold == x.hold && g.downgraded.IsZero() {
 			g.downgraded = time.Now()
 		}
@@ -477,8 +477,8 @@ func (a *call) requireOnlyZnode() {
 }
 
 // forEachLoss runs f as a separate test for each loss.
-func forEachLoss(t *testing.T, of []bubble.Fault, servers int, f func(w *harness, l bubble.Fault)) {
-	for _, l := range of {
+func forEachLoss(t *testing.T, faults []bubble.Fault, servers int, f func(w *harness, l bubble.Fault)) {
+	for _, l := range faults {
 		t.Run(l.Name, func(t *testing.T) {
 			runTest(t, servers, func(w *harness) { f(w, l) })
 		})

@@ -281,8 +281,8 @@ func TestLinearizable_UnderRandomFaults(t *testing.T) {
 			faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 				s := newSchedule(seed)
 				f := runSchedule(t, s, p, verbose, nil)
-				f.check(node, lockModel)
-				f.check(registerPath, registerModel)
+				f.requireLinearizable(node, lockModel)
+				f.requireLinearizable(registerPath, registerModel)
 				return s, f.History
 			})
 		})

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// isRevoked reports whether the release of a hold was requested.
-func isRevoked(h *Hold) bool {
+// isReleaseRequested reports whether the release of a hold was requested.
+func isReleaseRequested(h *Hold) bool {
 	select {
 	case <-h.ReleaseRequested():
 		return true
@@ -31,20 +31,20 @@ func TestReleaseRequested_ReportsOnlyRequests(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.requireHolds()
-		require.False(w, isRevoked(h))
+		require.False(w, isReleaseRequested(h))
 		w.passTime(0)
 
 		// Data other than "__REVOKE__" is no request, and does not end the watch.
 		w.set(h.Path(), "something else")
 		w.passTime(0)
-		require.False(w, isRevoked(h))
+		require.False(w, isReleaseRequested(h))
 
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, m.RequestRelease(w.Context(), all[0]))
 		w.passTime(0)
-		require.True(w, isRevoked(h))
+		require.True(w, isReleaseRequested(h))
 		require.NoError(w, h.Err(), "the request does nothing else")
 		second.requireWaits()
 		all, err = m.Contenders(w.Context())
@@ -53,7 +53,7 @@ func TestReleaseRequested_ReportsOnlyRequests(t *testing.T) {
 
 		first.release()
 		second.requireHolds()
-		require.False(w, isRevoked(second.hold))
+		require.False(w, isReleaseRequested(second.hold))
 		require.ErrorIs(w, m.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 		require.ErrorIs(w, m.RequestRelease(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
 	})
@@ -84,20 +84,20 @@ func TestReleaseRequested_ReportsRequestAfterUnreadableData(t *testing.T) {
 				first := w.lock(w.connect())
 				h := first.requireHolds()
 				if tt.watched {
-					require.False(w, isRevoked(h))
+					require.False(w, isReleaseRequested(h))
 					w.passTime(0)
 				}
 				tt.change(w, h.Path())
-				require.False(w, isRevoked(h))
+				require.False(w, isReleaseRequested(h))
 				w.passTime(timeout)
 				w.set(h.Path(), "another name")
 				w.passTime(timeout)
 				_, err := w.operator.SetACL(h.Path(), zk.WorldACL(zk.PermAll), -1)
 				require.NoError(w, err)
-				require.False(w, isRevoked(h))
+				require.False(w, isReleaseRequested(h))
 				w.set(h.Path(), releaseRequest)
 				w.passTime(tt.within)
-				require.True(w, isRevoked(h))
+				require.True(w, isReleaseRequested(h))
 				first.release()
 			})
 		})
@@ -115,9 +115,9 @@ func TestReleaseRequested_ReportsRequestSentWhileWaiting(t *testing.T) {
 		require.NoError(w, m.RequestRelease(w.Context(), all[1]))
 		w.passTime(0)
 		first.release()
-		require.False(w, isRevoked(second.requireHolds()))
+		require.False(w, isReleaseRequested(second.requireHolds()))
 		w.passTime(0)
-		require.True(w, isRevoked(second.hold))
+		require.True(w, isReleaseRequested(second.hold))
 	})
 }
 
@@ -141,7 +141,7 @@ func TestReleaseRequested_ReportsRequestAfterReconnect(t *testing.T) {
 			w.set(h.Path(), releaseRequest)
 			w.passTime(timeout / 4)
 			require.NoError(w, h.Err())
-			require.True(w, isRevoked(h))
+			require.True(w, isReleaseRequested(h))
 		})
 	}
 }
@@ -163,10 +163,10 @@ func TestReleaseRequested_WatchesNewZnodeAfterDowngrade(t *testing.T) {
 		open()
 		require.NoError(w, <-down)
 		w.passTime(0)
-		require.False(w, isRevoked(h))
+		require.False(w, isReleaseRequested(h))
 		w.set(h.Path(), releaseRequest)
 		w.passTime(0)
-		require.True(w, isRevoked(h))
+		require.True(w, isReleaseRequested(h))
 		x.release()
 	})
 }
@@ -189,11 +189,11 @@ func TestReleaseRequested_WatchEndsWithHold(t *testing.T) {
 				w.passTime(timeout)
 				require.Error(w, h.Err())
 				<-h.watching
-				require.False(w, isRevoked(h))
+				require.False(w, isReleaseRequested(h))
 				require.Empty(w, w.srv.Watches())
 				late := w.lock(a.conn)
 				late.release()
-				require.False(w, isRevoked(late.hold))
+				require.False(w, isReleaseRequested(late.hold))
 			})
 		})
 	}
@@ -216,7 +216,7 @@ func TestReleaseRequested_DowngradeLosesUnreadRequest(t *testing.T) {
 			w.passTime(moment)
 			x.hold.ReleaseRequested()
 			w.passTime(moment)
-			require.Equal(w, seen, isRevoked(x.hold))
+			require.Equal(w, seen, isReleaseRequested(x.hold))
 			x.release()
 		})
 	}
@@ -245,7 +245,7 @@ func TestReleaseRequested_ReusesOneWatch(t *testing.T) {
 		w.requireCalled(refused)
 		w.set(h.Path(), releaseRequest)
 		w.passTime(0)
-		require.True(w, isRevoked(h))
+		require.True(w, isReleaseRequested(h))
 		a.release()
 		require.Zero(w, bubble.Watches(a.conn))
 	})

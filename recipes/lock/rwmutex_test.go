@@ -202,14 +202,14 @@ func TestRWMutex_WaitsOnlyForConflictingContenders(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		for kinds := range 1 << 5 {
 			t.Run(fmt.Sprintf("layout %d, %05b", layout, kinds), func(t *testing.T) {
-				runTest(t, 1, func(w *harness) { testQueue(w, kinds, recipe.WithLayout(layout)) })
+				runTest(t, 1, func(w *harness) { requireCorrectWaits(w, kinds, recipe.WithLayout(layout)) })
 			})
 		}
 	}
 }
 
-// testQueue tests one queue of five contenders. A contender is a writer if its bit in kinds is set.
-func testQueue(w *harness, kinds int, layout Option) {
+// requireCorrectWaits tests one queue of five contenders. A contender is a writer if its bit in kinds is set.
+func requireCorrectWaits(w *harness, kinds int, layout Option) {
 	conns := []*zk.Conn{w.connect(), w.connect()}
 	type contender struct {
 		*call

@@ -305,8 +305,8 @@ func (f *scheduleRun) recordEnds() {
 	}
 }
 
-// check records a violation if the history of an object is not linearizable.
-func (f *scheduleRun) check(object string, model porcupine.Model) {
+// requireLinearizable records a violation if the history of an object is not linearizable.
+func (f *scheduleRun) requireLinearizable(object string, model porcupine.Model) {
 	if err := f.checkHistory(object, model); err != nil {
 		f.Violate("%v", err)
 	}

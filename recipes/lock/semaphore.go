@@ -161,7 +161,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, noWait bool) (*Hold, err
 func (s *Semaphore) acquisition(n int, noWait bool) acquisition {
 	admit := func(l contender.Listing) contender.Admission {
 		if limit, _, stored := storedLimit(l.Names); stored {
-			s.given.compare(limit)
+			s.given.warnIfDifferent(limit)
 		}
 		return capacity{n, s.given.limit}.admit(l)
 	}

@@ -71,14 +71,14 @@ func TestSemaphoreMutex_ContendersListsLeasesThenWaiters(t *testing.T) {
 				require.ErrorIs(w, s.RequestRelease(w.Context(), Contender{Path: "/else"}), recipes.ErrInvalid)
 
 				// A request at the lease that is not the path of the hold is reported as well. It can be the first one.
-				require.False(w, isRevoked(a.hold))
+				require.False(w, isReleaseRequested(a.hold))
 				for _, lease := range all[:2] {
 					if lease.Path != a.hold.Path() {
 						require.NoError(w, s.RequestRelease(w.Context(), lease))
 					}
 				}
 				w.passTime(0)
-				require.True(w, isRevoked(a.hold))
+				require.True(w, isReleaseRequested(a.hold))
 				a.release()
 				w.requireHolding(b, c)
 				waiter := s.Join(w.Context(), 1)
@@ -110,11 +110,11 @@ func TestSemaphore_RequestReleaseReachesWaiter(t *testing.T) {
 		w.passTime(timeout / 2)
 		b.requireHolds()
 		c.requireWaits()
-		require.False(w, isRevoked(b.hold))
+		require.False(w, isReleaseRequested(b.hold))
 		w.passTime(0)
-		require.True(w, isRevoked(b.hold))
+		require.True(w, isReleaseRequested(b.hold))
 		b.release()
-		require.False(w, isRevoked(c.requireHolds()))
+		require.False(w, isReleaseRequested(c.requireHolds()))
 		require.ErrorIs(w, s.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 	})
 }
@@ -132,9 +132,9 @@ func TestSemaphore_WakeDoesNotOverwriteReleaseRequest(t *testing.T) {
 		})
 		a.release()
 		w.requireCalled(again)
-		require.False(w, isRevoked(b.requireHolds()))
+		require.False(w, isReleaseRequested(b.requireHolds()))
 		w.passTime(0)
-		require.True(w, isRevoked(b.hold))
+		require.True(w, isReleaseRequested(b.hold))
 		c.requireWaits()
 		b.release()
 		c.requireHolds()

@@ -54,7 +54,7 @@ func (c *mutexProtocol) readCount(ctx context.Context) (int, error) {
 	case version == (value.Version{}):
 		return 0, zk.ErrNoNode
 	}
-	c.given.compare(limit)
+	c.given.warnIfDifferent(limit)
 	return limit, nil
 }
 

@@ -41,14 +41,14 @@ func (s *Semaphore) limitOf(children []string) int {
 
 // givenLimit is the limit that a program gives to the constructor of a semaphore.
 type givenLimit struct {
-	limit int
-	log   *slog.Logger
-	known atomic.Int64 // the stored limit that the program knows, because it was reported or is its own; 0 for none
+	limit    int
+	log      *slog.Logger
+	lastSeen atomic.Int64 // the stored limit that the program knows, because it was reported or is its own; 0 for none
 }
 
-// compare logs a warning if stored is not the limit of the program, once for each stored limit.
-func (g *givenLimit) compare(stored int) {
-	if known := g.known.Swap(int64(stored)); known != int64(stored) && stored != g.limit {
+// warnIfDifferent logs a warning if stored is not the limit of the program, once for each stored limit.
+func (g *givenLimit) warnIfDifferent(stored int) {
+	if before := g.lastSeen.Swap(int64(stored)); before != int64(stored) && stored != g.limit {
 		g.log.Warn("the stored limit applies, which is not that of this program", "stored", stored, "given", g.limit)
 	}
 }
@@ -64,7 +64,7 @@ func (g *givenLimit) compare(stored int) {
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	err := checkCount("limit", limit)
 	if err == nil {
-		s.given.known.Store(int64(limit))
+		s.given.lastSeen.Store(int64(limit))
 		switch {
 		case s.protocol == nil:
 			err = s.storeLimit(ctx, limit)

@@ -122,7 +122,7 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if limit, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-		c.given.compare(limit)
+		c.given.warnIfDifferent(limit)
 		return limit, nil
 	}
 	return c.given.limit, nil

@@ -133,7 +133,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 			case c.Version == (value.Version{}):
 				limit = agree()
 			default:
-				v.given.compare(c.Value)
+				v.given.warnIfDifferent(c.Value)
 				v.setLimit(c.Value)
 			}
 		case <-done:

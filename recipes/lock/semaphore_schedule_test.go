@@ -82,7 +82,7 @@ func (s *semaphoreSchedule) contend(c *client) {
 			_ = sem.SetLimit(context.Background(), 2+c.r.IntN(4))
 		}
 		if c.r.IntN(4) == 0 {
-			s.request(c, sem)
+			s.requestRandomRelease(c, sem)
 		}
 		n := 1 + c.r.IntN(min(2, s.limit))
 		ctx, cancel := c.callContext()
@@ -112,8 +112,8 @@ func (s *semaphoreSchedule) contend(c *client) {
 	}
 }
 
-// request requests the release of a random contender of the semaphore.
-func (s *semaphoreSchedule) request(c *client, sem *Semaphore) {
+// requestRandomRelease requests the release of a random contender of the semaphore.
+func (s *semaphoreSchedule) requestRandomRelease(c *client, sem *Semaphore) {
 	ctx, cancel := c.callContext()
 	defer cancel()
 	all, err := sem.Contenders(ctx)
@@ -138,8 +138,8 @@ func (s *semaphoreSchedule) requireRequestsRemain(f *scheduleRun) {
 	})
 }
 
-// requireNoneStranded verifies that all contenders whose leases are within the limit have acquired them.
-func (s *semaphoreSchedule) requireNoneStranded(f *scheduleRun) {
+// requireAllAdmitted verifies that all contenders whose leases are within the limit have acquired them.
+func (s *semaphoreSchedule) requireAllAdmitted(f *scheduleRun) {
 	s.requireRequestsRemain(f)
 	f.Advance(f.Timeout + 2*time.Second) // wait until isolated sessions have expired
 	s.requireRequestsRemain(f)
@@ -177,12 +177,12 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	var total, requests atomic.Int64
 	faultschedule.Run(t, count, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSemaphoreSchedule(seed, options)
-		healed := s.requireNoneStranded
+		healed := s.requireAllAdmitted
 		if options != nil {
 			healed = nil // contenders for leases of another library do not queue
 		}
 		f := runSchedule(t, s.schedule, s.contend, verbose, healed)
-		f.check(node, leaseModel(s.limit))
+		f.requireLinearizable(node, leaseModel(s.limit))
 		total.Add(s.grants.Load())
 		requests.Add(s.requests.Load())
 		return s, f.History

@@ -85,7 +85,7 @@ func (i *Item) Return(cause error) error {
 		if !d.isLastAttempt() && !isRejection(cause) {
 			ops := []operation{d.deleteClaimOp()}
 			if delay := delayOf(cause); delay > 0 {
-				m, err := d.delayedReturn(delay)
+				m, err := d.markerAfter(delay)
 				if err != nil {
 					return nil, err
 				}

@@ -119,12 +119,12 @@ func TestTake_SkipsItemTooLargeToReceive(t *testing.T) {
 		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		h.Server.ResetLog()
 		for _, payload := range []string{"second", "third"} {
-			item := await(h, q, payload)
+			item := awaitItem(h, q, payload)
 			requireAck(h, item)
 		}
 		taking := startTake(h, q)
 		bubble.Advance(10 * time.Minute)
-		require.Equal(h, 1, countReconnects(h), "the item is read once")
+		require.Equal(h, 1, countConnects(h), "the item is read once")
 		require.Equal(h, 1, strings.Count(log.String(), "the data of "+q.path+"/"), log.String())
 		require.Less(h, h.Server.Log().Session(q.conn.SessionID()).Count(zktest.OpMulti), 60)
 

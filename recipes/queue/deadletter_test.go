@@ -267,7 +267,7 @@ func TestWithMaxAttempts_DefaultMakesDeadLetter(t *testing.T) {
 				require.NoError(h, err)
 				h.Cleanup(func() { require.NoError(h, bubble.Repeated(q.Close)) })
 				calls := 0
-				stop := handle(h, q, func(context.Context, *Item) error { calls++; return errors.New("failed") })
+				stop := startHandle(h, q, func(context.Context, *Item) error { calls++; return errors.New("failed") })
 				putItems(h, q, "one")
 				bubble.Advance(test.within)
 				require.NoError(h, stop())

@@ -73,7 +73,7 @@ func TestDispatcher_OrderDependsOnlyOnNames(t *testing.T) {
 			require.NoError(h, putItem(ctx, q, fmt.Append(nil, ms), WithTime(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
 		}
 		for i := range 60 {
-			await(h, q, fmt.Sprint(i))
+			awaitItem(h, q, fmt.Sprint(i))
 			require.Equal(h, time.Duration(1000+i)*time.Millisecond, time.Since(begin))
 		}
 	})

@@ -119,7 +119,7 @@ func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 				require.NoError(h, producer.Create(h.Context()))
 				require.NoError(h, producer.makeDead(h.Context()))
 				c.write(f)
-				total := producer.children(h)
+				total := producer.childCount(h)
 
 				ctx, cancel := context.WithCancel(h.Context())
 				defer cancel()
@@ -157,10 +157,10 @@ func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 				switch c.outcome {
 				case delivered:
 					require.Len(h, counts, 21)
-					require.Zero(h, producer.children(h))
+					require.Zero(h, producer.childCount(h))
 				case remains:
 					require.Len(h, counts, 20)
-					require.Equal(h, total, producer.children(h))
+					require.Equal(h, total, producer.childCount(h))
 				case dead, unread:
 					require.Len(h, letters, 1)
 					require.Equal(h, c.outcome == unread, letters[0].Err != nil, "%+v", letters[0])
@@ -170,7 +170,7 @@ func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 						err = producer.Discard(h.Context(), letters[0])
 					}
 					require.NoError(h, err)
-					require.Zero(h, producer.children(h))
+					require.Zero(h, producer.childCount(h))
 				}
 				if c.outcome != dead && c.outcome != unread {
 					require.Empty(h, letters)
@@ -180,8 +180,8 @@ func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 	}
 }
 
-// children returns the number of children of the directory of the items.
-func (q *Queue) children(h *bubble.Test) int {
+// childCount returns the number of children of the directory of the items.
+func (q *Queue) childCount(h *bubble.Test) int {
 	n, err := q.Len(h.Context())
 	require.NoError(h, err)
 	return n

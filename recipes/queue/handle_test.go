@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// handle calls Handle in the background. The returned function stops Handle and returns its result.
-func handle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts ...HandleOption) (stop func() error) {
+// startHandle calls Handle in the background. The returned function stops Handle and returns its result.
+func startHandle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts ...HandleOption) (stop func() error) {
 	ctx, cancel := context.WithCancel(h.Context())
 	result := make(chan error, 1)
 	go func() { result <- q.Handle(ctx, f, opts...) }()
@@ -35,7 +35,7 @@ func TestHandle_AcknowledgesOrReturnsItemByResult(t *testing.T) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 3})
 		failed := errors.New("failed")
 		calls := map[string]int{}
-		stop := handle(h, q, func(ctx context.Context, i *Item) error {
+		stop := startHandle(h, q, func(ctx context.Context, i *Item) error {
 			payload := string(i.Data())
 			calls[payload]++
 			require.Equal(h, calls[payload], i.Attempt())
@@ -80,7 +80,7 @@ func TestHandle_RunsAsManyCallsAsWorkers(t *testing.T) {
 			q := newQueue(h)
 			var mu sync.Mutex
 			running, most, done := 0, 0, 0
-			stop := handle(h, q, func(context.Context, *Item) error {
+			stop := startHandle(h, q, func(context.Context, *Item) error {
 				mu.Lock()
 				running++
 				most = max(most, running)
@@ -114,7 +114,7 @@ func TestHandle_ContextEndsWithClaim(t *testing.T) {
 			causes = append(causes, context.Cause(ctx))
 			return ctx.Err()
 		}
-		stop := handle(h, q, handler)
+		stop := startHandle(h, q, handler)
 		putItems(h, newQueue(h), "one")
 		bubble.Advance(time.Second)
 		require.NoError(h, h.Server.ExpireSession(q.conn.SessionID()))
@@ -156,7 +156,7 @@ func TestHandle_ContinuesIfAcknowledgementIsLost(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		calls := 0
-		stop := handle(h, q, func(context.Context, *Item) error {
+		stop := startHandle(h, q, func(context.Context, *Item) error {
 			if calls++; calls == 1 {
 				h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					_ = h.Server.ExpireSession(q.conn.SessionID())
@@ -178,7 +178,7 @@ func TestHandle_ContinuesIfAcknowledgementIsLost(t *testing.T) {
 func TestHandle_DoesNotCountInterruptedAttempt(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 1})
-		stop := handle(h, q, func(ctx context.Context, i *Item) error {
+		stop := startHandle(h, q, func(ctx context.Context, i *Item) error {
 			<-ctx.Done()
 			if string(i.Data()) == "rejected" {
 				return Reject(ctx.Err())
@@ -215,7 +215,7 @@ func TestHandle_ReturnsItemIfAcknowledgementIsRejected(t *testing.T) {
 					create(h, "/jobs/queue-0000000000/x", nil)
 				}
 				calls := 0
-				stop := handle(h, q, func(context.Context, *Item) error { calls++; return nil })
+				stop := startHandle(h, q, func(context.Context, *Item) error { calls++; return nil })
 				bubble.Advance(time.Minute)
 				require.Equal(h, 2, calls)
 				require.Contains(h, deadLetters(h, q, 1)[0].Reason, test.reason)

@@ -92,8 +92,8 @@ func takeItem(h *bubble.Test, q *Queue, payload string) *Item {
 	return item
 }
 
-// await waits for an item, and requires that it has the payload.
-func await(h *bubble.Test, q *Queue, payload string) *Item {
+// awaitItem waits for an item, and requires that it has the payload.
+func awaitItem(h *bubble.Test, q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.Take(h.Context())
 	require.NoError(h, err)
@@ -196,5 +196,5 @@ func childrenOn(h *bubble.Test, conn *zk.Conn, path string) []string {
 	return names
 }
 
-// countReconnects returns how often clients have connected since the log was reset.
-func countReconnects(h *bubble.Test) int { return h.Server.Log().Count(zktest.OpConnect) }
+// countConnects returns how often clients have connected since the log was reset.
+func countConnects(h *bubble.Test) int { return h.Server.Log().Count(zktest.OpConnect) }

@@ -32,7 +32,7 @@ func (c *completion) run() error {
 		c.start()
 	}
 	if !limit.Await(r.done, end) {
-		r.continueInBackground()
+		r.addLate()
 		return fmt.Errorf("%w: %w", connection.ErrUnconfirmed, limit.ErrConfirm)
 	}
 	r.removeLate()
@@ -66,8 +66,8 @@ func (c *completion) findLate() *completion {
 	return nil
 }
 
-// continueInBackground stores the completion until a call returns its result.
-func (c *completion) continueInBackground() {
+// addLate stores the completion until a call returns its result.
+func (c *completion) addLate() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if first := c.call[0]; !slices.Contains(first.late, c) {

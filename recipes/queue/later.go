@@ -160,8 +160,8 @@ func (d *dispatcher) deleteOrphanedMarkers() {
 	}
 }
 
-// delayedReturn returns the marker of an item that is returned now with a delay.
-func (d *delivery) delayedReturn(delay time.Duration) (marker, error) {
+// markerAfter returns the marker of an item that is returned now with a delay.
+func (d *delivery) markerAfter(delay time.Duration) (marker, error) {
 	leader, _, err := d.q.leaderTime(d.q.ctx)
 	if err != nil {
 		return marker{}, connection.Refine(d.q.conn, err)

@@ -17,8 +17,8 @@ import (
 
 var errJob = errors.New("job failed")
 
-// returnLater takes an item, returns it with a delay of a minute, and returns its ID.
-func returnLater(h *bubble.Test, q *Queue, payload string) string {
+// delayItem takes an item, returns it with a delay of a minute, and returns its ID.
+func delayItem(h *bubble.Test, q *Queue, payload string) string {
 	h.Helper()
 	item := takeItem(h, q, payload)
 	require.NoError(h, item.Return(Later(time.Minute, errJob)))
@@ -26,8 +26,8 @@ func returnLater(h *bubble.Test, q *Queue, payload string) string {
 	return item.ID()
 }
 
-// requireNoMarkers requires that no item is delayed, and that no claim exists.
-func requireNoMarkers(h *bubble.Test) {
+// requireNoMarkerOrClaim requires that no item is delayed, and that no claim exists.
+func requireNoMarkerOrClaim(h *bubble.Test) {
 	h.Helper()
 	require.NotContains(h, h.Server.Tree(), markerPrefix)
 	for _, name := range children(h, "/jobs-claims") {
@@ -89,7 +89,7 @@ func TestHandle_DeliversFailedItemOncePerBackoff(t *testing.T) {
 		var stops []func() error
 		for range 3 {
 			q := queueOn(h, h.Connect(), config{maxAttempts: 4})
-			stops = append(stops, handle(h, q, job, WithBackoff(func(n int) time.Duration { return time.Duration(n) * time.Minute })))
+			stops = append(stops, startHandle(h, q, job, WithBackoff(func(n int) time.Duration { return time.Duration(n) * time.Minute })))
 		}
 		bubble.Advance(time.Hour)
 		for _, stop := range stops {
@@ -101,7 +101,7 @@ func TestHandle_DeliversFailedItemOncePerBackoff(t *testing.T) {
 		}
 		letters := deadLetters(h, producer, 1)
 		require.Equal(h, errJob.Error(), letters[0].Reason)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 		require.ErrorIs(h, producer.Handle(h.Context(), job, WithBackoff(nil)), recipes.ErrInvalid)
 	})
 }
@@ -113,7 +113,7 @@ func TestHandle_DelaysReturnedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		began, last := time.Now(), map[string]time.Duration{}
-		stop := handle(h, q, func(_ context.Context, i *Item) error {
+		stop := startHandle(h, q, func(_ context.Context, i *Item) error {
 			payload := string(i.Data())
 			last[payload] = time.Since(began)
 			switch {
@@ -133,7 +133,7 @@ func TestHandle_DelaysReturnedItem(t *testing.T) {
 		require.InDelta(h, 3.1, last["fails"].Seconds(), 0.5) // the sum of the delays 0.1, 0.2, 0.4, 0.8 and 1.6 s
 		require.Less(h, last["rejected"], time.Second)
 		deadLetters(h, q, 1)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 		require.Equal(h, 100*time.Millisecond, Backoff(0))
 		require.Equal(h, time.Minute, Backoff(100))
 	})
@@ -145,8 +145,8 @@ func TestLater_ItemCanBeWithdrawnAndAwaited(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one", "two")
-		one := returnLater(h, q, "one")
-		two := returnLater(h, q, "two")
+		one := delayItem(h, q, "one")
+		two := delayItem(h, q, "two")
 		done := bubble.Async(func() error { return q.Wait(h.Context(), two) })
 		bubble.Advance(time.Second)
 		require.Empty(h, done, "a delayed item is not a dead letter")
@@ -159,7 +159,7 @@ func TestLater_ItemCanBeWithdrawnAndAwaited(t *testing.T) {
 		requireAck(h, item)
 		bubble.Advance(0)
 		require.NoError(h, <-done)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
@@ -180,7 +180,7 @@ func TestWithdraw_KeepsItemClaimedMeanwhile(t *testing.T) {
 		bubble.RequireRun(h, hook)
 		require.ErrorIs(h, err, ErrClaimed)
 		requireAck(h, <-taken)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
@@ -192,7 +192,7 @@ func TestLater_ContinuesAfterDeletionByOperator(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				q, conn := newQueue(h), h.Connect()
 				putItems(h, q, "one")
-				id := returnLater(h, q, "one")
+				id := delayItem(h, q, "one")
 				path := "/jobs/" + id
 				for _, name := range children(h, "/jobs-claims") {
 					if what == "claim" && name == id || what == "marker" && strings.HasPrefix(name, markerPrefix) {
@@ -215,7 +215,7 @@ func TestLater_ContinuesAfterDeletionByOperator(t *testing.T) {
 					requireAck(h, <-taken)
 				}
 				bubble.Advance(time.Second)
-				requireNoMarkers(h)
+				requireNoMarkerOrClaim(h)
 			})
 		})
 	}
@@ -227,7 +227,7 @@ func TestWithdraw_DeletesDelayedItemWithoutMarker(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
-		id := returnLater(h, q, "one")
+		id := delayItem(h, q, "one")
 		for _, name := range children(h, "/jobs-claims") {
 			if strings.HasPrefix(name, markerPrefix) {
 				require.NoError(h, h.Connect().Delete("/jobs-claims/"+name, -1))
@@ -237,7 +237,7 @@ func TestWithdraw_DeletesDelayedItemWithoutMarker(t *testing.T) {
 		defer cancel()
 		require.NoError(h, q.Withdraw(ctx, id))
 		requireLen(h, q, 0)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
@@ -255,7 +255,7 @@ func TestLater_ClaimsItemAgainWithOneTransaction(t *testing.T) {
 		require.NoError(h, err)
 		require.Equal(h, 1, h.Server.Log().Count(zktest.OpMulti))
 		requireAck(h, next)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
@@ -277,7 +277,7 @@ func TestLater_DueMarkerDoesNotEndClaim(t *testing.T) {
 		putItems(h, q, "two")
 		requireAck(h, <-taken)
 		bubble.Advance(time.Second)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
@@ -296,7 +296,7 @@ func TestLater_DeliversItemWhenDueIfReplyIsLost(t *testing.T) {
 		require.NoError(h, err)
 		require.GreaterOrEqual(h, time.Since(began), 58*time.Second)
 		requireAck(h, next)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
@@ -309,7 +309,7 @@ func TestLater_ReturnsItemWithoutDelayIfQuotaIsExceeded(t *testing.T) {
 		item := takeItem(h, q, "one")
 		h.Server.Before(zktest.Match{Op: zktest.OpMulti, Path: "/jobs-claims/" + markerPrefix + "*", Nth: 1}, zktest.Fail(zktest.Code(-125)))
 		require.Error(h, item.Return(Later(time.Minute, nil)))
-		requireAck(h, await(h, q, "one"))
+		requireAck(h, awaitItem(h, q, "one"))
 	})
 }
 

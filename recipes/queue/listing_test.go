@@ -169,7 +169,7 @@ func TestListing_NoticesUrgentItemAfterWatchIsLost(t *testing.T) {
 		bubble.Advance(2 * time.Second)
 		require.NoError(h, first.Ack())
 		require.NoError(h, putItem(h.Context(), producer, []byte("urgent"), WithPriority(0)))
-		await(h, q, "urgent")
+		awaitItem(h, q, "urgent")
 	})
 }
 

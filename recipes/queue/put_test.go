@@ -65,7 +65,7 @@ func TestPut_MeasuresServerClockAgain(t *testing.T) {
 		require.NoError(h, putItem(ctx, producer, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.Server.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		begin := time.Now()
-		await(h, consumer, "first")
+		awaitItem(h, consumer, "first")
 		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
 	}, zktest.WithManualClock())
 }
@@ -124,7 +124,7 @@ func TestPut_PutsOneItemIfReplyIsLost(t *testing.T) {
 					requireAck(h, takeItem(h, other, "one"))
 				}
 				requireEmpty(h, other)
-				require.Zero(h, q.children(h))
+				require.Zero(h, q.childCount(h))
 			})
 		})
 	}

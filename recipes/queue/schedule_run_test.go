@@ -280,7 +280,7 @@ func (x *scheduleRun) recovery() time.Duration {
 func (x *scheduleRun) End() {
 	x.Heal()
 	x.putting.Wait()
-	x.awaitEmpty()
+	x.awaitAllClaimed()
 	for _, c := range x.clients {
 		c.stop()
 	}
@@ -322,8 +322,8 @@ func (x *scheduleRun) End() {
 	synctest.Wait()
 }
 
-// awaitEmpty waits until every item is claimed, unless no consumer is left.
-func (x *scheduleRun) awaitEmpty() {
+// awaitAllClaimed waits until every item is claimed, unless no consumer is left.
+func (x *scheduleRun) awaitAllClaimed() {
 	if !slices.ContainsFunc(x.clients, func(c *client) bool { return strings.HasPrefix(c.name, "c") && !c.queueClosed && !c.connClosed }) {
 		return
 	}
