@@ -20,12 +20,13 @@ func curatorContender(sequence int32) string {
 	return fmt.Sprintf("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-%010d", sequence)
 }
 
+// limitOf returns the name of a child that stores a limit.
 func limitOf(limit int, sequence int32) string {
 	return fmt.Sprintf("%s%010d", limitPrefix(limit), sequence)
 }
 
-// listingOf returns the children of a semaphore as its contender own has listed them, with the predecessor
-// that own waits for.
+// listingOf returns a listing of a semaphore's children by the contender with the name own, whose predecessor
+// in the queue is predecessor.
 func listingOf(own, predecessor string, names ...string) contender.Listing {
 	return contender.Listing{Own: own, Predecessor: predecessor, Names: append(names, own), Counts: func(string) bool { return true }}
 }
@@ -46,22 +47,22 @@ func TestCapacity_AdmitsUpToLimit(t *testing.T) {
 		listing  contender.Listing
 		want     contender.Admission
 	}{
-		"alone":                     {capacity{1, 1}, listingOf(own, ""), turn},
-		"within the limit":          {capacity{1, 4}, listingOf(own, two, one, two), turn},
-		"all leases":                {capacity{2, 5}, listingOf(ownTwo, two, one, two), turn},
-		"one lease too many":        {capacity{2, 4}, listingOf(ownTwo, two, one, two), next},
-		"earlier ones hold all":     {capacity{1, 3}, listingOf(own, two, one, two), next},
-		"earlier ones wait as well": {capacity{1, 5}, listingOf(own, three, one, two, three), waits},
-		"a later one":               {capacity{1, 1}, listingOf(own, "", contenderOf(9, 6)), followed(turn)},
-		"a later one, no turn":      {capacity{1, 1}, listingOf(own, one, one, contenderOf(9, 6)), next},
-		"other children":            {capacity{1, 1}, listingOf(own, "", "config", "lease-", "limit-0-0000000001"), turn},
-		"after the overflow":        {capacity{1, 1}, listingOf(contenderOf(1, math.MinInt32), contenderOf(1, math.MaxInt32), contenderOf(1, math.MaxInt32)), next},
+		"alone":                            {capacity{1, 1}, listingOf(own, ""), turn},
+		"within the limit":                 {capacity{1, 4}, listingOf(own, two, one, two), turn},
+		"all leases":                       {capacity{2, 5}, listingOf(ownTwo, two, one, two), turn},
+		"one lease too many":               {capacity{2, 4}, listingOf(ownTwo, two, one, two), next},
+		"earlier leases are too many":      {capacity{1, 3}, listingOf(own, two, one, two), next},
+		"earlier contender waits":          {capacity{1, 5}, listingOf(own, three, one, two, three), waits},
+		"a later contender":                {capacity{1, 1}, listingOf(own, "", contenderOf(9, 6)), followed(turn)},
+		"a later contender, limit reached": {capacity{1, 1}, listingOf(own, one, one, contenderOf(9, 6)), next},
+		"other children":                   {capacity{1, 1}, listingOf(own, "", "config", "lease-", "limit-0-0000000001"), turn},
+		"after the overflow of numbers":    {capacity{1, 1}, listingOf(contenderOf(1, math.MinInt32), contenderOf(1, math.MaxInt32), contenderOf(1, math.MaxInt32)), next},
 
 		"stored limit":                        {capacity{1, 1}, listingOf(own, two, one, two, limitOf(4, 3)), turn},
 		"stored limit, lower":                 {capacity{1, 9}, listingOf(own, two, one, two, limitOf(3, 3)), next},
 		"newest stored limit":                 {capacity{1, 1}, listingOf(own, two, one, two, limitOf(4, 6), limitOf(3, 3)), turn},
-		"waits, limit changed before":         {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 2)), waits},
-		"waits, limit changed after":          {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 4)), waitsForAny},
+		"waits, limit older than predecessor": {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 2)), waits},
+		"waits, limit newer than predecessor": {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 4)), waitsForAny},
 		"waits behind a contender of Curator": {capacity{1, 1}, listingOf(own, curatorContender(4), one, two, curatorContender(4)), waitsForAny},
 
 		"more leases than the limit":        {capacity{2, 1}, listingOf(ownTwo, ""), contender.Admission{Err: ErrOverLimit}},
@@ -141,6 +142,6 @@ func TestStoredLimit_ReturnsNewestLimit(t *testing.T) {
 
 	limit, changed, stored := storedLimit([]string{limitOf(3, math.MinInt32+1), limitOf(7, math.MaxInt32), contenderOf(1, 1)})
 	require.True(t, stored)
-	require.Equal(t, 3, limit, "the number of the newest has overflowed")
+	require.Equal(t, 3, limit, "the sequence number of the newest limit has overflowed")
 	require.EqualValues(t, math.MinInt32+1, changed)
 }

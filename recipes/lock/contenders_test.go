@@ -83,7 +83,7 @@ func TestIsHolder_FindsHoldersByNames(t *testing.T) {
 		{[]string{"__WRIT__0000000001", "__READ__0000000002"}, []bool{true, false}},
 		{[]string{"__READ__0000000001", "__READ__0000000002", "__WRIT__0000000003", "__READ__0000000004"}, []bool{true, true, false, false}},
 		{[]string{"lock-0000000001", "lock-0000000002"}, []bool{true, false}},
-		// A writer of Curator downgrades: its old and its new znode have the same number.
+		// While a writer of Curator downgrades, its old and its new znode have the same sequence number.
 		{[]string{"__WRIT__0000000001", "__READ__0000000001", "__READ__0000000002"}, []bool{true, true, false}},
 		{[]string{"__READ__0000000001", "__WRIT__0000000001"}, []bool{true, true}},
 	} {

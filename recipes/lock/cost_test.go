@@ -13,15 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// roundTrip is the duration of each request in these tests. The session timeout is so long that checks of the
-// lease do not matter.
+// roundTrip is the duration of each request in these tests. longTimeout is a session timeout that is so long
+// that checks of the lease do not affect the measured costs.
 const (
 	roundTrip   = time.Second
 	longTimeout = 40 * time.Second
 )
 
-// runWithLatency runs f in a test in which each request takes roundTrip, and everything else takes
-// no time. So the elapsed time shows the number of sequential round trips.
+// runWithLatency runs f in a test in which only the requests of connections of connectSlowly take time,
+// roundTrip each. So the elapsed time shows the number of sequential round trips.
 func runWithLatency(t *testing.T, f func(w *harness)) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
@@ -30,18 +30,19 @@ func runWithLatency(t *testing.T, f func(w *harness)) {
 	})
 }
 
-// connectSlowly opens a session. After the connect, each of its requests takes roundTrip.
+// connectSlowly opens a session. After that, each request of the session takes roundTrip.
 func (w *harness) connectSlowly() *zk.Conn {
 	conn := bubble.ConnectFrom(w, w.ensemble, 0, longTimeout)
 	w.srv.Delay(zktest.BothWays, roundTrip/2, conn.SessionID())
 	return conn
 }
 
+// long is the option that sets longTimeout.
 var long = recipes.WithSessionTimeout(longTimeout)
 
-// step is an operation and its cost.
+// step is an operation with its expected cost.
 type step struct {
-	trips, requests int // what requireCost compares the measured numbers with
+	trips, requests int // the expected numbers of round trips and of requests, for requireCost
 	do              func() error
 }
 
@@ -207,7 +208,7 @@ func TestCost_OtherSemaphoresTakeDocumentedRoundTrips(t *testing.T) {
 				begin := time.Now()
 				h, err := s.Acquire(w.Context(), 2)
 				require.NoError(w, err)
-				require.LessOrEqual(w, time.Since(begin), 5*roundTrip, "two may share a listing")
+				require.LessOrEqual(w, time.Since(begin), 5*roundTrip, "two contenders for leases may share a listing")
 				w.requireCost(conn, 1, anyNumber, func() {
 					_, err = s.TryAcquire(w.Context(), 1)
 					require.ErrorIs(w, err, ErrHeld)
@@ -230,9 +231,9 @@ func TestCost_ReleaseRequestedSendsOneRequest(t *testing.T) {
 	})
 }
 
-// requireCost asserts that f takes the stated number of sequential round trips, and that the session sends
-// the stated number of requests in that time. Checks of the lease do not count. If requests is anyNumber, it
-// is not asserted.
+// requireCost asserts that f takes the stated number of sequential round trips, and that the session of conn
+// sends the stated number of requests in this time, apart from checks of the lease. It does not compare the
+// number of requests if requests is anyNumber.
 func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 	w.Helper()
 	begin := len(w.srv.Log())
@@ -242,9 +243,11 @@ func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 	}
 }
 
+// anyNumber means that requireCost does not compare the number of requests.
 const anyNumber = -1
 
-// sentSince returns the requests that a session has sent, without checks of the lease.
+// sentSince returns the requests that the session of conn has sent since the log had begin entries, without
+// checks of the lease.
 func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	return w.srv.Log()[begin:].Session(conn.SessionID()).Requests().Filter(func(e zktest.Entry) bool {
 		return e.Op != zktest.OpMulti || e.Ops != 1
@@ -432,7 +435,7 @@ func TestSemaphoreCost_HandOverTakesTwoRoundTrips(t *testing.T) {
 			}))
 			step.comes.requireHolds()
 			require.Equal(w, 4*oneWay, step.comes.at.Sub(begin), "the delete, the event, and one round trip")
-			require.Len(w, log, step.requests, "the listing, and the word to the next\n%v", log)
+			require.Len(w, log, step.requests, "the listing, and the write that wakes the next waiter\n%v", log)
 		}
 	})
 }

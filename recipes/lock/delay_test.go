@@ -89,8 +89,8 @@ func TestLockDelay_AppliesIfReleaseFollowsExpiry(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
 		h := a.requireHolds()
-		// Err ends the grant in the same way when the clock passes the deadline; the contender has not
-		// noticed the expiry yet.
+		// Err would end the grant in the same way after the deadline. The contender's goroutine has not noticed
+		// the expiry yet.
 		h.grant.End(recipes.ErrLeaseExpired)
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
@@ -203,7 +203,7 @@ func TestLockDelay_LockFailsWithoutPermissionForMarker(t *testing.T) {
 		b.requireFails(recipes.ErrPermission)
 		w.requireCalled(refused)
 		refused.Remove()
-		require.Len(w, w.markers(), 1, "of the holder that was not permitted to delete it")
+		require.Len(w, w.markers(), 1, "the marker of the former holder, which was not permitted to delete the marker")
 		w.requireContenders()
 	})
 }

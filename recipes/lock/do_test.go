@@ -72,7 +72,7 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 			eachScope(t, func(w *harness, do lockScope) {
 				var hold held
 				err := do(context.WithValue(w.Context(), ctxKey{}, "value"), func(ctx context.Context, h held) error {
-					require.Nil(w, hold, "it is called twice")
+					require.Nil(w, hold, "Do has called the function twice")
 					require.NoError(w, h.Err())
 					require.NoError(w, ctx.Err())
 					require.Equal(w, "value", ctx.Value(ctxKey{}))
@@ -135,7 +135,7 @@ func TestDo_HoldsLockUntilCancelledFunctionReturns(t *testing.T) {
 		})
 		require.Equal(w, cause, err)
 		require.ErrorIs(w, do(ctx, func(context.Context, held) error {
-			require.Fail(w, "it is called")
+			require.Fail(w, "Do has called the function")
 			return nil
 		}), cause)
 	})
@@ -150,7 +150,7 @@ func TestDo_OptionsLimitWait(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()
 				first, second := w.lockScopes()[name], w.lockScopes()[name]
-				uncalled := func(context.Context, held) error { require.Fail(w, "it is called"); return nil }
+				uncalled := func(context.Context, held) error { require.Fail(w, "Do has called the function"); return nil }
 				require.NoError(w, first(w.Context(), func(ctx context.Context, _ held) error {
 					w.requireElapsed(0, func() { require.ErrorIs(w, second(ctx, uncalled, WithoutWaiting()), ErrHeld) })
 					w.requireElapsed(time.Minute, func() {

@@ -40,10 +40,9 @@ func TestDowngrade_KeepsHoldAndAdmitsReaders(t *testing.T) {
 			last.requireWaits()
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			require.NoError(w, err)
-			require.NoError(w, x.write.Downgrade(), "again")
+			require.NoError(w, x.write.Downgrade(), "second call")
 
-			// After the downgrade, the lease is renewed by checks of the new znode, and the loss of the
-			// session is reported.
+			// After the downgrade, checks of the new znode renew the lease.
 			w.passTime(3 * timeout)
 			require.NoError(w, h.Err())
 			require.Greater(w, time.Until(h.Deadline()), timeout/4)
@@ -141,7 +140,7 @@ func TestDowngrade_KeepsHoldWhileOutcomeIsUnknown(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		done := bubble.Async(func() error { return x.write.Downgrade() })
-		w.passTime(timeout / 4) // two checks are sent in this time
+		w.passTime(timeout / 4) // the contender sends two checks in this time
 		w.requireCalled(first)
 		require.Empty(w, done)
 		again.Remove()
@@ -162,7 +161,7 @@ func TestDowngrade_AcceptsTransactionMeanwhile(t *testing.T) {
 		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
 		down := bubble.Async(func() error { return x.write.Downgrade() })
 		w.passTime(0)
-		require.Contains(w, w.contenders()[0], "__READ__", "it was applied, and the holder does not know it")
+		require.Contains(w, w.contenders()[0], "__READ__", "the downgrade was applied, and the holder does not know that yet")
 		wrote := bubble.Async(func() error {
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			return err
@@ -234,7 +233,7 @@ func TestDowngrade_KeepsWriteHoldIfRejected(t *testing.T) {
 		require.NoError(w, err)
 		require.NoError(w, x.write.Downgrade())
 		x.release()
-		require.NoError(w, x.write.Downgrade(), "it was done")
+		require.NoError(w, x.write.Downgrade(), "the downgrade was already complete")
 	})
 }
 
@@ -310,7 +309,7 @@ func TestDowngrade_LeavesNoZnodeIfRetryIsRejected(t *testing.T) {
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release())
 		w.requireContenders()
-		require.Equal(w, session, x.conn.SessionID(), "the session's end is no solution")
+		require.Equal(w, session, x.conn.SessionID(), "the library must not end the session to delete the znode")
 		w.write(w.connect()).requireHolds()
 	})
 }

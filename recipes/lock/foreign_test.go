@@ -30,7 +30,8 @@ func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 	}
 	type kind struct {
 		dir, base string // dir is the directory of the contenders, and base the part of their names before the number
-		// librariesOnly is true if only children with names of known libraries are contenders.
+		// librariesOnly is true if only children with the names of Curator, kazoo or this library count as
+		// contenders.
 		librariesOnly bool
 		lock          func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
 	}
@@ -71,7 +72,7 @@ func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 	const (
 		ignored = iota // the child is not a contender
 		waits          // the contenders wait until the child is deleted
-		unknown        // the child is like waits, but like ignored if only the names of known libraries are contenders
+		unknown        // the child has a name of no library: like ignored if librariesOnly is set, otherwise like waits
 		later          // the child is a contender behind the others
 	)
 	const id = "_c_00000000-0000-4000-8000-000000000001"
@@ -171,7 +172,8 @@ func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 						second.requireWaits()
 						third.requireWaits()
 						if c.warning != "" {
-							// The contender may not read the znode, so it reads it again and again until it is deleted.
+							// A contender that may not read the foreign znode repeats the read until the znode is
+							// deleted.
 							w.passTime(time.Minute)
 						}
 						if c.below != "" {

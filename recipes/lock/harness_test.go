@@ -28,12 +28,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	node  = "/locks/one"
 	under = node + "/*" // matches the znodes of contenders
-	// moment is at least as long as it takes to find out why a znode was deleted.
+	// moment is a time in which a contender certainly finds out why its znode was deleted.
 	moment = bubble.Margin
 )
 
-// harness is one test in a bubble: servers and clients on fake time. When the test ends, it requires that no
-// znodes of contenders are left, and that holds that exclude each other have not overlapped.
+// harness is the state of one test in a bubble: servers and clients with fake time. At the end of the test,
+// runTest requires that no znodes of contenders are left, and that holds that exclude each other have not
+// overlapped.
 type harness struct {
 	*testing.T
 	ensemble       *zktest.Ensemble
@@ -48,11 +49,11 @@ type harness struct {
 	holds []*heldPeriod
 }
 
-// heldPeriod is a hold, and the time from which and until which it was held.
+// heldPeriod is a hold with the times at which it began and ended.
 type heldPeriod struct {
 	*Hold
 	dir        string
-	shared     bool      // held together with other readers or other leases
+	shared     bool      // other readers or other leases may be held at the same time
 	from, to   time.Time // to is zero while the hold lasts
 	downgraded time.Time // when the hold was downgraded; zero if it was not
 }
@@ -98,7 +99,7 @@ func (w *harness) leave() {
 	w.passTime(0)
 }
 
-// requireExclusiveHolds asserts that holds that exclude each other did not overlap, and that the later hold
+// requireExclusiveHolds asserts that no holds that exclude each other have overlapped, and that the later hold
 // had the greater token.
 func (w *harness) requireExclusiveHolds() {
 	w.Helper()
@@ -258,7 +259,7 @@ func (w *harness) contenders() (paths []string) {
 	return paths
 }
 
-// requireContenders asserts that the znodes of contenders are exactly these.
+// requireContenders asserts that the contenders' znodes are exactly those at paths.
 func (w *harness) requireContenders(paths ...string) {
 	w.Helper()
 	require.ElementsMatch(w, paths, w.contenders())
@@ -418,7 +419,7 @@ func (a *call) hasReturned() bool {
 	}
 }
 
-// requireHolds asserts that the lock was granted and is held.
+// requireHolds asserts that the call has returned a hold, and that the lock is still held.
 func (a *call) requireHolds() *Hold {
 	a.w.Helper()
 	require.True(a.w, a.hasReturned(), "still waits")
@@ -476,7 +477,7 @@ func (a *call) requireOnlyZnode() {
 	require.Equal(a.w, stat.Czxid, h.Token())
 }
 
-// forEachLoss runs f as a separate test for each loss.
+// forEachLoss runs f in a separate test for each of the faults, with the given number of servers.
 func forEachLoss(t *testing.T, faults []bubble.Fault, servers int, f func(w *harness, l bubble.Fault)) {
 	for _, l := range faults {
 		t.Run(l.Name, func(t *testing.T) {
@@ -485,12 +486,12 @@ func forEachLoss(t *testing.T, faults []bubble.Fault, servers int, f func(w *har
 	}
 }
 
-// briefLosses are the faults that are so short that a hold continues.
+// briefLosses are the faults that lose a request or a reply, but are so short that a hold continues.
 var briefLosses = slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved)
 
 const timeout = 4 * time.Second // session timeout of the clients
 
-// markers returns the names of the markers of holders.
+// markers returns the names of the znodes by which holders with a lock-delay mark that they hold the lock.
 func (w *harness) markers() (found []string) {
 	for _, name := range strings.Fields(w.srv.Tree()) {
 		if strings.HasPrefix(name, "held-") {
@@ -506,9 +507,11 @@ func (w *harness) isolate(conn *zk.Conn) {
 	w.srv.Refuse(true)
 }
 
+// reconnect lets a client connect again that isolate has separated from the server.
 func (w *harness) reconnect(conn *zk.Conn) {
 	w.srv.Refuse(false)
 	w.srv.Heal(conn.SessionID())
 }
 
+// errEnough is the cause with which tests cancel contexts.
 var errEnough = errors.New("enough")

@@ -65,7 +65,7 @@ func TestMultiLock_AcquiresInOrderOfPaths(t *testing.T) {
 		require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 		<-h.Done()
 		require.ErrorIs(w, context.Cause(h.Context()), recipes.ErrReleased)
-		require.NoError(w, h.Release(), "again")
+		require.NoError(w, h.Release(), "second call")
 		_, err = h.Multi()
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 	})
@@ -259,7 +259,7 @@ func TestMultiLock_SharesLocksOfReaders(t *testing.T) {
 		second, err := NewMultiLock(read, w.namedMutex(other, "c"))
 		require.NoError(w, err)
 		g, err := second.TryLock(w.Context())
-		require.NoError(w, err, "readers let each other by")
+		require.NoError(w, err, "readers do not exclude each other")
 		require.NoError(w, g.Release())
 
 		third, err := NewMultiLock(write)
@@ -328,7 +328,7 @@ func TestMultiLock_FailsIfLockIsLostDuringLastAcquisition(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrDeleted)
 		for _, name := range []string{"a", "b"} {
 			h, err := w.namedMutex(w.operator, name).TryLock(w.Context())
-			require.NoError(w, err, "both are free")
+			require.NoError(w, err, "both locks are free")
 			require.NoError(w, h.Release())
 		}
 	})

@@ -19,7 +19,8 @@ import (
 
 const period = time.Hour
 
-// runPeriods runs a test with the periods of clients at one path.
+// runPeriods runs f in a bubble with one server. open returns a Period that uses a connection; all Periods have
+// the same path.
 func runPeriods(t *testing.T, f func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period)) {
 	synctest.Test(t, func(t *testing.T) {
 		f(t, zktest.Start(t), func(conn *zk.Conn) *Period {
@@ -167,7 +168,7 @@ func TestPeriod_BeginsHoldIfReplyIsLost(t *testing.T) {
 			begin := time.Now()
 			h, err := p.Next(t.Context())
 			require.NoError(t, err)
-			require.Less(t, time.Since(begin), time.Minute, "the next period")
+			require.Less(t, time.Since(begin), time.Minute, "the hold has begun only in the next period")
 			require.NoError(t, h.Release())
 			begun, stat, err := conn.Get("/hourly/period")
 			require.NoError(t, err)
@@ -196,7 +197,7 @@ func TestPeriod_NextContinuesAfterSessionEnds(t *testing.T) {
 			return zktest.Pass(q)
 		}},
 	} {
-		for nth := 1; nth <= 3; nth++ { // create the znode; read the clock; write the time
+		for nth := 1; nth <= 3; nth++ { // the 1st transaction creates the znode, the 2nd one reads the clock, and the 3rd one writes the time
 			runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 				conn, stored := bubble.Connect(t, srv, timeout), false
 				hook := fault.add(srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Nth: nth}, func(q *zktest.Request) zktest.Verdict {

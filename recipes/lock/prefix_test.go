@@ -37,7 +37,7 @@ func TestWithNamePrefix_ExcludesProgramsWithSameNames(t *testing.T) {
 				children, _, err := theirs.Children("/lock")
 				require.NoError(t, err)
 				require.Len(t, children, 2)
-				for _, child := range children { // programs with zk.Lock recognize both znodes by the same form of name
+				for _, child := range children { // programs with zk.Lock recognize both znodes, because their names have the same form
 					require.Regexp(t, map[string]string{"guard-": `^guard-\d{10}$`, "_c_*-lock-": `^_c_[0-9a-f]{32}-lock-\d{10}$`}[prefix], child)
 				}
 
@@ -51,7 +51,7 @@ func TestWithNamePrefix_ExcludesProgramsWithSameNames(t *testing.T) {
 				time.Sleep(time.Minute)
 				require.NoError(t, first.Release())
 				time.Sleep(time.Minute)
-				require.Empty(t, third, "their client has the lock")
+				require.Empty(t, third, "the other program holds the lock")
 				require.NoError(t, theirs.Delete(second, -1))
 				h := <-third
 				_, err = h.Multi()

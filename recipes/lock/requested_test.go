@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// isReleaseRequested reports whether the release of a hold was requested.
+// isReleaseRequested reports whether the hold has noticed a request to release. The first call for a hold sets
+// the watch that is necessary for this.
 func isReleaseRequested(h *Hold) bool {
 	select {
 	case <-h.ReleaseRequested():
@@ -45,11 +46,11 @@ func TestReleaseRequested_ReportsOnlyRequests(t *testing.T) {
 		require.NoError(w, m.RequestRelease(w.Context(), all[0]))
 		w.passTime(0)
 		require.True(w, isReleaseRequested(h))
-		require.NoError(w, h.Err(), "the request does nothing else")
+		require.NoError(w, h.Err(), "the request does not end the hold")
 		second.requireWaits()
 		all, err = m.Contenders(w.Context())
 		require.NoError(w, err)
-		require.Equal(w, "__REVOKE__", all[0].Name, "as Curator writes it")
+		require.Equal(w, "__REVOKE__", all[0].Name, "the data that Curator writes as well")
 
 		first.release()
 		second.requireHolds()

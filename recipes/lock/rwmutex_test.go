@@ -44,7 +44,7 @@ func TestRWMutex_TryRLockDoesNotOvertakeWriter(t *testing.T) {
 		_, err := m.TryRLock(w.Context())
 		require.NoError(w, err)
 		r, err := m.TryRLock(w.Context())
-		require.NoError(w, err, "readers let each other by")
+		require.NoError(w, err, "readers do not exclude each other")
 		w.allowLeftovers = true
 		_, err = m.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
@@ -208,7 +208,8 @@ func TestRWMutex_WaitsOnlyForConflictingContenders(t *testing.T) {
 	}
 }
 
-// requireCorrectWaits tests one queue of five contenders. A contender is a writer if its bit in kinds is set.
+// requireCorrectWaits asserts in one queue of five contenders that each contender waits exactly for the earlier
+// contenders that exclude it. A contender is a writer if its bit in kinds is set.
 func requireCorrectWaits(w *harness, kinds int, layout Option) {
 	conns := []*zk.Conn{w.connect(), w.connect()}
 	type contender struct {
@@ -237,7 +238,7 @@ func requireCorrectWaits(w *harness, kinds int, layout Option) {
 			}
 		}
 		require.NotEmpty(w, holding)
-		// Release the last holder, or the first one.
+		// Release the last holder in one turn, and the first holder in the next.
 		i := holding[len(holding)-1]
 		if turn%2 == 1 {
 			i = holding[0]

@@ -70,7 +70,8 @@ func TestSemaphoreMutex_ContendersListsLeasesThenWaiters(t *testing.T) {
 				require.ErrorIs(w, s.RequestRelease(w.Context(), all[3]), recipes.ErrNotHeld)
 				require.ErrorIs(w, s.RequestRelease(w.Context(), Contender{Path: "/else"}), recipes.ErrInvalid)
 
-				// A request at the lease that is not the path of the hold is reported as well. It can be the first one.
+				// A hold also reports a request at a lease whose path is not Path of the hold. This lease can be the
+				// first or the second one.
 				require.False(w, isReleaseRequested(a.hold))
 				for _, lease := range all[:2] {
 					if lease.Path != a.hold.Path() {
@@ -148,7 +149,7 @@ func TestSemaphore_PositionCountsOnlyContenders(t *testing.T) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		ctx, cancel := context.WithCancelCause(w.Context())
 		waiter := w.semaphore(w.connect(), 2).Join(ctx, 2)
-		w.setLimit(2) // creates two children that do not count: one with the limit, and the record of the transaction
+		w.setLimit(2) // creates two children that are not contenders: the limit, and the record of the transaction
 		position := func() int {
 			n, err := waiter.Position(w.Context())
 			require.NoError(w, err)

@@ -42,7 +42,7 @@ func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 			require.NoError(w, err)
 			return n
 		}
-		require.Equal(w, 9, limit(), "none is stored")
+		require.Equal(w, 9, limit(), "no limit is stored")
 		a := contend(1)
 		a.requireHolds()
 		require.Equal(w, 1, limit(), "the first contender has stored its limit")

@@ -161,7 +161,7 @@ func TestSetLimit_AppliesConcurrentCallsInTurn(t *testing.T) {
 		})
 		w.setLimit(5)
 		w.requireCalled(race)
-		require.Equal(w, 5, w.readLimit(), "it was set last")
+		require.Equal(w, 5, w.readLimit(), "this limit was set last")
 		children, _, err := w.operator.Children(node)
 		require.NoError(w, err)
 		require.Len(w, children, 3, "the limit and two registers: %v", children)

@@ -47,8 +47,8 @@ type semaphoreSchedule struct {
 	requests  atomic.Int64
 }
 
-// newSemaphoreSchedule returns a schedule without latency, so that a contender whose turn it is has
-// learned it as soon as all goroutines are blocked.
+// newSemaphoreSchedule returns a schedule without latency, so that each contender has learned that it has its
+// turn as soon as all goroutines are blocked.
 func newSemaphoreSchedule(seed uint64, options []Option) *semaphoreSchedule {
 	s := &semaphoreSchedule{schedule: newSchedule(seed), options: options}
 	s.clients += 2
@@ -112,7 +112,7 @@ func (s *semaphoreSchedule) contend(c *client) {
 	}
 }
 
-// requestRandomRelease requests the release of a random contender of the semaphore.
+// requestRandomRelease requests that a random contender of the semaphore releases its leases.
 func (s *semaphoreSchedule) requestRandomRelease(c *client, sem *Semaphore) {
 	ctx, cancel := c.callContext()
 	defer cancel()

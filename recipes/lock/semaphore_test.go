@@ -15,12 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// contend opens a session, requests n leases, and waits until the contender is in the queue.
+// contend opens a session, requests n leases of the semaphore in a new goroutine, and waits until the contender
+// is in the queue.
 func (w *harness) contend(limit, n int) *call {
 	return w.acquire(w.semaphore(w.connect(), limit), n)
 }
 
-// acquire requests n leases, and waits until the contender is in the queue.
+// acquire requests n leases of s in a new goroutine, and waits until the contender is in the queue.
 func (w *harness) acquire(s *Semaphore, n int) *call {
 	c := w.startCall(s.setup.Conn, func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) })
 	w.passTime(0)

@@ -40,6 +40,7 @@ type handWritten struct {
 	data string
 }
 
+// tryLock creates the znode, and reports whether the client has acquired the lock.
 func (c handWritten) tryLock() bool {
 	c.w.Helper()
 	_, err := c.conn.Create(singlePath, []byte(c.data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
@@ -49,7 +50,7 @@ func (c handWritten) tryLock() bool {
 	return err == nil
 }
 
-// unlock deletes the znode if the client's data is in it.
+// unlock deletes the znode, which must contain the client's data.
 func (c handWritten) unlock() {
 	c.w.Helper()
 	data, stat, err := c.conn.Get(singlePath)
@@ -59,7 +60,7 @@ func (c handWritten) unlock() {
 	c.w.passTime(0)
 }
 
-// runSingle runs f in a bubble with the given number of servers. The parent of the znode exists.
+// runSingle runs f in a bubble with the given number of servers. The parent of the lock's znode exists.
 func runSingle(t *testing.T, servers int, f func(w *harness)) {
 	t.Helper()
 	runTest(t, servers, func(w *harness) {

@@ -53,7 +53,7 @@ func TestAckAll_OppositeOrdersDoNotDeadlock(t *testing.T) {
 		require.NoError(h, putAll(h.Context(), q, [][]byte{[]byte("one"), []byte("two")}))
 		items, err := q.TakeUpTo(h.Context(), 2)
 		require.NoError(h, err)
-		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
+		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both items")
 		hold, release := bubble.Hold(h)
 		h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), hold)
 		failing := bubble.Async(func() error {
@@ -205,7 +205,7 @@ func TestReturn_DelaysRepeatedDeliveries(t *testing.T) {
 		<-consuming
 		require.Less(h, failures[1].Sub(failures[0]), 10*time.Millisecond, "the second attempt")
 		require.InDelta(h, maxRetryDelay, failures[len(failures)-1].Sub(failures[len(failures)-2]), float64(time.Second))
-		require.Greater(h, len(failures), 100, "it is delivered again and again")
+		require.Greater(h, len(failures), 100, "the item is delivered again and again")
 	})
 }
 

@@ -197,7 +197,7 @@ func TestItems_ContinuesInNextSession(t *testing.T) {
 // their loops or delay other items, and that it becomes a dead letter with its data after its attempts unless
 // another consumer can read it.
 func TestItems_ContinuesDespiteUnreadableItem(t *testing.T) {
-	for name, unlimited := range map[string]bool{"fleet with small buffers": false, "and one that can read it": true} {
+	for name, unlimited := range map[string]bool{"no consumer can read the item": false, "one consumer can read the item": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				cfg := config{maxAttempts: 30}

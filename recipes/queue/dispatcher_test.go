@@ -123,9 +123,9 @@ func TestDispatcher_SlowConsumerReceivesUrgentItemNext(t *testing.T) {
 	}
 }
 
-// requestsDuring returns the requests that a session sends while f runs, without pings and events. A read that
-// reached the server before the claim of its item was repeated after it, and is omitted: two goroutines send
-// the claim and the read, in any order.
+// requestsDuring returns the requests that a session sends while f runs, without pings and events. Two
+// goroutines send the claim of an item and the read of the item, in any order. If the read reaches the server
+// before the claim, the client repeats the read, and requestsDuring omits the first read.
 func requestsDuring(srv *zktest.Server, session int64, f func()) zktest.Log {
 	begin := len(srv.Log())
 	f()

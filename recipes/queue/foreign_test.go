@@ -137,7 +137,7 @@ func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 						}
 					}()
 				}
-				for round := range 2 { // once before and once after the attempts of the foreign item
+				for round := range 2 { // the first time before, the second time after the attempts to process the foreign item
 					for i := range 10 {
 						putItems(h, producer, fmt.Sprintf("item %d %d", round, i))
 					}
@@ -180,7 +180,7 @@ func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 	}
 }
 
-// childCount returns the number of children of the directory of the items.
+// childCount returns the number of children that the directory of the items has.
 func (q *Queue) childCount(h *bubble.Test) int {
 	n, err := q.Len(h.Context())
 	require.NoError(h, err)

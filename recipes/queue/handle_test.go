@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// startHandle calls Handle in the background. The returned function stops Handle and returns its result.
+// startHandle calls Handle in a new goroutine. The returned function cancels the context of Handle, and returns
+// the result of Handle.
 func startHandle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts ...HandleOption) (stop func() error) {
 	ctx, cancel := context.WithCancel(h.Context())
 	result := make(chan error, 1)
@@ -121,7 +122,7 @@ func TestHandle_ContextEndsWithClaim(t *testing.T) {
 		bubble.Advance(bubble.SessionTimeout)
 		require.Len(h, causes, 1)
 		require.ErrorIs(h, causes[0], recipes.ErrSessionExpired)
-		require.NoError(h, stop(), "it continues in the next session")
+		require.NoError(h, stop(), "Handle continues in the next session")
 		require.Len(h, causes, 2)
 		require.ErrorIs(h, causes[1], context.Canceled)
 		require.Equal(h, 2, takeItem(h, newQueue(h), "one").Attempt(), "the interrupted attempt does not count")
@@ -199,7 +200,7 @@ func TestHandle_DoesNotCountInterruptedAttempt(t *testing.T) {
 func TestHandle_ReturnsItemIfAcknowledgementIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		data        []byte
-		child       bool // a child of another client, which counts as an attempt
+		child       bool // another client creates a child of the item, which counts as an attempt
 		maxAttempts int
 		reason      string
 	}{

@@ -54,7 +54,7 @@ func TestPut_WaitsUntilQueueHasRoom(t *testing.T) {
 		q := queueOn(h, h.Connect(), config{maxItems: 2})
 		putItems(h, q, "one", "two")
 		_, err := q.PutAll(h.Context(), make([][]byte, 3), WithWaiting())
-		require.ErrorIs(h, err, ErrFull, "it would wait for ever")
+		require.ErrorIs(h, err, ErrFull, "Put would wait forever")
 		waiting := func(ctx context.Context) <-chan error {
 			result := make(chan error, 1)
 			go func() { result <- putItem(ctx, q, []byte("three"), WithWaiting()) }()
@@ -188,10 +188,10 @@ func TestWait_ReturnsOutcomeOfItem(t *testing.T) {
 			require.NoError(h, takeItem(h, consumer, "two").Return(errors.New("failed")))
 		}
 		require.ErrorIs(h, <-results[1], ErrDead)
-		require.ErrorIs(h, q.Wait(h.Context(), "queue-0000000001"), ErrDead, "afterwards")
+		require.ErrorIs(h, q.Wait(h.Context(), "queue-0000000001"), ErrDead, "after the item has left the queue")
 		require.NoError(h, q.Withdraw(h.Context(), "queue-0000000002"))
 		require.NoError(h, <-results[2])
-		require.NoError(h, q.Wait(h.Context(), "queue-0000000002"), "afterwards")
+		require.NoError(h, q.Wait(h.Context(), "queue-0000000002"), "after the item has left the queue")
 
 		putItems(h, q, "four")
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
@@ -226,14 +226,14 @@ func TestWait_DoesNotNeedDataOfItem(t *testing.T) {
 	})
 }
 
-// create creates a znode by the connection of another client.
+// create creates a persistent znode with a new connection, as another client does.
 func create(h *bubble.Test, path string, data []byte) {
 	h.Helper()
 	_, err := h.Connect().Create(path, data, 0, openACL)
 	require.NoError(h, err)
 }
 
-// deleteItem deletes an item as a client does that ignores claims.
+// deleteItem deletes the znode of an item, as a client does that ignores claims.
 func deleteItem(h *bubble.Test, id string) {
 	h.Helper()
 	require.NoError(h, h.Connect().Delete("/jobs/"+id, -1))

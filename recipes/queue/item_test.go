@@ -31,7 +31,7 @@ func TestItem_AppliesTransactionOnlyWhileClaimed(t *testing.T) {
 
 		h.Server.After(nthRequest(q.conn, zktest.OpMulti, 1), zktest.Cut)
 		responses, err = item.Multi(&zk.CreateRequest{Path: "/written/more", Acl: q.acl})
-		require.NoError(h, err, "the record shows that it was applied")
+		require.NoError(h, err, "the record shows that the transaction was applied")
 		require.Nil(h, responses)
 		require.Equal(h, 1, strings.Count(h.Server.Tree(), "more"))
 

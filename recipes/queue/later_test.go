@@ -15,6 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// errJob is the error of a handler.
 var errJob = errors.New("job failed")
 
 // delayItem takes an item, returns it with a delay of a minute, and returns its ID.
@@ -26,7 +27,7 @@ func delayItem(h *bubble.Test, q *Queue, payload string) string {
 	return item.ID()
 }
 
-// requireNoMarkerOrClaim requires that no item is delayed, and that no claim exists.
+// requireNoMarkerOrClaim requires that neither a marker of a delayed item nor a claim exists.
 func requireNoMarkerOrClaim(h *bubble.Test) {
 	h.Helper()
 	require.NotContains(h, h.Server.Tree(), markerPrefix)

@@ -111,7 +111,7 @@ func TestItem_IsLostIfSessionChangesWithoutEvent(t *testing.T) {
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		_, err := item.Multi()
 		require.ErrorIs(h, err, recipes.ErrNotHeld)
-		require.NoError(h, again.Err(), "the previous delivery does not affect it")
+		require.NoError(h, again.Err(), "the previous delivery does not affect the next one")
 		require.NoError(h, again.Ack())
 	})
 }

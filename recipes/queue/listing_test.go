@@ -242,7 +242,7 @@ func TestQueue_CreatesMissingDirectory(t *testing.T) {
 			letters := deadLetters(h, q, 1)
 			require.NoError(h, q.Discard(ctx, letters[0]))
 			bubble.Advance(time.Minute + time.Second)
-			require.NotContains(h, h.Server.Tree(), "jobs-dead", "it is a container")
+			require.NotContains(h, h.Server.Tree(), "jobs-dead", "the directory of the dead letters is a container")
 		}
 		putItems(h, q, "two")
 		item := takeItem(h, q, "two")

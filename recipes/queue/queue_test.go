@@ -149,7 +149,7 @@ func TestClose_ReturnsItems(t *testing.T) {
 		require.ErrorIs(h, <-result, recipes.ErrClosed)
 		require.ErrorIs(h, three.Err(), recipes.ErrClosed)
 
-		require.NoError(h, first.Ack(), "it was acknowledged before")
+		require.NoError(h, first.Ack(), "the item was acknowledged before Close")
 		require.ErrorIs(h, second.Ack(), recipes.ErrNotHeld)
 		require.ErrorIs(h, second.Ack(), recipes.ErrClosed)
 		require.ErrorIs(h, second.Return(nil), recipes.ErrNotHeld)
@@ -164,7 +164,7 @@ func TestClose_ReturnsItems(t *testing.T) {
 
 		require.Equal(h, 2, takeItem(h, other, "two").Attempt())
 		require.Equal(h, 2, takeItem(h, other, "three").Attempt())
-		require.Equal(h, 2, takeItem(h, other, "four").Attempt(), "the loop has reached it")
+		require.Equal(h, 2, takeItem(h, other, "four").Attempt(), "the loop has received this item")
 		require.Equal(h, 1, takeItem(h, other, "five").Attempt())
 	})
 }

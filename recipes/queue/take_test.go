@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// endingContext is a context that ends one second after the first call of Done. By then, everything else for
-// which the caller waits has happened.
+// endingContext is a context whose Done returns after a second, and then a closed channel. By then, all other
+// events for which the caller waits have occurred.
 type endingContext struct {
 	context.Context
 	err error
