@@ -28,9 +28,10 @@ type entry struct {
 	entered    chan struct{}           // closed when the path is known; nil if the user cannot call Position
 	left       chan struct{}           // closed when the goroutine has ended
 	otherPaths []string                // other znodes that must exist while the lock is held; set before the grant
-	// session is used if another client can create a znode at path, and is nil otherwise. It returns the path
-	// of a znode that exists only in the session of the grant. A transaction of the holder requires that this
-	// znode exists as well. gone is an earlier result that does not exist any more, or empty.
+	// session is used if another client can create a znode at path, as for a Single, and is nil otherwise. It
+	// returns the path of a znode that exists only in the session of the grant. A transaction of the holder
+	// requires that this znode exists as well. gone is the path that an earlier call has returned, if the znode
+	// does not exist any more, and is empty otherwise.
 	session func(ctx context.Context, gone string) (string, error)
 
 	member  *queue.Member
@@ -53,8 +54,8 @@ type entry struct {
 
 // runningRemoval is the running removal of everything that a contender has created.
 type runningRemoval interface {
-	// Done returns a channel that is closed when the removal is over. Err then returns why it is not
-	// confirmed, or nil if it is.
+	// Done returns a channel that is closed when the removal is over. Err then returns why the removal is not
+	// confirmed, or nil if it is confirmed.
 	Done() <-chan struct{}
 	Err() error
 }
@@ -73,7 +74,7 @@ type acquisition struct {
 var errGivenUp = errors.New("the caller no longer waits")
 
 // wait joins the queue and returns the hold when it is the contender's turn. If the context is done or the
-// contender fails first, it returns the reason. If the session ends while the contender waits, it joins the
+// contender fails first, wait returns the reason. If the session ends while the contender waits, wait joins the
 // queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
 	return acquireObserved(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
@@ -90,6 +91,7 @@ func (a acquisition) waitAcrossSessions(ctx context.Context) (*Hold, error) {
 	})
 }
 
+// waitOnce is wait in one session.
 func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {
 	}
 }
 
-// waitHere is like wait, for a context that is never done: the caller's goroutine runs the contender. A
+// waitHere is like waitOnce, for a context that is never done: the caller's goroutine runs the contender. A
 // goroutine is started for the contender only if the hold lasts longer than OwnDelay.
 func (a acquisition) waitHere() (*Hold, error) {
 	e := a.prepare()
@@ -176,8 +178,8 @@ func (e *entry) runNow() {
 	}
 }
 
-// awaitRemoval waits until the znodes of the contender are removed, but at most until end. It returns an
-// error if they are not removed.
+// awaitRemoval waits until the znodes of the contender are removed, but at most until end. It returns an error
+// if the removal is not confirmed by then.
 func (e *entry) awaitRemoval(end time.Time) error {
 	if !limit.Await(e.left, end) {
 		return limit.ErrConfirm
@@ -223,6 +225,8 @@ type grantTracker struct {
 	grant  *connection.Grant // nil before it exists
 }
 
+// receiveState creates the grant when the contender has its turn, and ends the grant when the lease has expired or
+// the znode does not exist any more.
 func (t *grantTracker) receiveState(s queue.State) {
 	if s.Path != "" {
 		t.setPath(s.Path)

@@ -13,11 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// WithSharedCount makes the limit of a [Semaphore] with [WithCuratorLayout] that of Curator's SharedCount at path,
+// WithSharedCount makes a [Semaphore] with [WithCuratorLayout] read its limit from Curator's SharedCount at path,
 // which Java programs pass to InterProcessSemaphoreV2 as a SharedCountReader. So the limit can be changed while
-// the semaphore is in use, by [Semaphore.SetLimit] and by Java programs. The limit of the constructor is stored if
-// none is. A contender that is next admits itself by the new limit as soon as it learns the change. Programs that
-// do not use the same count use another limit.
+// the semaphore is in use, by [Semaphore.SetLimit] and by Java programs. If no limit is stored, the first
+// contender stores the limit given to the constructor. The first waiting contender uses a new limit as soon as it
+// learns the change. Programs that do not use the same count use another limit.
 func WithSharedCount(path string) Option {
 	return newOption(withSharedCount, func(s *settings) { s.count = path })
 }
@@ -26,7 +26,7 @@ func WithSharedCount(path string) Option {
 func newSharedCount(s *recipe.Setup, path string) (*value.Value[int], error) {
 	v, err := value.New(s.Conn, path, countCodec, s.Settings())
 	if err == nil && path == s.Path {
-		err = fmt.Errorf("%w: it is the path of the semaphore", recipes.ErrInvalid)
+		err = fmt.Errorf("%w: the count and the semaphore need different paths", recipes.ErrInvalid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock.WithSharedCount(%q): %w", path, err)
@@ -45,7 +45,7 @@ var countCodec = recipes.Codec[int]{
 	},
 }
 
-// readCount returns the limit, or zk.ErrNoNode if none is stored.
+// readCount returns the limit in the SharedCount, or zk.ErrNoNode if no limit is stored.
 func (c *mutexProtocol) readCount(ctx context.Context) (int, error) {
 	limit, version, err := c.count.Get(ctx)
 	switch {
@@ -58,7 +58,7 @@ func (c *mutexProtocol) readCount(ctx context.Context) (int, error) {
 	return limit, nil
 }
 
-// createCount stores the limit of the constructor, unless another client stores one first.
+// createCount stores the limit of the constructor, unless another client stores a limit first.
 func (c *mutexProtocol) createCount(ctx context.Context) error {
 	_, err := c.count.CompareAndSet(ctx, value.Version{}, c.given.limit)
 	if errors.Is(err, value.ErrChanged) || errors.Is(err, recipes.ErrUnconfirmed) && ctx.Err() == nil {

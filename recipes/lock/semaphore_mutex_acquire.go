@@ -153,13 +153,15 @@ func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *q
 	}()
 }
 
-// report passes e to run and waits until run has handled it. So the grant ends before its znode is deleted.
+// report passes e to run and waits until run has handled e. So the grant ends before a znode of the hold is
+// deleted.
 func (v *mutexAcquisition) report(e contenderReport) {
 	e.handled = make(chan struct{})
 	v.events <- e
 	<-e.handled
 }
 
+// receiveReport updates the acquisition or the hold after a report of one of its contenders.
 func (v *mutexAcquisition) receiveReport(e contenderReport) {
 	lost := e.Path == ""
 	switch {
@@ -197,9 +199,9 @@ func (v *mutexAcquisition) receiveReport(e contenderReport) {
 	}
 }
 
-// setLimit changes the limit before the grant. If contenders for the leases wait already, they leave, and
-// others take their places and use the new limit. No other client can overtake them, because the mutex is
-// held.
+// setLimit changes the limit before the grant. If contenders for the leases wait already, setLimit makes them
+// leave, and starts other contenders with the new limit in their places. No other client can overtake them,
+// because the mutex is held.
 func (v *mutexAcquisition) setLimit(limit int) {
 	switch {
 	case v.reason != nil:
@@ -244,7 +246,7 @@ func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	}
 	for _, session := range v.proven {
 		if session != e.Session {
-			return // the lease is not held yet, or only in a session that has ended
+			return // the lease is not held yet, or was held only in a session that has ended
 		}
 	}
 	if v.grant != nil || v.reason != nil {

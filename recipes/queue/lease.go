@@ -89,8 +89,8 @@ func (q *Queue) endAllDeliveries(reason error) []*delivery {
 	return q.endDeliveries(all)
 }
 
-// deadline returns the time until which the session of the claim certainly lives. It is zero if the session
-// is over.
+// deadline returns the time until which the session of the claim certainly lives, or the zero time if the
+// session has ended.
 func (d *delivery) deadline() time.Time {
 	state := d.q.sub.State()
 	if state.Session != d.session {
@@ -110,8 +110,8 @@ func (q *Queue) proveWithNewRecord() {
 	}
 }
 
-// addDelivery adds a delivery. The first delivery starts the checks of the session, with record, the record
-// of the writer that has sent the claim at the time sent.
+// addDelivery adds a delivery. The first delivery starts the checks of the session, which use the record of the
+// writer. The writer has sent the claim at the time sent.
 func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,8 +142,8 @@ type returnedItem struct {
 	marker   marker
 }
 
-// addReturnedItem tells the dispatcher that the claim of an item was deleted, so that it lists the item
-// again. m is the marker of the item if its return was delayed.
+// addReturnedItem tells the dispatcher that the claim of an item was deleted, so that it lists the item again.
+// m is the marker of the item if the item was returned with a delay.
 func (q *Queue) addReturnedItem(d *delivery, m marker) {
 	r := returnedItem{entry: d.entry, at: time.Now(), marker: m}
 	if d.completed == errReturned && m.due == 0 {

@@ -18,11 +18,12 @@ import (
 type directory struct {
 	path   string
 	reader *watch.Reader
-	create func(context.Context) error
-	check  func(ctx context.Context, path string) error
-	stale  bool // the directory may have changed since it was listed
+	create func(context.Context) error                  // creates the directory
+	check  func(ctx context.Context, path string) error // checks who may change the directory
+	stale  bool                                         // the directory may have changed since it was listed
 }
 
+// isStale reports whether the directory may have changed since it was listed.
 func (d *directory) isStale() bool {
 	d.stale = d.stale || d.reader.Watch().Fired()
 	return d.stale
@@ -58,7 +59,7 @@ func (d *dispatcher) refresh(force bool) error {
 		return connection.ErrConnClosed
 	}
 	if state.Epoch != d.epoch {
-		// The client library sets its watches again after a reconnect, but does not retry if that fails, and
+		// The client library sets its watches again after a reconnect, but does not retry if this fails, and
 		// can lose changes in the meantime. So list again.
 		d.epoch = state.Epoch
 		d.items.stale, d.claims.stale = true, true

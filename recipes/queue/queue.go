@@ -36,8 +36,8 @@ type Queue struct {
 	stop context.CancelCauseFunc
 	// running counts the calls and goroutines that Close waits for.
 	running sync.WaitGroup
-	// closed is closed when Close is complete. closeErr is set before: the reason why znodes
-	// may remain.
+	// closed is closed when Close is complete. closeErr, which is set before, is the reason why znodes may
+	// remain.
 	closed   chan struct{}
 	closeErr error
 
@@ -57,8 +57,8 @@ type Queue struct {
 	dispatcher *dispatcher
 	// deliveries contains the items that this participant has claimed.
 	deliveries map[*delivery]struct{}
-	// returned contains items that the dispatcher must list again, because this participant has deleted their
-	// claims.
+	// returned contains the items that the dispatcher must add to its list again, because this participant has
+	// deleted their claims.
 	returned []returnedItem
 	connErr  error // set when the connection is closed
 	closing  bool
@@ -120,8 +120,8 @@ func (q *Queue) makeDead(ctx context.Context) error {
 	return connection.MakeZnode(ctx, q.conn, q.cfg.dead, q.acl, true)
 }
 
-// checkDirs returns a connection.OpenError if other clients may change the directory of the items, or that of
-// the claims, in which the writer creates its record. CheckDir checks each directory.
+// checkDirs checks the directory of the items and the directory of the claims, in which the writer creates its
+// record. It returns a connection.OpenError if other clients may change one of them.
 func (q *Queue) checkDirs(ctx context.Context) error {
 	if err := q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (q *Queue) checkDirs(ctx context.Context) error {
 func (q *Queue) itemPath(name string) string  { return path.Join(q.path, name) }
 func (q *Queue) claimPath(name string) string { return path.Join(q.cfg.claims, name) }
 
-// Len returns the number of items, including claimed and delayed items and unrecognized
-// children of the node. The result may be slightly out of date.
+// Len returns the number of items, including claimed and delayed items and unrecognized children of the znode.
+// The result may be slightly out of date.
 func (q *Queue) Len(ctx context.Context) (int, error) {
 	n, err := q.countItems(ctx)
 	return n, q.wrapError("count", err)
