@@ -7,8 +7,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// capacity decides when a contender for a semaphore of this library has its turn: when its leases and those
-// of all earlier contenders are within the limit.
+// capacity decides when a contender for a semaphore of this library has its turn: when its leases and the
+// leases of all earlier contenders together are within the limit.
 type capacity struct {
 	leases int // the leases that the contender requests
 	limit  int // the limit that applies if the semaphore stores no limit

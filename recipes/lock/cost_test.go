@@ -46,7 +46,7 @@ type step struct {
 	do              func() error
 }
 
-// keptHold stores a hold for the following steps of a test.
+// keptHold stores a hold that one step acquires, for the following steps of a test.
 type keptHold struct{ *Hold }
 
 // takeHold returns a function that acquires a hold.

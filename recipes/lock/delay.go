@@ -25,10 +25,9 @@ const (
 	readerMarker = contender.HeldToRead
 )
 
-// delayFilter forwards the states of a contender to next. If an earlier holder has lost the lock, it withholds the state
-// in which the lock is granted until the lock-delay is over and the contender has created its marker. A
-// separate goroutine waits and creates the marker. This goroutine ends at the latest when the contender must
-// leave.
+// delayFilter forwards the states of a contender to next. If an earlier holder has lost the lock, it withholds the
+// state in which the lock is granted until the lock-delay is over and the contender has created its marker. A
+// separate goroutine waits and creates the marker. This goroutine ends at the latest when the contender must leave.
 type delayFilter struct {
 	ctx   context.Context // done when the contender must leave
 	cfg   *queue.Config
@@ -78,8 +77,8 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 	}
 }
 
-// createMarker waits for the lock-delay if stale markers exist. It then deletes them and creates the
-// contender's marker.
+// createMarker waits for the lock-delay if stale markers exist. It then deletes the stale markers and creates
+// the contender's marker.
 func (d *delayFilter) createMarker(own string, since time.Time) error {
 	name := markerOf(path.Base(own))
 	for {

@@ -87,7 +87,7 @@ func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(contex
 	defer end(nil)
 	err := f(work, h)
 	if lost := h.Err(); lost != nil && !errors.Is(lost, recipes.ErrReleased) {
-		err = errors.Join(err, fmt.Errorf("hold of %s: %w: %w", s.Path, recipes.ErrNotHeld, lost))
+		err = errors.Join(err, fmt.Errorf("run function as holder of %s: %w: %w", s.Path, recipes.ErrNotHeld, lost))
 	}
 	return err
 }

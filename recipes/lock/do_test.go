@@ -16,7 +16,7 @@ import (
 
 type ctxKey struct{}
 
-// lockScope is a method that calls a function while a lock is held.
+// lockScope is the Do method of a lock, which calls f while it holds the lock.
 type lockScope func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error
 
 // lockScopes returns the Do method of each kind of lock, on a new connection.

@@ -44,7 +44,7 @@ type entry struct {
 	mu        sync.Mutex
 	path      string        // path of the contender's znode
 	renaming  chan struct{} // closed when a rename by Downgrade is over; nil before the first one
-	watching  chan struct{} // closed when awaitRequest has returned; nil before it is called
+	watching  chan struct{} // closed when no awaitRequest runs any more; nil before ReleaseRequested is called
 	requested chan struct{} // closed when the release is requested; nil before ReleaseRequested is called
 
 	// The contender's goroutine writes err and removal before it closes left.
@@ -222,7 +222,7 @@ func (e *entry) wasRenamed(path string) bool {
 type grantTracker struct {
 	*entry
 	noWait bool
-	grant  *connection.Grant // nil before it exists
+	grant  *connection.Grant // nil before the lock is granted
 }
 
 // receiveState creates the grant when the contender has its turn, and ends the grant when the lease has expired or

@@ -71,7 +71,7 @@ func newHarness(t *testing.T, servers int, options ...zktest.Option) *harness {
 func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // contenders that cannot leave end when their connections end
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // contenders that cannot leave end after their connections have been closed
 		w := newHarness(t, servers, options...)
 		f(w)
 		w.leave()
@@ -149,7 +149,7 @@ func (w *harness) connectTo(server int) *zk.Conn {
 // passTime sleeps for d, and waits until all other goroutines are blocked.
 func (w *harness) passTime(d time.Duration) { bubble.Advance(d) }
 
-// withTimeout adds the session timeout of the tests, unless options contain another one.
+// withTimeout adds the session timeout of the tests to options, unless options contain another session timeout.
 func withTimeout(options []Option) []Option {
 	return append([]Option{recipes.WithSessionTimeout(timeout)}, options...)
 }
@@ -221,8 +221,8 @@ func (w *harness) stat(path string) *zk.Stat {
 	return stat
 }
 
-// createContender creates an ephemeral znode in the queue of the lock. Its name is that of a
-// contender of Curator and ends in base, which determines the kind of contender. It returns the
+// createContender creates an ephemeral znode in the queue of the lock. The znode has the name of a contender of
+// Curator, which ends in base and a sequence number; base determines the kind of contender. It returns the
 // path.
 func (w *harness) createContender(base string) string {
 	w.Helper()
@@ -436,7 +436,7 @@ func (a *call) requireWaits() {
 	}
 }
 
-// requireFails asserts that the call has returned an error.
+// requireFails asserts that the call has returned an error that wraps want.
 func (a *call) requireFails(want error) {
 	a.w.Helper()
 	require.True(a.w, a.hasReturned(), "still waits")

@@ -91,7 +91,7 @@ type MultiLock struct{ parts []lockPart }
 // no request. It returns [recipes.ErrInvalid] if parts is empty or invalid.
 func NewMultiLock(parts ...Part) (*MultiLock, error) {
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("%w: lock.NewMultiLock: no locks", recipes.ErrInvalid)
+		return nil, fmt.Errorf("%w: lock.NewMultiLock: at least one lock is required", recipes.ErrInvalid)
 	}
 	m := &MultiLock{}
 	for i, p := range parts {

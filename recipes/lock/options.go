@@ -67,7 +67,7 @@ func WithNamePrefix(prefix string) Option {
 }
 
 // maxName is far below the size of a request that a server accepts, one megabyte by default. A server closes
-// the connection when it receives a larger request, and would do so at each retry.
+// the connection when it receives a larger request, and would close it again at each retry.
 const maxName = 64 << 10
 
 // WithLockDelay delays the next acquisition by d if a hold has ended without Release: because its session or

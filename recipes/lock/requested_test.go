@@ -72,7 +72,7 @@ func TestReleaseRequested_ReportsRequestAfterUnreadableData(t *testing.T) {
 		name    string
 		change  func(w *harness, path string)
 		watched bool          // whether the server stores the watch at the time of the change
-		within  time.Duration // the longest time from the request until it is reported
+		within  time.Duration // the longest time until the hold reports the request
 	}{
 		{"too large before the first read", tooLarge, false, 4 * timeout},
 		{"too large", tooLarge, true, 4 * timeout},

@@ -87,7 +87,7 @@ func (m *RWMutex) readAcquisition(noWait bool) acquisition {
 // WriteHold.
 func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*WriteHold, error) {
 	cfg := m.config(contender.CuratorWrite, contender.Kazoo)
-	cfg.Replaceable = isWriter // Downgrade replaces the znode of a writer by that of a reader
+	cfg.Replaceable = isWriter // Downgrade replaces the znode of a writer by the znode of a reader
 	renames := make(chan queue.Rename)
 	cfg.Renames = renames
 	h, err := f(acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay})
@@ -149,8 +149,8 @@ func (h *WriteHold) downgrade(end time.Time) error {
 	}
 }
 
-// rename makes the contender replace its znode by that of a reader, and returns the result. It returns at the
-// latest when the grant ends.
+// rename makes the contender replace its znode by the znode of a reader, and returns the result. It returns at
+// the latest when the grant ends.
 func (h *WriteHold) rename() error {
 	h.runNow()
 	done := make(chan error, 1)

@@ -22,7 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// operatorDelete is a step that deletes a contender's znode.
+// operatorDelete is a step of a random schedule that deletes a contender's znode.
 const operatorDelete faultschedule.Kind = "operator deletes"
 
 // choices are the random faults and their weights. Their order, and the order in which the code draws random
@@ -41,12 +41,13 @@ var choices = []faultschedule.Choice{
 	{Kind: operatorDelete, Weight: 3},
 }
 
-// requests are the requests that faults can select.
+// requests are the requests that random faults can lose.
 var requests = faultschedule.Requests{Nth: 3, Ops: []zktest.Op{
 	zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpAny,
 }}
 
-// schedule contains what a seed determines, except the actions of the clients.
+// schedule contains the parameters and the steps that the seed of a random schedule determines, but not the
+// actions of the clients.
 type schedule struct {
 	faultschedule.Schedule
 	stated  time.Duration // session timeout that is passed to the library
@@ -204,12 +205,12 @@ func (f *scheduleRun) takenAwaySince(what ...string) int64 {
 	return since
 }
 
-// znodeKey returns a key for a znode. It is the same before and after a downgrade.
+// znodeKey returns a key for a contender's znode, which is the same before and after a downgrade.
 func znodeKey(path string) string { return strings.Replace(path, "__READ__", "__WRIT__", 1) }
 
 func sessionKey(id int64) string { return fmt.Sprintf("session %x", id) }
 
-// Perform performs a step.
+// Perform performs one step of the schedule.
 func (f *scheduleRun) Perform(s faultschedule.Step) {
 	f.Note("%v", s)
 	if s.Kind == operatorDelete {

@@ -103,7 +103,7 @@ func (s *Semaphore) RequestRelease(ctx context.Context, c Contender) error {
 }
 
 // Join adds a contender for n leases to the queue without waiting for them. See [Mutex.Join]. The position is the
-// number of earlier contenders, and includes those that hold leases. With the protocols of Curator and kazoo
+// number of earlier contenders, including contenders that hold leases. With the protocols of Curator and kazoo
 // the methods of the Waiter return [recipes.ErrInvalid].
 func (s *Semaphore) Join(ctx context.Context, n int) *Waiter {
 	w := &Waiter{setup: s.setup, names: s.queuedNames, ctx: ctx, refused: checkCount("number of leases", n)}

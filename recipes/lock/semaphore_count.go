@@ -39,7 +39,7 @@ var countCodec = recipes.Codec[int]{
 	Encode: func(n int) ([]byte, error) { return binary.BigEndian.AppendUint32(nil, uint32(n)), nil },
 	Decode: func(data []byte) (int, error) {
 		if len(data) != 4 {
-			return 0, fmt.Errorf("limit has %d bytes, want 4", len(data))
+			return 0, fmt.Errorf("the limit has %d bytes, want 4", len(data))
 		}
 		return max(0, int(int32(binary.BigEndian.Uint32(data)))), nil
 	},

@@ -30,7 +30,7 @@ type mutexAcquisition struct {
 	leasesCtx   context.Context
 	leaveLeases context.CancelCauseFunc
 
-	maxLeases     int // the limit; 0 until it is known
+	maxLeases     int // the limit; 0 before it was read
 	mutexHeld     bool
 	mutexSession  int64 // the session in which the mutex is held, if the contender is the first
 	leasesStarted bool  // the contenders for the leases were started
@@ -38,8 +38,8 @@ type mutexAcquisition struct {
 	// leaving is the number of contenders for leases that have not left yet, while the acquisition restarts.
 	leaving int
 	paths   []string          // paths of the leases; empty until their contenders are started
-	proven  []int64           // for each lease, the session in which it is proven to be held; 0 if none
-	grant   *connection.Grant // nil before it exists
+	proven  []int64           // for each lease, the session in which its contender certainly holds the lease; 0 if none
+	grant   *connection.Grant // nil before all leases are granted
 	reason  error             // why the acquisition or the hold has ended
 }
 
@@ -237,8 +237,8 @@ func (v *mutexAcquisition) startLeases() {
 	}
 }
 
-// grantLeases creates the grant when all leases are held, and releases the mutex. The path of the hold is
-// that of the lease that was proven last. All leases must belong to the session of the mutex: only then were
+// grantLeases creates the grant when all leases are held, and releases the mutex. The path of the hold is the
+// path of the lease that was confirmed last. All leases must belong to the session of the mutex: only then were
 // they created while the mutex was held.
 func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	if !v.mutexHeld || v.mutexSession != e.Session {
@@ -261,8 +261,8 @@ func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	v.leaveMutex(errLeaving)
 }
 
-// errLeaving is the reason with which contenders leave. It differs from all reasons for which a contender can
-// lose its znode, so the znodes of the other contenders are still removed.
+// errLeaving is the reason with which contenders leave. errLeaving differs from all reasons for which a
+// contender can lose its znode, so the znodes of the other contenders are still removed.
 var errLeaving = errors.New("the znode is no longer needed")
 
 // leave ends the grant and makes all contenders leave. It keeps the first reason.

@@ -7,9 +7,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Ack acknowledges the item: one transaction deletes the item and executes ops, and commits
-// only while the claim is valid. Therefore ops are executed exactly once for each item. ops
-// are those of [Item.Multi].
+// Ack acknowledges the item: one transaction deletes the item and executes ops, and commits only while the
+// claim is valid. Therefore ops are executed exactly once for each item. ops may have the types that
+// [Item.Multi] accepts.
 //
 // Ack returns nil when the transaction is confirmed. It blocks for at most two seconds and
 // may be repeated: if no call has returned the outcome of an earlier Ack yet, Ack waits for

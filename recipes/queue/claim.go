@@ -19,8 +19,8 @@ import (
 // of the item contains how many children the item has had, which is the number of attempts.
 const attemptNode = "attempt"
 
-// claimItems claims items, and returns the deliveries of those that it has claimed. It returns an error if
-// this participant cannot claim any item.
+// claimItems claims the chosen items, and returns the deliveries of the items that it has claimed. It returns
+// an error if this participant cannot claim any item.
 func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 	ids := make([]string, len(chosen)) // a unique ID for each claim
 	claims := make([]txn.Transaction, len(chosen))
@@ -119,7 +119,7 @@ func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 type earlyRead struct {
 	send    func() // sends the request, unless it was already sent
 	result  chan content
-	session int64 // the session before the request; it is set before the result is sent
+	session int64 // the session of the connection before the request; set before the result is sent
 }
 
 // newEarlyRead returns a read of the item with the given name, which is not sent yet.
@@ -157,9 +157,9 @@ func isZnodeError(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed)
 }
 
-// readItems concurrently reads the items that were claimed, and returns those that can be delivered. If this
-// connection cannot read the data of an item, other consumers can claim the item. The attempt counts, and after
-// the last attempt the item becomes a dead letter.
+// readItems concurrently reads the items that were claimed, and returns the items that can be delivered. If
+// this connection cannot read the data of an item, other consumers can claim the item. The attempt counts, and
+// after the last attempt the item becomes a dead letter.
 func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 	answers := make([]<-chan connection.Answer[content], len(claimed))
 	for i, item := range claimed {

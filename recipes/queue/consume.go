@@ -26,7 +26,7 @@ func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 		c := &consumer{q: q, results: make(chan takeResult, q.cfg.prefetch)}
 		defer c.returnUnread()
 		if err := c.deliverItems(ctx, yield); err != nil {
-			yield(nil, q.wrapError("consume", err))
+			yield(nil, q.wrapError("consume items of", err))
 		}
 	}
 }

@@ -193,20 +193,20 @@ func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 // Err of the dead letter.
 func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	if l.Err != nil {
-		return q.wrapError("requeue", fmt.Errorf("the data of dead letter %s cannot be read: %w", l.ID, l.Err))
+		return q.wrapError("requeue a dead letter of", fmt.Errorf("the data of dead letter %s cannot be read: %w", l.ID, l.Err))
 	}
 	e, ok := parseName(q.layout, l.Item)
 	if !ok {
-		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", connection.ErrInvalid, l.Item))
+		return q.wrapError("requeue a dead letter of", fmt.Errorf("%w: %q is not the name of an item", connection.ErrInvalid, l.Item))
 	}
-	return q.wrapError("requeue", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{
+	return q.wrapError("requeue a dead letter of", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{
 		Path: q.itemPath(prefixOf(e)), Data: l.Raw, Acl: q.acl, Flags: zk.FlagSequence,
 	}))
 }
 
 // Discard deletes a dead letter permanently. Errors are those of [Queue.Requeue].
 func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
-	return q.wrapError("discard", q.deleteDeadLetter(ctx, l))
+	return q.wrapError("discard a dead letter of", q.deleteDeadLetter(ctx, l))
 }
 
 // deleteDeadLetter deletes a dead letter, and applies the operations items in the same transaction.

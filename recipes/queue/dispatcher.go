@@ -27,11 +27,11 @@ type dispatcher struct {
 	// listed contains the items of the last listing, in order. Items that this dispatcher has claimed since,
 	// or found to be deleted, are removed.
 	listed []entry
-	// claimedNames contains the names of items that are claimed: those of the last listing of the claims, and
-	// those whose claim has failed since.
+	// claimedNames contains the names of items that are claimed: the names in the last listing of the claims,
+	// and the names of items that this dispatcher has failed to claim since.
 	claimedNames map[string]bool
-	// delayed contains the markers of items that were returned with a delay, by the name of the item: those
-	// of the last listing of the claims, and those that this participant has created since.
+	// delayed contains the markers of items that were returned with a delay, by the name of the item: the
+	// markers in the last listing of the claims, and the markers that this participant has created since.
 	delayed map[string]marker
 	// skipped contains, by name, the listed items that this dispatcher does not claim for some time: it could
 	// not claim, read or move them to the dead letters in this session, or the program has returned them
@@ -43,8 +43,8 @@ type dispatcher struct {
 	uncertain map[string]string
 
 	listedItems   int           // number of items of the last listing
-	claimedItems  int           // number of those items that this dispatcher has claimed since
-	lostRaces     int           // number of those items that other clients have claimed or deleted
+	claimedItems  int           // number of listed items that this dispatcher has claimed since
+	lostRaces     int           // number of listed items that other clients have claimed or deleted
 	listedAt      time.Time     // when the last listing was complete
 	listingLasted time.Duration // duration of the last listing
 

@@ -42,7 +42,7 @@ func WithWorkers(n int) HandleOption {
 func WithBackoff(f func(attempt int) time.Duration) HandleOption {
 	return handleOption(func(s *handleSettings) error {
 		if f == nil {
-			return fmt.Errorf("%w: queue.WithBackoff(nil)", recipes.ErrInvalid)
+			return fmt.Errorf("%w: queue.WithBackoff: the function is nil", recipes.ErrInvalid)
 		}
 		s.backoff = f
 		return nil
@@ -71,7 +71,7 @@ func Backoff(attempt int) time.Duration {
 func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item) error, opts ...HandleOption) error {
 	s := handleSettings{workers: 1, backoff: Backoff}
 	if err := recipe.EachOption(opts, func(opt HandleOption) error { return opt.applyHandle(&s) }); err != nil {
-		return q.wrapError("handle", err)
+		return q.wrapError("handle items of", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -182,7 +182,7 @@ func nthRequest(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
 	return zktest.Match{Op: op, Session: conn.SessionID(), Nth: n}
 }
 
-// children returns the names of the children of a znode, or nil if it does not exist.
+// children returns the names of the children of a znode, or nil if the znode does not exist.
 func children(h *bubble.Test, path string) []string {
 	h.Helper()
 	conn := h.Connect()
@@ -190,7 +190,7 @@ func children(h *bubble.Test, path string) []string {
 	return childrenOn(h, conn, path)
 }
 
-// childrenOn is children with the connection conn.
+// childrenOn is like children, but uses conn.
 func childrenOn(h *bubble.Test, conn *zk.Conn, path string) []string {
 	h.Helper()
 	names, _, err := conn.Children(path)

@@ -121,13 +121,13 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim content) (Info, err
 
 // List returns the first n items, in the order in which consumers begin them; claimed and delayed items are
 // included. It lists the names of all items, and reads n of them. Items that are completed during the call may
-// be missing, and each State is that of a different moment.
+// be missing, and List reads each State at a different moment.
 func (q *Queue) List(ctx context.Context, n int) ([]Info, error) {
 	if n < 1 {
-		return nil, q.wrapError("list", fmt.Errorf("%w: List(%d): must be at least 1", connection.ErrInvalid, n))
+		return nil, q.wrapError("list items of", fmt.Errorf("%w: List(%d): must be at least 1", connection.ErrInvalid, n))
 	}
 	infos, err := q.list(ctx, n)
-	return infos, q.wrapError("list", err)
+	return infos, q.wrapError("list items of", err)
 }
 
 func (q *Queue) list(ctx context.Context, n int) ([]Info, error) {
@@ -224,9 +224,9 @@ func (q *Queue) outcomeOf(ctx context.Context, id string, czxid int64) error {
 	return nil
 }
 
-// Withdraw deletes an item that no consumer has claimed. It returns [ErrClaimed] if a consumer has it, and
-// [recipes.ErrDeleted] if it is not in the queue. [recipes.ErrUnconfirmed] has the same meaning as for
-// [Queue.Put].
+// Withdraw deletes an item that no consumer has claimed. It returns [ErrClaimed] if a consumer has the item,
+// and [recipes.ErrDeleted] if the item is not in the queue. [recipes.ErrUnconfirmed] has the same meaning as
+// for [Queue.Put].
 func (q *Queue) Withdraw(ctx context.Context, id string) error {
 	return q.wrapError("withdraw an item of", q.withdraw(ctx, id))
 }

@@ -50,10 +50,10 @@ func delayOf(cause error) time.Duration {
 }
 
 // A delayed return replaces the claim of the item by a persistent znode of the same name. So no consumer can
-// claim the item, even if it has listed the item before. The data of this znode is the name of a marker,
-// which is created in the same transaction. A listing of the claims contains the marker, which shows that the
-// item is delayed, and until when. The data is written twice, so that the version of the znode differs from
-// that of a consumer's claim.
+// claim the item, even if it has listed the item before. The data of this znode is the name of a marker, which
+// is created in the same transaction. A listing of the claims contains the marker, which shows that the item is
+// delayed, and until when. The data is written twice, so that the version of the znode differs from the version
+// of a consumer's claim.
 
 const (
 	markerPrefix = "later-"
@@ -76,7 +76,7 @@ func newMarker(item string, due time.Time) marker {
 	return m
 }
 
-// parseMarker parses the name of a marker. ok is false if name is not that of a marker.
+// parseMarker parses the name of a marker. ok is false if name is not the name of a marker.
 func parseMarker(name string) (m marker, item string, ok bool) {
 	rest, ok := strings.CutPrefix(name, markerPrefix)
 	due, item, found := strings.Cut(rest, "-")

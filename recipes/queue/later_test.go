@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// errJob is the error of a handler.
+// errJob is the error with which jobs fail in tests.
 var errJob = errors.New("job failed")
 
 // delayItem takes an item, returns it with a delay of a minute, and returns its ID.

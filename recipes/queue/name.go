@@ -15,15 +15,15 @@ import (
 type entry struct {
 	name string
 	// priority is the priority of the item; the lowest number comes first. It is noPriority if the name
-	// contains none.
+	// contains no priority.
 	priority int64
 	// due is the due time in milliseconds since 1970, or 0 if the item is not delayed.
 	due      int64
 	sequence int32
 }
 
-// noPriority is the priority of items without a priority in their names. They precede all others,
-// as in Curator, which compares the names as strings.
+// noPriority is the priority of items without a priority in their names. Such items precede all others, as in
+// Curator, which compares the names as strings.
 const noPriority = math.MinInt64
 
 // compareEntries compares two items by priority, then by due time, then by sequence number.

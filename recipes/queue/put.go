@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// maxItem is the maximum size of the data of an item. It is less than the limit of the servers, so
-// that the item can be moved to the dead letters.
+// maxItem is the maximum size of the data of an item. maxItem is less than the limit of the servers, so that
+// the item can be moved to the dead letters.
 const maxItem = 1<<20 - 12<<10
 
 // Put appends an item, and returns its ID (see [Item.ID]). If the error is nil, the item was added exactly

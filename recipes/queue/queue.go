@@ -136,7 +136,7 @@ func (q *Queue) claimPath(name string) string { return path.Join(q.cfg.claims, n
 // The result may be slightly out of date.
 func (q *Queue) Len(ctx context.Context) (int, error) {
 	n, err := q.countItems(ctx)
-	return n, q.wrapError("count", err)
+	return n, q.wrapError("count items of", err)
 }
 
 func (q *Queue) countItems(ctx context.Context) (int, error) {
@@ -159,9 +159,9 @@ func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// Close returns claimed items to the queue, completes pending requests, and returns nil
-// when no znode of this participant exists any more. Items end with [recipes.ErrClosed],
-// loops over [Queue.Items] end with that error, and later calls return it, except for those that only read.
+// Close returns claimed items to the queue, completes pending requests, and returns nil when no znode of this
+// participant exists any more. Items end with [recipes.ErrClosed], loops over [Queue.Items] end with this
+// error, and later calls return it, except for calls that only read.
 //
 // Close blocks for at most two seconds. It returns an error that wraps
 // [recipes.ErrUnconfirmed] if ZooKeeper has not answered by then, and continues in the

@@ -62,7 +62,7 @@ func (x *scheduleRun) checkDelay(c *client, i *Item) {
 	}
 }
 
-// client is a producer or a consumer.
+// client is a producer or a consumer of a schedule.
 type client struct {
 	name        string
 	conn        *zk.Conn
@@ -101,7 +101,7 @@ func (x *scheduleRun) Begin() {
 	}
 }
 
-// newClient returns the n-th client.
+// newClient returns client number n, whose random decisions depend on n and the seed of the schedule.
 func (x *scheduleRun) newClient(name string, n int) *client {
 	c := &client{name: name, random: rand.New(rand.NewPCG(x.Seed, uint64(100+n)))}
 	if x.sharesConns && n > 2 && n <= x.producers+x.consumers {

@@ -31,7 +31,8 @@ func TestSchedules_KeepGuaranteesUnderRandomFaults(t *testing.T) {
 	})
 	t.Logf("%d schedules in %v: %+v", n, time.Since(begin), total)
 	if !t.Failed() && !faultschedule.Single() {
-		// Schedules in which too few of these events occur would verify too little.
+		// Schedules in which hardly any item is acknowledged, lost or moved to the dead letters would verify
+		// little.
 		require.Greater(t, total.acknowledged, n)
 		require.Greater(t, total.lost, n/10)
 		if n >= 100 { // the race detector runs fewer schedules, most of which contain no unconfirmed acknowledgement
@@ -66,12 +67,12 @@ var choices = []faultschedule.Choice{
 	{Kind: closeConnection, Weight: 1},
 }
 
-// lostRequests are the requests of producers and consumers that faults can select.
+// lostRequests are the requests of producers and consumers that random faults can lose.
 var lostRequests = faultschedule.Requests{Nth: 4, Ops: []zktest.Op{
 	zktest.OpMulti, zktest.OpMulti, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData, zktest.OpExists, zktest.OpAny, zktest.OpDelete, zktest.OpCreate,
 }}
 
-// schedule contains what a seed determines.
+// schedule contains the parameters and the steps that the seed of a random schedule determines.
 type schedule struct {
 	faultschedule.Schedule
 	producers      int
