@@ -42,7 +42,8 @@ type delayFilter struct {
 	over   chan struct{} // closed when the goroutine has ended; nil before the goroutine starts
 }
 
-// receiveState receives the states of the contender.
+// receiveState is called with each state of the contender. It starts the goroutine when the contender reaches
+// the head of the queue.
 func (d *delayFilter) receiveState(s queue.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

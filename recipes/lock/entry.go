@@ -37,8 +37,8 @@ type entry struct {
 	member  *queue.Member
 	delay   *delayFilter // nil without a lock-delay
 	tracker grantTracker
-	// resume starts the goroutine of the contender when the hold has lasted for OwnDelay. It is nil if the
-	// goroutine was started before the grant. It does not change after the grant.
+	// resume starts the goroutine of the contender when the hold has lasted for OwnDelay. resume is nil if the
+	// goroutine was started before the grant, and does not change after the grant.
 	resume *time.Timer
 
 	mu        sync.Mutex
@@ -52,7 +52,7 @@ type entry struct {
 	removal runningRemoval
 }
 
-// runningRemoval is the running removal of everything that a contender has created.
+// runningRemoval is the removal of all znodes that a contender has created, while it is in progress.
 type runningRemoval interface {
 	// Done returns a channel that is closed when the removal is over. Err then returns why the removal is not
 	// confirmed, or nil if it is confirmed.
@@ -66,7 +66,7 @@ type acquisition struct {
 	noWait       bool          // return ErrHeld instead of waiting for other contenders
 	delay        time.Duration // the lock-delay after the loss of a holder
 	withPosition bool          // the user may call Position
-	setup        *recipe.Setup // its observer receives the events
+	setup        *recipe.Setup // the lock, whose observer receives the events
 }
 
 // errGivenUp is the reason with which a contender leaves if the caller of Lock does not wait any more. The
@@ -171,7 +171,7 @@ func (e *entry) leave() {
 	}
 }
 
-// runNow starts the contender unless it already runs.
+// runNow starts the contender's goroutine unless it was started before.
 func (e *entry) runNow() {
 	if e.resume != nil && e.resume.Stop() {
 		go e.run()
@@ -245,7 +245,7 @@ func (t *grantTracker) receiveState(s queue.State) {
 	}
 }
 
-// setPath records the path of the contender's znode.
+// setPath records the path of the contender's znode, and closes entered when it records the first path.
 func (t *grantTracker) setPath(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,7 +255,7 @@ func (t *grantTracker) setPath(path string) {
 	t.path = path
 }
 
-// loseGrant ends the grant, and makes the contender leave.
+// loseGrant ends the grant for the reason err, and makes the contender leave.
 func (t *grantTracker) loseGrant(err error) {
 	if !errors.Is(err, recipes.ErrReleased) {
 		err = connection.Refine(t.conn, err)

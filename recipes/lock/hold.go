@@ -191,8 +191,8 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 	return h.requested
 }
 
-// awaitRequest calls requested when the release is requested at one of the znodes of the hold. It returns
-// at the latest when the grant ends.
+// awaitRequest calls requested when a client requests the release at own, a znode of the hold. It returns at
+// the latest when the grant ends.
 func (h *Hold) awaitRequest(own string, requested func()) {
 	ctx := h.grant.Context()
 	sub := connection.Subscribe(h.conn, h.timeout)

@@ -190,7 +190,7 @@ func newMultiHold(holds []*Hold) *MultiHold {
 	return m
 }
 
-// earliestDeadline returns the earliest deadline of the holds.
+// earliestDeadline returns the earliest deadline of the holds, at which the MultiHold ends.
 func (m *MultiHold) earliestDeadline() (first time.Time) {
 	for _, h := range m.holds {
 		if d := h.Deadline(); first.IsZero() || d.Before(first) {

@@ -28,7 +28,7 @@ type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyLock(s *recipe.Setup) { o(s) }
 
-// settings are the options of this package.
+// settings contains the values of the options of this package.
 type settings struct {
 	name    string
 	delay   time.Duration
@@ -39,7 +39,8 @@ type settings struct {
 	used []string // names of the options that were given, except WithName, which newQueue always accepts
 }
 
-// newOption returns an option of this package. A constructor rejects it unless it accepts options with this name.
+// newOption returns an option of this package. A constructor rejects the option unless the constructor accepts
+// options with this name.
 func newOption(name string, set func(*settings)) Option {
 	return ownOption(recipe.Own(name, func(s *settings) {
 		s.used = append(s.used, name)

@@ -60,7 +60,7 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 		switch {
 		case ctx.Err() == nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrUnconfirmed)):
 			p.mutex.setup.Log.Warn("the hold was lost before the period began: retrying", "err", err)
-			continue // the next iteration waits for the next period if this one has begun nevertheless
+			continue // the next iteration waits for the next period if the current one has begun nevertheless
 		case h != nil || err != nil:
 			return h, err
 		}

@@ -27,7 +27,7 @@ type mutexProtocol struct {
 	// stored is true if the limit is in the data of the znode leases. If stored is false and count is nil, the
 	// limit given to the constructor applies.
 	stored bool
-	count  *value.Value[int] // value of WithSharedCount; nil without it
+	count  *value.Value[int] // the SharedCount of WithSharedCount; nil without this option
 }
 
 // curatorProtocol returns the protocol of Curator's InterProcessSemaphoreV2.
@@ -66,7 +66,7 @@ func kazooProtocol(q *lockQueue, given *givenLimit) *mutexProtocol {
 	return c
 }
 
-// makeWithLimit creates the parent of the leases. Its data is the limit.
+// makeWithLimit creates the parent of the leases, with the limit as its data.
 func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	for {
 		err := connection.Retry(ctx, c.setup.Conn, func() error {

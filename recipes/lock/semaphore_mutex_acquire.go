@@ -32,7 +32,7 @@ type mutexAcquisition struct {
 
 	maxLeases     int // the limit; 0 before it was read
 	mutexHeld     bool
-	mutexSession  int64 // the session in which the mutex is held, if the contender is the first
+	mutexSession  int64 // the session in which the mutex is held; valid if mutexHeld is true
 	leasesStarted bool  // the contenders for the leases were started
 	restarting    bool  // the contenders for the leases leave, and are started again with another limit
 	// leaving is the number of contenders for leases that have not left yet, while the acquisition restarts.
@@ -113,7 +113,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	done := ctx.Done()
 	for v.running > 0 {
 		if v.grant != nil {
-			limit, counts = nil, nil // the channels end with the mutex, which must not end the hold
+			limit, counts = nil, nil // the channels end when the mutex is released, which must not end the hold
 		}
 		select {
 		case e := <-v.events:
@@ -144,7 +144,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	return queue.RemovalOf(v.removals...), v.reason
 }
 
-// startContender starts a contender.
+// startContender runs a contender in a new goroutine, which passes its states and its end to report.
 func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *queue.Config) {
 	v.running++
 	go func() {
@@ -189,7 +189,7 @@ func (v *mutexAcquisition) receiveReport(e contenderReport) {
 		if lost {
 			err = connection.Refine(nil, e.Err)
 		}
-		v.leave(err) // end the grant for good: other clients may acquire the lease now
+		v.leave(err) // end the grant permanently: other clients may acquire the lease now
 	default:
 		v.proven[e.lease] = 0
 		if e.Proven {
@@ -265,7 +265,7 @@ func (v *mutexAcquisition) grantLeases(e contenderReport) {
 // contender can lose its znode, so the znodes of the other contenders are still removed.
 var errLeaving = errors.New("the znode is no longer needed")
 
-// leave ends the grant and makes all contenders leave. It keeps the first reason.
+// leave ends the grant and makes all contenders leave. err becomes the reason, unless leave was called before.
 func (v *mutexAcquisition) leave(err error) {
 	if v.reason == nil {
 		v.reason = err

@@ -85,7 +85,7 @@ func (s *Single) Do(ctx context.Context, f func(ctx context.Context, h *Hold) er
 func (s *Single) Holder(ctx context.Context) (Contender, error) {
 	data, stat, err := connection.ReadExisting(ctx, s.setup.Conn, s.setup.Path)
 	switch {
-	case stat == nil: // no client holds the lock, or err is the reason why the holder is not known
+	case stat == nil: // no client holds the lock, or err says why the holder could not be read
 	case !connection.IsEphemeral(stat):
 		err = s.takenError(&ephemeral.TakenError{Path: s.setup.Path, Persistent: true})
 	default:

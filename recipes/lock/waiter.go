@@ -17,7 +17,7 @@ type Waiter struct {
 	names  func(context.Context) ([]string, error) // returns the names of the contenders, starting with the head of the queue
 	ctx    context.Context
 	entry  *entry      // nil if refused is set
-	detach func() bool // stops watching the context, so that its end does not remove the contender
+	detach func() bool // makes the contender stay when ctx is done
 
 	refused error
 	began   time.Time // when the contender joined

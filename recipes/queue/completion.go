@@ -51,7 +51,7 @@ type completion struct {
 	items []*delivery
 	// build returns the operations for an item.
 	build func(*delivery) ([]operation, error)
-	// operations are the operations of the user, and later all operations.
+	// operations are the operations of the user, and, after buildOperations, all operations.
 	operations []operation
 	// alone is set if the user has passed operations. The transaction then shares no request with other
 	// transactions.
@@ -66,7 +66,7 @@ type completion struct {
 	// finished contains the deliveries that the completion has ended.
 	finished []*delivery
 
-	// Set by run and start. Later calls for the same items may wait for the result.
+	// The following fields are set by run and start. Later calls for the same items may wait for the result.
 	call []*delivery // all items of the call, including those that apply has removed from the field items
 	done chan struct{}
 	err  error // set before done is closed
@@ -214,7 +214,8 @@ func (c *completion) finish(o txn.Outcome) error {
 	return o.Err
 }
 
-// finishDeliveries finishes the deliveries of the completion.
+// finishDeliveries calls finishDelivery for each item of the completion, and tells the dispatcher about
+// returned items.
 func (c *completion) finishDeliveries(completed, reason error) {
 	for _, d := range c.items {
 		c.finishDelivery(d, completed, reason)

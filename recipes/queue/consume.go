@@ -51,7 +51,7 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 		}
 		// Request further items now, so that they are claimed while the loop's body runs.
 		if err := c.requestItems(); err != nil {
-			return err // Close returns the items, and also next
+			return err // Close returns the unread items, and also next
 		}
 		if next != nil && next.Err() == nil { // monitorLease returns an item whose claim was lost to the queue
 			next.d.receive()
@@ -77,7 +77,8 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 	return nil
 }
 
-// requestItems requests items until as many are requested or unread as may be claimed in advance.
+// requestItems requests items until the requests and the unread items together are as many as WithPrefetch
+// allows.
 func (c *consumer) requestItems() error {
 	for len(c.requests)+len(c.unread) < c.q.cfg.prefetch {
 		r := &takeRequest{n: 1, results: c.results}

@@ -18,7 +18,7 @@ import (
 type dispatcher struct {
 	q     *Queue
 	sub   *connection.Subscription
-	epoch uint64 // the epoch of the connection when the directories were last checked
+	epoch uint64 // the epoch of the connection at the last call of refresh
 	rand  *rand.Rand
 
 	items  *directory
@@ -48,7 +48,7 @@ type dispatcher struct {
 	listedAt      time.Time     // when the last listing was complete
 	listingLasted time.Duration // duration of the last listing
 
-	batch  int // number of items that are claimed at the same time
+	batch  int // number of items that are claimed together
 	spread int // number of additional items from which the items to be claimed are selected at random
 }
 

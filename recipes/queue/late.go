@@ -39,7 +39,7 @@ func (c *completion) run() error {
 	return r.err
 }
 
-// start applies the completion in the background.
+// start applies the completion in a new goroutine.
 func (c *completion) start() {
 	c.done = make(chan struct{})
 	open := c.q.startCall() == nil // otherwise the deliveries have ended, and apply sends nothing

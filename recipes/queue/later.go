@@ -40,7 +40,7 @@ func isPostponement(err error) bool {
 	return errors.As(err, &p)
 }
 
-// delayOf returns the delay that Later has set in cause, or 0 if cause contains none.
+// delayOf returns the delay that Later has set in cause, or 0 if cause contains no delay.
 func delayOf(cause error) time.Duration {
 	var p *postponement
 	if errors.As(cause, &p) {

@@ -99,8 +99,8 @@ func (d *delivery) deadline() time.Time {
 	return state.Deadline
 }
 
-// proveWithNewRecord continues the checks of the session with a new record, because the writer has replaced
-// the previous one, or another client has deleted it.
+// proveWithNewRecord continues the checks of the session with a new record, because the writer has replaced the
+// previous record, or another client has deleted that record.
 func (q *Queue) proveWithNewRecord() {
 	o := q.writer.Start(txn.Transaction{}).Outcome()
 	q.mu.Lock()
@@ -110,8 +110,8 @@ func (q *Queue) proveWithNewRecord() {
 	}
 }
 
-// addDelivery adds a delivery. The first delivery starts the checks of the session, which use the record of the
-// writer. The writer has sent the claim at the time sent.
+// addDelivery adds a delivery. The first delivery starts the checks of the session, with the writer's znode at
+// the path record. The writer has sent the claim at the time sent.
 func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,7 +121,8 @@ func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
 	q.deliveries[d] = struct{}{}
 }
 
-// removeDelivery removes a delivery. After the last one, the session is not checked any more.
+// removeDelivery removes a delivery, unless it was removed before. The removal of the last delivery stops the
+// checks of the session.
 func (q *Queue) removeDelivery(d *delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

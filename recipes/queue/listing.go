@@ -103,8 +103,8 @@ func (d *dispatcher) refresh(force bool) error {
 }
 
 // isWorthListing reports whether a directory that has changed is listed again before all items of the last
-// listing were claimed. If each claim were followed by a listing, n items would cost n² names. So a listing
-// is used until an eighth of it was claimed, or until another listing costs little compared with the time
+// listing were claimed. If each claim were followed by a listing, n items would cost n² names. So a listing is
+// used until an eighth of its items was claimed, or until another listing costs little compared with the time
 // that has passed.
 func (d *dispatcher) isWorthListing() bool {
 	return len(d.listed) == 0 || d.claimedItems >= max(d.listedItems/8, 16) || d.lostRaces > d.listedItems/256 ||
@@ -169,7 +169,7 @@ func (d *dispatcher) deleteUncertainClaim(name, id string) {
 	}).Outcome()
 }
 
-// setItems replaces the listed items by those in a listing of the directory. It ignores names that are not
+// setItems replaces the listed items by the items in a listing of the directory. It ignores names that are not
 // names of items.
 func (d *dispatcher) setItems(names []string) {
 	d.listed = d.listed[:0]

@@ -147,7 +147,7 @@ func (q *Queue) countItems(ctx context.Context) (int, error) {
 	return int(stat.NumChildren), nil
 }
 
-// names returns the names of the children of a directory, or none if it does not exist.
+// names returns the names of the children of a directory, or none if the directory does not exist.
 func (q *Queue) names(ctx context.Context, dir string) ([]string, error) {
 	return connection.ListExisting(ctx, q.conn, dir)
 }
