@@ -93,10 +93,10 @@ func TestIsHolder_FindsHoldersByNames(t *testing.T) {
 	}
 }
 
-// TestContenders_OmitsContenderThatLeavesMeanwhile checks that Contenders omits a contender, and returns no
+// TestContenders_OmitsContenderThatLeavesDuringCall checks that Contenders omits a contender, and returns no
 // error, if the contender leaves between the listing and the read of its znode (CURATOR-358).
 // Scenario 43 of docs/traps.md.
-func TestContenders_OmitsContenderThatLeavesMeanwhile(t *testing.T) {
+func TestContenders_OmitsContenderThatLeavesDuringCall(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: w.operator.SessionID(), Path: first.hold.Path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {

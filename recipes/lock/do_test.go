@@ -141,9 +141,9 @@ func TestDo_HoldsLockUntilCancelledFunctionReturns(t *testing.T) {
 	})
 }
 
-// TestDo_OptionsLimitWait checks that WithoutWaiting and WithWaitLimit limit the time for which Do waits for
-// the lock, but not the run time of the function.
-func TestDo_OptionsLimitWait(t *testing.T) {
+// TestDo_OptionsLimitOnlyWait checks that WithoutWaiting and WithWaitLimit limit the time for which Do waits
+// for the lock, but not the run time of the function.
+func TestDo_OptionsLimitOnlyWait(t *testing.T) {
 	// The list contains no reader, because readers do not exclude each other.
 	for _, name := range []string{"mutex", "writer", "semaphore", "single", "several locks"} {
 		t.Run(name, func(t *testing.T) {

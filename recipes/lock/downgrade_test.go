@@ -92,9 +92,9 @@ func TestRWMutex_RespectsDowngradeByCurator(t *testing.T) {
 	})
 }
 
-// TestDowngrade_AppliedOnceIfReplyIsLost checks that Downgrade is applied once if its reply is lost, and that
+// TestDowngrade_IsAppliedOnceIfReplyIsLost checks that Downgrade is applied once if its reply is lost, and that
 // it returns ErrNotHeld if the lease ends before a reply arrives.
-func TestDowngrade_AppliedOnceIfReplyIsLost(t *testing.T) {
+func TestDowngrade_IsAppliedOnceIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, 1, func(w *harness, l bubble.Fault) {
 		x := w.write(w.connect())
 		h, session := x.requireHolds(), x.conn.SessionID()
@@ -151,9 +151,9 @@ func TestDowngrade_KeepsHoldWhileOutcomeIsUnknown(t *testing.T) {
 	})
 }
 
-// TestDowngrade_AcceptsTransactionMeanwhile checks that a transaction of the holder during the downgrade is not
-// rejected with ErrNotHeld.
-func TestDowngrade_AcceptsTransactionMeanwhile(t *testing.T) {
+// TestDowngrade_DoesNotRejectConcurrentTransaction checks that a transaction of the holder during the downgrade
+// is not rejected with ErrNotHeld.
+func TestDowngrade_DoesNotRejectConcurrentTransaction(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()

@@ -16,11 +16,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLock_CleansUpIfCauseIsErrorOfOtherConnection checks that Lock removes its znode if its context is
+// TestLock_DeletesZnodeIfCauseIsErrorOfOtherConnection checks that Lock removes its znode if its context is
 // cancelled with ErrConnClosed of another connection as the cause. Goroutines of an errgroup receive such a
 // cause if the connection of one of them is closed. Lock must not conclude that its own connection is closed.
 // Scenario 6 of docs/traps.md.
-func TestLock_CleansUpIfCauseIsErrorOfOtherConnection(t *testing.T) {
+func TestLock_DeletesZnodeIfCauseIsErrorOfOtherConnection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.lock(w.connect())
 		other := w.connect()

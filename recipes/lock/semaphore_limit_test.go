@@ -168,10 +168,10 @@ func TestSetLimit_AppliesConcurrentCallsInTurn(t *testing.T) {
 	})
 }
 
-// TestSetLimit_AppliedOnceIfReplyIsLost checks that SetLimit is applied only once if its reply is lost, and
+// TestSetLimit_IsAppliedOnceIfReplyIsLost checks that SetLimit is applied only once if its reply is lost, and
 // does not overwrite a limit that another client has set since.
 // Scenario 7 of docs/traps.md.
-func TestSetLimit_AppliedOnceIfReplyIsLost(t *testing.T) {
+func TestSetLimit_IsAppliedOnceIfReplyIsLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			other := w.semaphore(w.connect(), 1)

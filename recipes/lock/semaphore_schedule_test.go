@@ -195,21 +195,21 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
-// TestSemaphoreSchedules_NoExcessLeases checks that, under random faults, the leases do not exceed the limit
-// and each client acquires its leases after some time.
-func TestSemaphoreSchedules_NoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
+// TestSemaphoreSchedules_GrantNoExcessLeases checks that, under random faults, the leases do not exceed the
+// limit and each client acquires its leases after some time.
+func TestSemaphoreSchedules_GrantNoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
-// TestSemaphoreSchedules_NoExcessLeasesOfOtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the
-// protocols of Curator and kazoo.
-func TestSemaphoreSchedules_NoExcessLeasesOfOtherLibraries(t *testing.T) {
+// TestSemaphoreSchedules_GrantNoExcessLeasesOfOtherLibraries is TestSemaphoreSchedules_GrantNoExcessLeases with
+// the protocols of Curator and kazoo.
+func TestSemaphoreSchedules_GrantNoExcessLeasesOfOtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{layout}) })
 	}
 }
 
-// TestSemaphoreSchedules_NoExcessLeasesWithSharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit
-// that is stored in a SharedCount.
-func TestSemaphoreSchedules_NoExcessLeasesWithSharedCount(t *testing.T) {
+// TestSemaphoreSchedules_GrantNoExcessLeasesWithSharedCount is TestSemaphoreSchedules_GrantNoExcessLeases with
+// a limit that is stored in a SharedCount.
+func TestSemaphoreSchedules_GrantNoExcessLeasesWithSharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
 

@@ -162,9 +162,9 @@ func TestDeadLetter_LargeItemRemainsInQueue(t *testing.T) {
 	})
 }
 
-// TestDeadLetters_ReturnsOrderOfItems checks that DeadLetters returns the dead letters in the order of their
+// TestDeadLetters_AreInOrderOfItems checks that DeadLetters returns the dead letters in the order of their
 // items.
-func TestDeadLetters_ReturnsOrderOfItems(t *testing.T) {
+func TestDeadLetters_AreInOrderOfItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1})
 		for i := range 3 {
@@ -186,10 +186,10 @@ func TestDeadLetters_ReturnsOrderOfItems(t *testing.T) {
 	})
 }
 
-// TestRequeue_AppliedOnceIfReplyIsLost checks that an item becomes exactly one dead letter, and a requeued dead
-// letter exactly one item, if the reply is lost.
+// TestRequeue_IsAppliedOnceIfReplyIsLost checks that an item becomes exactly one dead letter, and a requeued
+// dead letter exactly one item, if the reply is lost.
 // Scenario 7 of docs/traps.md.
-func TestRequeue_AppliedOnceIfReplyIsLost(t *testing.T) {
+func TestRequeue_IsAppliedOnceIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		ctx, conn := h.Context(), h.Connect()
 		q := queueOn(h, conn, config{maxAttempts: 1})
@@ -207,9 +207,9 @@ func TestRequeue_AppliedOnceIfReplyIsLost(t *testing.T) {
 	})
 }
 
-// TestDeadLetter_CannotNameAnotherZnode checks that a dead letter of another client that names the path of
+// TestDeadLetter_DoesNotExposeAnotherZnode checks that a dead letter of another client that names the path of
 // another znode does not make DeadLetters show that znode, or Discard delete it.
-func TestDeadLetter_CannotNameAnotherZnode(t *testing.T) {
+func TestDeadLetter_DoesNotExposeAnotherZnode(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		require.NoError(h, q.Create(ctx))

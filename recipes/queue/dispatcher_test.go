@@ -43,10 +43,10 @@ func TestDispatcher_DeliversDelayedItemsWhenDue(t *testing.T) {
 	})
 }
 
-// TestDispatcher_DueTimeIsMonotonic checks that the local time at which an item is due has a monotonic reading.
-// Otherwise the item would not be due when the timer fires, if the wall clock is set back while the dispatcher
-// waits. This test uses real time, because the clock of a bubble has no monotonic reading.
-func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
+// TestDispatcher_DueTimeHasMonotonicReading checks that the local time at which an item is due has a monotonic
+// reading. Otherwise the item would not be due when the timer fires, if the wall clock is set back while the
+// dispatcher waits. This test uses real time, because the clock of a bubble has no monotonic reading.
+func TestDispatcher_DueTimeHasMonotonicReading(t *testing.T) {
 	conn, _, err := zktest.Start(t).Connect(bubble.SessionTimeout)
 	require.NoError(t, err)
 	q, err := New(conn, "/jobs", config{})

@@ -164,9 +164,9 @@ func TestLater_ItemCanBeWithdrawnAndAwaited(t *testing.T) {
 	})
 }
 
-// TestWithdraw_KeepsItemClaimedMeanwhile checks that Withdraw does not delete an item whose delay ends during
-// the call, so that another consumer claims the item.
-func TestWithdraw_KeepsItemClaimedMeanwhile(t *testing.T) {
+// TestWithdraw_KeepsItemThatIsClaimedDuringCall checks that Withdraw does not delete an item whose delay ends
+// during the call, so that another consumer claims the item.
+func TestWithdraw_KeepsItemThatIsClaimedDuringCall(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -185,9 +185,9 @@ func TestWithdraw_KeepsItemClaimedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestLater_ContinuesAfterDeletionByOperator checks that an item is delivered, and that no marker remains,
+// TestLater_LeavesNoMarkerAfterDeletionByOperator checks that an item is delivered, and that no marker remains,
 // after an operator has deleted the delayed item, its marker or its claim.
-func TestLater_ContinuesAfterDeletionByOperator(t *testing.T) {
+func TestLater_LeavesNoMarkerAfterDeletionByOperator(t *testing.T) {
 	for _, what := range []string{"item", "marker", "claim"} {
 		t.Run(what, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {

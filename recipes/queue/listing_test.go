@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestListing_FewListingsForManyItems checks that a consumer takes a thousand items with few listings.
-func TestListing_FewListingsForManyItems(t *testing.T) {
+// TestListing_SendsFewRequestsForManyItems checks that a consumer takes a thousand items with few listings.
+func TestListing_SendsFewRequestsForManyItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		for range 10 {

@@ -57,7 +57,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if !exists[item] && m.isDue(leader) {", "if exists[item] && m.isDue(leader) {"},
 		},
-		tests: "./recipes/queue -run ^TestLater_ContinuesAfterDeletionByOperator$",
+		tests: "./recipes/queue -run ^TestLater_LeavesNoMarkerAfterDeletionByOperator$",
 	},
 	{
 		name: "recipe/queue-later-wait", breaks: "a delayed item is taken for a dead letter",
@@ -241,7 +241,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"err == nil && r.Item != itemOfDeadLetter(letter)", "false"},
 		},
-		tests: "./recipes/queue -run ^TestDeadLetter_CannotNameAnotherZnode$",
+		tests: "./recipes/queue -run ^TestDeadLetter_DoesNotExposeAnotherZnode$",
 	},
 	{
 		name: "recipe/queue-skip", breaks: "an item that fails is claimed again without a delay",
