@@ -22,8 +22,9 @@ func benchConn(b testing.TB, srv *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// BenchmarkFree acquires and releases a free lock.
-func BenchmarkFree(b *testing.B) {
+// BenchmarkMutex_LocksFreeMutex measures how long it takes to acquire and release a mutex that no other client
+// uses.
+func BenchmarkMutex_LocksFreeMutex(b *testing.B) {
 	srv := zktest.Start(b, zktest.WithLogLimit(0))
 	m, err := NewMutex(benchConn(b, srv), node, recipes.WithSessionTimeout(30*time.Second))
 	if err != nil {
@@ -41,9 +42,9 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkFreeFloor sends only the requests of an acquisition and a release. It is the lower bound for
-// BenchmarkFree.
-func BenchmarkFreeFloor(b *testing.B) {
+// BenchmarkMutex_SendsRequestsOfFreeMutex sends only the requests of BenchmarkMutex_LocksFreeMutex, and so
+// measures the lower bound of that benchmark.
+func BenchmarkMutex_SendsRequestsOfFreeMutex(b *testing.B) {
 	srv := zktest.Start(b, zktest.WithLogLimit(0))
 	conn := benchConn(b, srv)
 	_, _ = conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
@@ -63,8 +64,9 @@ func BenchmarkFreeFloor(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver64 hands a lock over among 64 sessions.
-func BenchmarkHandOver64(b *testing.B) {
+// BenchmarkMutex_HandOverAmong64Sessions measures how long it takes to hand a mutex over among 64 sessions that
+// wait for it.
+func BenchmarkMutex_HandOverAmong64Sessions(b *testing.B) {
 	srv := zktest.Start(b, zktest.WithLogLimit(0))
 	var ready, done sync.WaitGroup
 	turns := make(chan struct{})

@@ -7,11 +7,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// capacity decides when a contender for a semaphore of this library has its turn: when its leases and those
-// of all earlier contenders are within the limit.
+// capacity decides when a contender for a semaphore of this library has its turn: when its leases and the
+// leases of all earlier contenders together are within the limit.
 type capacity struct {
 	leases int // the leases that the contender requests
-	limit  int // the limit that applies if the semaphore stores none
+	limit  int // the limit that applies if the semaphore stores no limit
 }
 
 // admit implements contender.Policy.
@@ -32,8 +32,8 @@ func (c capacity) admit(l contender.Listing) contender.Admission {
 			followed = true
 		}
 	}
-	// A contender beyond the limit waits, and notifies its follower by a write to its znode when it has
-	// its turn. It may have had its turn under an earlier limit, when it had no follower to notify.
+	// A predecessor beyond the limit waits, and writes its znode to notify its follower when it has its turn.
+	// But it may have had its turn already, under an earlier limit, when it had no follower to notify.
 	mayHold := func(predecessor string) bool {
 		sequence, _ := contender.Sequence(predecessor)
 		return stored && contender.IsBefore(sequence, changed) || !contender.IsOurs(predecessor)
@@ -51,8 +51,8 @@ func (c capacity) admit(l contender.Listing) contender.Admission {
 	return contender.Admission{Place: contender.Behind}
 }
 
-// allChildren returns the policy for leases that are created under a mutex, as Curator and kazoo create them:
-// each child counts as one lease, whatever its name is.
+// allChildren returns the policy for leases that a client creates while it holds a mutex, as Curator and kazoo
+// do: each child counts as one lease, whatever its name is.
 func allChildren(limit int) func(contender.Listing) contender.Admission {
 	return func(l contender.Listing) contender.Admission {
 		taken := 0
@@ -71,8 +71,7 @@ func allChildren(limit int) func(contender.Listing) contender.Admission {
 // leasesMark precedes the number of leases in the name of a contender that requests several leases.
 const leasesMark = "-x"
 
-// leasePrefix returns the names of contenders that request n leases, up to their sequence
-// number.
+// leasePrefix returns a function that returns the name of a contender for n leases, up to its sequence number.
 func leasePrefix(n int) func(guid string) string {
 	return func(guid string) string {
 		prefix := contender.CuratorLease.NamePrefix(guid)

@@ -20,18 +20,19 @@ func curatorContender(sequence int32) string {
 	return fmt.Sprintf("_c_597de0d1-c10b-4e1e-a9f7-3a88a1fa7c26-lease-%010d", sequence)
 }
 
+// limitOf returns the name of a child that stores a limit.
 func limitOf(limit int, sequence int32) string {
 	return fmt.Sprintf("%s%010d", limitPrefix(limit), sequence)
 }
 
-// listingOf returns the children of a semaphore as its contender own has listed them, with the predecessor
-// that own waits for.
+// listingOf returns a listing of a semaphore's children by the contender with the name own, whose predecessor
+// in the queue is predecessor.
 func listingOf(own, predecessor string, names ...string) contender.Listing {
 	return contender.Listing{Own: own, Predecessor: predecessor, Names: append(names, own), Counts: func(string) bool { return true }}
 }
 
-// TestCapacity_AdmitsUpToLimit checks that a contender is not admitted beyond the limit, and does not wait when the
-// limit permits its leases.
+// TestCapacity_AdmitsUpToLimit checks that capacity admits a contender exactly if its leases and those of all
+// earlier contenders are within the limit.
 func TestCapacity_AdmitsUpToLimit(t *testing.T) {
 	one, two, three := contenderOf(1, 1), contenderOf(2, 2), contenderOf(3, 3)
 	own, ownTwo := contenderOf(1, 5), contenderOf(2, 5)
@@ -46,22 +47,22 @@ func TestCapacity_AdmitsUpToLimit(t *testing.T) {
 		listing  contender.Listing
 		want     contender.Admission
 	}{
-		"alone":                     {capacity{1, 1}, listingOf(own, ""), turn},
-		"within the limit":          {capacity{1, 4}, listingOf(own, two, one, two), turn},
-		"all leases":                {capacity{2, 5}, listingOf(ownTwo, two, one, two), turn},
-		"one lease too many":        {capacity{2, 4}, listingOf(ownTwo, two, one, two), next},
-		"earlier ones hold all":     {capacity{1, 3}, listingOf(own, two, one, two), next},
-		"earlier ones wait as well": {capacity{1, 5}, listingOf(own, three, one, two, three), waits},
-		"a later one":               {capacity{1, 1}, listingOf(own, "", contenderOf(9, 6)), followed(turn)},
-		"a later one, no turn":      {capacity{1, 1}, listingOf(own, one, one, contenderOf(9, 6)), next},
-		"other children":            {capacity{1, 1}, listingOf(own, "", "config", "lease-", "limit-0-0000000001"), turn},
-		"after the overflow":        {capacity{1, 1}, listingOf(contenderOf(1, math.MinInt32), contenderOf(1, math.MaxInt32), contenderOf(1, math.MaxInt32)), next},
+		"alone":                            {capacity{1, 1}, listingOf(own, ""), turn},
+		"within the limit":                 {capacity{1, 4}, listingOf(own, two, one, two), turn},
+		"all leases":                       {capacity{2, 5}, listingOf(ownTwo, two, one, two), turn},
+		"one lease too many":               {capacity{2, 4}, listingOf(ownTwo, two, one, two), next},
+		"earlier leases are too many":      {capacity{1, 3}, listingOf(own, two, one, two), next},
+		"earlier contender waits":          {capacity{1, 5}, listingOf(own, three, one, two, three), waits},
+		"a later contender":                {capacity{1, 1}, listingOf(own, "", contenderOf(9, 6)), followed(turn)},
+		"a later contender, limit reached": {capacity{1, 1}, listingOf(own, one, one, contenderOf(9, 6)), next},
+		"other children":                   {capacity{1, 1}, listingOf(own, "", "config", "lease-", "limit-0-0000000001"), turn},
+		"after the overflow of numbers":    {capacity{1, 1}, listingOf(contenderOf(1, math.MinInt32), contenderOf(1, math.MaxInt32), contenderOf(1, math.MaxInt32)), next},
 
 		"stored limit":                        {capacity{1, 1}, listingOf(own, two, one, two, limitOf(4, 3)), turn},
 		"stored limit, lower":                 {capacity{1, 9}, listingOf(own, two, one, two, limitOf(3, 3)), next},
 		"newest stored limit":                 {capacity{1, 1}, listingOf(own, two, one, two, limitOf(4, 6), limitOf(3, 3)), turn},
-		"waits, limit changed before":         {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 2)), waits},
-		"waits, limit changed after":          {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 4)), waitsForAny},
+		"waits, limit older than predecessor": {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 2)), waits},
+		"waits, limit newer than predecessor": {capacity{1, 9}, listingOf(own, three, one, two, three, limitOf(4, 4)), waitsForAny},
 		"waits behind a contender of Curator": {capacity{1, 1}, listingOf(own, curatorContender(4), one, two, curatorContender(4)), waitsForAny},
 
 		"more leases than the limit":        {capacity{2, 1}, listingOf(ownTwo, ""), contender.Admission{Err: ErrOverLimit}},
@@ -71,16 +72,17 @@ func TestCapacity_AdmitsUpToLimit(t *testing.T) {
 	}
 }
 
-// TestCapacity_IgnoresOrphans checks that orphaned znodes of the contender itself do not count as leases.
-func TestCapacity_IgnoresOrphans(t *testing.T) {
+// TestCapacity_DoesNotCountOrphans checks that capacity does not count the leases of znodes that earlier
+// creates of the same contender have left behind.
+func TestCapacity_DoesNotCountOrphans(t *testing.T) {
 	orphan, own := contenderOf(1, 1), contenderOf(1, 5)
 	l := listingOf(own, "", orphan)
 	l.Counts = func(name string) bool { return name != orphan }
 	require.Equal(t, contender.First, capacity{1, 1}.admit(l).Place)
 }
 
-// TestCapacity_SumDoesNotOverflow checks that the sum of many large requests does not overflow, because
-// they would then seem to be within the limit.
+// TestCapacity_SumDoesNotOverflow checks that the sum of many large requests does not overflow. A negative sum
+// would seem to be within the limit.
 func TestCapacity_SumDoesNotOverflow(t *testing.T) {
 	var names []string
 	for i := range int32(10) {
@@ -90,8 +92,9 @@ func TestCapacity_SumDoesNotOverflow(t *testing.T) {
 	require.NotEqual(t, contender.First, capacity{1, contender.MaxCount}.admit(listingOf(own, names[9], names...)).Place)
 }
 
-// TestAllChildren_CountWhateverTheirName checks that children count whatever their name is, and orphans do not count.
-func TestAllChildren_CountWhateverTheirName(t *testing.T) {
+// TestAllChildren_CountsChildrenOfAnyName checks that allChildren counts each child as a lease, whatever its
+// name is, except the znodes that earlier creates of the same contender have left behind.
+func TestAllChildren_CountsChildrenOfAnyName(t *testing.T) {
 	own := curatorContender(2)
 	admit := allChildren(2)
 	turn, wait := contender.Admission{Place: contender.First}, contender.Admission{Place: contender.BehindHolders}
@@ -104,9 +107,9 @@ func TestAllChildren_CountWhateverTheirName(t *testing.T) {
 	require.Equal(t, turn, admit(l), "an orphan does not count")
 }
 
-// TestLeases_NumberInName checks that leasesInName returns the number in a contender's name, and 1 for a name
-// without a number.
-func TestLeases_NumberInName(t *testing.T) {
+// TestLeasesInName_ReturnsNumberOrOne checks that leasesInName returns the number in a contender's name, and 1
+// for a name without a valid number.
+func TestLeasesInName_ReturnsNumberOrOne(t *testing.T) {
 	for _, n := range []int{1, 2, 10, contender.MaxCount} {
 		name := contenderOf(n, 7)
 		require.Equal(t, n, leasesInName(name), name)
@@ -121,15 +124,16 @@ func TestLeases_NumberInName(t *testing.T) {
 	}
 }
 
-// TestLeasesOf_CountsContenders checks that leasesOf counts exactly the children that are contenders.
-func TestLeasesOf_CountsContenders(t *testing.T) {
+// TestLeasesOf_SumsLeasesOfContenders checks that leasesOf returns the sum of the leases of all contenders, and
+// ignores children that are not contenders.
+func TestLeasesOf_SumsLeasesOfContenders(t *testing.T) {
 	require.EqualValues(t, 6, leasesOf([]string{contenderOf(2, 1), "config", curatorContender(2), contenderOf(3, 3), limitOf(9, 4)}))
 	require.Zero(t, leasesOf(nil))
 }
 
-// TestStoredLimit_IsNewest checks that storedLimit returns the newest limit, and does not take another child
-// for a limit.
-func TestStoredLimit_IsNewest(t *testing.T) {
+// TestStoredLimit_ReturnsNewestLimit checks that storedLimit returns the newest limit, and ignores children
+// that do not store a limit.
+func TestStoredLimit_ReturnsNewestLimit(t *testing.T) {
 	_, _, stored := storedLimit([]string{
 		contenderOf(1, 1), "limit", "limit-", "limit-3", "limit-x-0000000001", "limit-0-0000000001", "limit-09-0000000001",
 		"limit--9-0000000001", "limit-9-0000000001x",
@@ -138,6 +142,6 @@ func TestStoredLimit_IsNewest(t *testing.T) {
 
 	limit, changed, stored := storedLimit([]string{limitOf(3, math.MinInt32+1), limitOf(7, math.MaxInt32), contenderOf(1, 1)})
 	require.True(t, stored)
-	require.Equal(t, 3, limit, "the number of the newest has overflowed")
+	require.Equal(t, 3, limit, "the sequence number of the newest limit has overflowed")
 	require.EqualValues(t, math.MinInt32+1, changed)
 }

@@ -20,8 +20,8 @@ type Contender struct {
 	// if another client has requested the release with RequestRelease. It is empty if this connection
 	// cannot read the data, because the ACL does not permit it or because the data is too large.
 	Name string
-	// Token is the creation zxid of the contender's znode, which is the fencing token of
-	// its hold. If the hold was downgraded, its token is smaller.
+	// Token is the creation zxid of the contender's znode, which is the fencing token of its hold. A hold that
+	// was downgraded has a smaller token.
 	Token int64
 	// Holds reports whether the contender holds the lock or is about to learn that it does.
 	Holds bool
@@ -31,9 +31,9 @@ type Contender struct {
 	Leases int
 }
 
-// Contenders returns the holders and waiting contenders of the lock, in the order of the
-// queue. It sends one request to list them and one request for each contender. The result
-// is that of the server that the connection uses, and may be slightly out of date.
+// Contenders returns the holders and waiting contenders of the lock, in the order of the queue. It sends one
+// request to list them and one request for each contender. The server to which the client is connected answers,
+// so the result may be slightly out of date.
 func (q *lockQueue) Contenders(ctx context.Context) ([]Contender, error) {
 	names, err := q.contenderNames(ctx)
 	var all []Contender
@@ -57,8 +57,8 @@ func (q *lockQueue) contenderNames(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// readNamesAndTokens reads the names and tokens of contenders, with one request for each. It omits
-// those whose znodes do not exist any more.
+// readNamesAndTokens reads the names and tokens of contenders, with one request for each. It omits contenders
+// whose znodes do not exist any more.
 func (q *lockQueue) readNamesAndTokens(ctx context.Context, all []Contender) ([]Contender, error) {
 	paths := make([]string, len(all))
 	for i, c := range all {
@@ -76,8 +76,9 @@ func (q *lockQueue) readNamesAndTokens(ctx context.Context, all []Contender) ([]
 	return slices.DeleteFunc(found, func(c Contender) bool { return c.Path == "" }), err
 }
 
-// isHolder reports whether the contender names[i] holds the lock: it is the head of the queue, or a reader
-// without an earlier writer. While a writer of Curator downgrades, it has two znodes with the same number.
+// isHolder reports whether the contender names[i] holds the lock, because it is the head of the queue, or a
+// reader without an earlier writer. While a writer of Curator downgrades, it has two znodes with the same
+// number.
 func isHolder(names []string, i int) bool {
 	number := func(name string) string { return name[max(0, len(name)-10):] }
 	reads := contender.Reads(names[i])
@@ -90,11 +91,10 @@ func isHolder(names []string, i int) bool {
 // znode.
 const releaseRequest = "__REVOKE__"
 
-// RequestRelease requests that contender c releases this lock as soon as it holds it. It does
-// not wait for the release, and takes nothing away: the contender may ignore the request; see
-// [Hold.ReleaseRequested]. It implements Curator's protocol: it writes the data "__REVOKE__" to
-// the znode of c. RequestRelease returns [recipes.ErrNotHeld] if the znode of c does not exist
-// any more.
+// RequestRelease requests that contender c releases this lock as soon as c holds the lock. RequestRelease does
+// not wait for the release, and does not end the hold: c may ignore the request; see [Hold.ReleaseRequested].
+// As in Curator's protocol, the request is the data "__REVOKE__", which RequestRelease writes to the znode of
+// c. RequestRelease returns [recipes.ErrNotHeld] if the znode of c does not exist any more.
 func (q *lockQueue) RequestRelease(ctx context.Context, c Contender) error {
 	return q.requestRelease(ctx, q.setup.Path, c)
 }

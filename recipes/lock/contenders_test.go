@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestContenders_OfMutex checks that Contenders returns all contenders of the mutex, with correct descriptions.
-func TestContenders_OfMutex(t *testing.T) {
+// TestContenders_DescribesContendersOfMutex checks that Contenders returns the path, name, token and state of
+// each contender of a mutex, in the order of the queue.
+func TestContenders_DescribesContendersOfMutex(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
@@ -46,8 +47,9 @@ func TestContenders_OfMutex(t *testing.T) {
 	})
 }
 
-// TestContenders_RWMutex checks that Contenders shows which readers and writers hold the lock.
-func TestContenders_RWMutex(t *testing.T) {
+// TestContenders_ShowsHoldersOfRWMutex checks that Contenders shows which contenders of an RWMutex are readers,
+// and which of them hold the lock.
+func TestContenders_ShowsHoldersOfRWMutex(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		r1, r2 := w.read(w.connect()), w.read(w.connect())
 		x := w.write(w.connect())
@@ -71,8 +73,9 @@ func TestContenders_RWMutex(t *testing.T) {
 	})
 }
 
-// TestContenders_Holds checks that the names of a queue show which contenders hold the lock.
-func TestContenders_Holds(t *testing.T) {
+// TestIsHolder_FindsHoldersByNames checks that isHolder finds out which contenders hold the lock from the names
+// of their znodes.
+func TestIsHolder_FindsHoldersByNames(t *testing.T) {
 	for _, c := range []struct {
 		names []string
 		want  []bool
@@ -80,7 +83,7 @@ func TestContenders_Holds(t *testing.T) {
 		{[]string{"__WRIT__0000000001", "__READ__0000000002"}, []bool{true, false}},
 		{[]string{"__READ__0000000001", "__READ__0000000002", "__WRIT__0000000003", "__READ__0000000004"}, []bool{true, true, false, false}},
 		{[]string{"lock-0000000001", "lock-0000000002"}, []bool{true, false}},
-		// A writer of Curator downgrades: its old and its new znode have the same number.
+		// While a writer of Curator downgrades, its old and its new znode have the same sequence number.
 		{[]string{"__WRIT__0000000001", "__READ__0000000001", "__READ__0000000002"}, []bool{true, true, false}},
 		{[]string{"__READ__0000000001", "__WRIT__0000000001"}, []bool{true, true}},
 	} {
@@ -90,9 +93,10 @@ func TestContenders_Holds(t *testing.T) {
 	}
 }
 
-// TestTrap43_ContenderIsDeleted checks that Contenders does not return an error when a contender leaves
-// between the listing and the read of its znode (CURATOR-358).
-func TestTrap43_ContenderIsDeleted(t *testing.T) {
+// TestContenders_OmitsContenderThatLeavesDuringCall checks that Contenders omits a contender, and returns no
+// error, if the contender leaves between the listing and the read of its znode (CURATOR-358).
+// Scenario 43 of docs/traps.md.
+func TestContenders_OmitsContenderThatLeavesDuringCall(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		w.srv.Before(zktest.Match{Op: zktest.OpGetData, Session: w.operator.SessionID(), Path: first.hold.Path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -108,9 +112,9 @@ func TestTrap43_ContenderIsDeleted(t *testing.T) {
 	})
 }
 
-// TestContenders_ContextAndPermission checks that Contenders ends when its context is done, and reports a
-// missing permission.
-func TestContenders_ContextAndPermission(t *testing.T) {
+// TestContenders_FailsAtDeadlineOrWithoutPermission checks that Contenders returns when its context is done,
+// and returns ErrPermission if it may not list the lock's znode.
+func TestContenders_FailsAtDeadlineOrWithoutPermission(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.lock(w.connect()).requireHolds()
 		ctx, cancel := context.WithTimeout(w.Context(), timeout)
@@ -132,9 +136,10 @@ func TestContenders_ContextAndPermission(t *testing.T) {
 	})
 }
 
-// TestContenders_ContextCauseWrapsServerError checks that Contenders does not take the cause of its context
-// for an answer of the servers, although the cause wraps a server error that another call has received.
-func TestContenders_ContextCauseWrapsServerError(t *testing.T) {
+// TestContenders_ReturnsContextCauseThatIsServerError checks that Contenders and Holder return the cause of
+// their context even if the cause is an error that servers return, and do not treat this error as an answer to
+// their own requests.
+func TestContenders_ReturnsContextCauseThatIsServerError(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.lock(w.connect()).requireHolds()
 		conn := w.connect()

@@ -13,15 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// roundTrip is the duration of each request in these tests. The session timeout is so long that checks of the
-// lease do not matter.
+// roundTrip is the duration of each request in these tests. longTimeout is a session timeout that is so long
+// that checks of the lease do not affect the measured costs.
 const (
 	roundTrip   = time.Second
 	longTimeout = 40 * time.Second
 )
 
-// runWithLatency runs f in a test in which each request takes roundTrip, and everything else takes
-// no time. So the elapsed time shows the number of sequential round trips.
+// runWithLatency runs f in a test in which only the requests of connections of connectSlowly take time,
+// roundTrip each. So the elapsed time shows the number of sequential round trips.
 func runWithLatency(t *testing.T, f func(w *harness)) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
@@ -30,22 +30,23 @@ func runWithLatency(t *testing.T, f func(w *harness)) {
 	})
 }
 
-// connectSlowly opens a session. After the connect, each of its requests takes roundTrip.
+// connectSlowly opens a session. After that, each request of the session takes roundTrip.
 func (w *harness) connectSlowly() *zk.Conn {
 	conn := bubble.ConnectFrom(w, w.ensemble, 0, longTimeout)
 	w.srv.Delay(zktest.BothWays, roundTrip/2, conn.SessionID())
 	return conn
 }
 
+// long is the option that sets longTimeout.
 var long = recipes.WithSessionTimeout(longTimeout)
 
-// step is an operation and its cost.
+// step is an operation with its expected cost.
 type step struct {
-	trips, requests int // what requireCost compares the measured numbers with
+	trips, requests int // the expected numbers of round trips and of requests, for requireCost
 	do              func() error
 }
 
-// keptHold stores a hold for the following steps of a test.
+// keptHold stores a hold that one step acquires, for the following steps of a test.
 type keptHold struct{ *Hold }
 
 // takeHold returns a function that acquires a hold.
@@ -58,8 +59,8 @@ func (k *keptHold) takeHold(w *harness, lock func(context.Context) (*Hold, error
 
 func (k *keptHold) release() error { return k.Release() }
 
-// isHeld returns a function that calls lock, which must return ErrHeld.
-func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error {
+// requireErrHeld returns a function that calls lock, which must return ErrHeld.
+func (w *harness) requireErrHeld(lock func(context.Context) (*Hold, error)) func() error {
 	return func() error {
 		_, err := lock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
@@ -67,8 +68,9 @@ func (w *harness) isHeld(lock func(context.Context) (*Hold, error)) func() error
 	}
 }
 
-// TestCost_UncontendedLocks checks that a lock that no other client uses costs exactly the documented requests.
-func TestCost_UncontendedLocks(t *testing.T) {
+// TestCost_UncontendedLocksSendDocumentedRequests checks that the operations on a lock that no other client
+// uses send exactly the documented requests.
+func TestCost_UncontendedLocksSendDocumentedRequests(t *testing.T) {
 	for name, steps := range map[string]func(w *harness, conn *zk.Conn, k *keptHold) []step{
 		"Mutex": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			m := w.mutex(conn, long)
@@ -112,7 +114,7 @@ func TestCost_UncontendedLocks(t *testing.T) {
 				{2, 2, k.takeHold(w, s.Lock)}, // the create of the znode, and the read that sets the watch
 				{2, 2, write},                 // the first transaction on a connection also creates the record
 				{1, 1, write},
-				{1, 1, w.isHeld(s.TryLock)},
+				{1, 1, w.requireErrHeld(s.TryLock)},
 				// The release sends a Sync, a read and the deletion.
 				{3, 3, func() error { return bubble.Repeated(k.release) }},
 			}
@@ -137,7 +139,7 @@ func TestCost_UncontendedLocks(t *testing.T) {
 		"RWMutex, reading": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			w.write(w.operator).downgrade()
 			m := w.rw(conn, long)
-			return []step{{2, 3, k.takeHold(w, m.RLock)}, {1, 1, w.isHeld(m.Writing().part().try)}, {1, 1, k.release}}
+			return []step{{2, 3, k.takeHold(w, m.RLock)}, {1, 1, w.requireErrHeld(m.Writing().part().try)}, {1, 1, k.release}}
 		},
 		"Semaphore": func(w *harness, conn *zk.Conn, k *keptHold) []step {
 			s := w.semaphore(conn, 2, long)
@@ -147,7 +149,7 @@ func TestCost_UncontendedLocks(t *testing.T) {
 				{2, 3, k.takeHold(w, acquire)},
 				{1, 1, k.release},
 				{3, 4, k.takeHold(w, func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 2) })},
-				{1, 1, w.isHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
+				{1, 1, w.requireErrHeld(func(ctx context.Context) (*Hold, error) { return s.TryAcquire(ctx, 1) })},
 				{1, 1, k.release},
 			}
 		},
@@ -184,9 +186,9 @@ func TestCost_UncontendedLocks(t *testing.T) {
 	}
 }
 
-// TestCost_SemaphoreOfOtherLibrary checks that a semaphore with the protocol of Curator or kazoo costs no
-// more round trips than documented.
-func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
+// TestCost_OtherSemaphoresTakeDocumentedRoundTrips checks that a semaphore with the protocol of Curator or
+// kazoo takes no more round trips than documented.
+func TestCost_OtherSemaphoresTakeDocumentedRoundTrips(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
 			runWithLatency(t, func(w *harness) {
@@ -206,7 +208,7 @@ func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 				begin := time.Now()
 				h, err := s.Acquire(w.Context(), 2)
 				require.NoError(w, err)
-				require.LessOrEqual(w, time.Since(begin), 5*roundTrip, "two may share a listing")
+				require.LessOrEqual(w, time.Since(begin), 5*roundTrip, "two contenders for leases may share a listing")
 				w.requireCost(conn, 1, anyNumber, func() {
 					_, err = s.TryAcquire(w.Context(), 1)
 					require.ErrorIs(w, err, ErrHeld)
@@ -219,8 +221,9 @@ func TestCost_SemaphoreOfOtherLibrary(t *testing.T) {
 	}
 }
 
-// The first call of ReleaseRequested sends one request, and the following Release sends one.
-func TestCost_ReleaseRequested(t *testing.T) {
+// TestCost_ReleaseRequestedSendsOneRequest checks that the first call of ReleaseRequested sends one request,
+// and that the release of the hold still sends only one.
+func TestCost_ReleaseRequestedSendsOneRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		h := w.lock(w.operator).requireHolds()
 		require.Len(w, w.requestsDuring(w.operator.SessionID(), func() { h.ReleaseRequested() }), 1)
@@ -228,9 +231,9 @@ func TestCost_ReleaseRequested(t *testing.T) {
 	})
 }
 
-// requireCost asserts that f takes the stated number of sequential round trips, and that the session sends
-// the stated number of requests in that time. Checks of the lease do not count. If requests is anyNumber, it
-// is not asserted.
+// requireCost asserts that f takes the stated number of sequential round trips, and that the session of conn
+// sends the stated number of requests in this time, apart from checks of the lease. It does not compare the
+// number of requests if requests is anyNumber.
 func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 	w.Helper()
 	begin := len(w.srv.Log())
@@ -240,17 +243,20 @@ func (w *harness) requireCost(conn *zk.Conn, trips, requests int, f func()) {
 	}
 }
 
+// anyNumber means that requireCost does not compare the number of requests.
 const anyNumber = -1
 
-// sentSince returns the requests that a session has sent, without checks of the lease.
+// sentSince returns the requests that the session of conn has sent since the log had begin entries, without
+// checks of the lease.
 func (w *harness) sentSince(begin int, conn *zk.Conn) zktest.Log {
 	return w.srv.Log()[begin:].Session(conn.SessionID()).Requests().Filter(func(e zktest.Entry) bool {
 		return e.Op != zktest.OpMulti || e.Ops != 1
 	})
 }
 
-// TestCost_ContendedMutex checks that waiting for a mutex, and its hand-over, cost no more requests than documented.
-func TestCost_ContendedMutex(t *testing.T) {
+// TestCost_ContendedMutexSendsDocumentedRequests checks that a contender that waits for a mutex, and the
+// hand-over of the mutex, send no more requests than documented.
+func TestCost_ContendedMutexSendsDocumentedRequests(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)
 		var conns []*zk.Conn
@@ -289,8 +295,9 @@ func TestCost_ContendedMutex(t *testing.T) {
 	})
 }
 
-// Clients that take turns predict their predecessors, so that they do not list the queue when they join.
-func TestCost_TakingTurns(t *testing.T) {
+// TestCost_ClientsThatTakeTurnsJoinWithoutListing checks that clients that acquire a mutex in turns predict
+// their predecessors, and so do not list the queue when they join.
+func TestCost_ClientsThatTakeTurnsJoinWithoutListing(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		const clients, rounds = 4, 5
 		var conns [clients]*zk.Conn
@@ -322,8 +329,9 @@ func TestCost_TakingTurns(t *testing.T) {
 	})
 }
 
-// Between goroutines that share a connection, a hand-over is as fast as between connections.
-func TestCost_HandOverOnOneConnection(t *testing.T) {
+// TestCost_HandOverOnOneConnectionTakesOneRoundTrip checks that a hand-over between goroutines that share a
+// connection takes one round trip, as between connections.
+func TestCost_HandOverOnOneConnectionTakesOneRoundTrip(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		conn := w.connectSlowly()
 		m := w.mutex(conn, long)
@@ -339,8 +347,11 @@ func TestCost_HandOverOnOneConnection(t *testing.T) {
 	})
 }
 
-// The release of a writer wakes the readers that directly follow, or one writer, and no contender behind those.
-func TestTrap52_NoHerdOfReaders(t *testing.T) {
+// TestRWMutex_ReleaseWakesOnlyNextContenders checks that the release of a writer wakes only the readers that
+// follow directly, or only the next writer, and that the releases of readers wake no contender but the next
+// writer.
+// Scenario 52 of docs/traps.md.
+func TestRWMutex_ReleaseWakesOnlyNextContenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.write(w.connect())
 		readers := []*call{w.read(w.connect()), w.read(w.connect()), w.read(w.connect())}
@@ -380,7 +391,7 @@ func TestTrap52_NoHerdOfReaders(t *testing.T) {
 	})
 }
 
-// Position sends exactly one request.
+// TestCost_PositionSendsOneRequest checks that Position sends exactly one request.
 func TestCost_PositionSendsOneRequest(t *testing.T) {
 	runWithLatency(t, func(w *harness) {
 		holder := w.lock(w.operator)
@@ -404,8 +415,9 @@ func TestCost_PositionSendsOneRequest(t *testing.T) {
 // oneWay is the latency in one direction. A round trip takes twice as long.
 const oneWay = 5 * time.Millisecond
 
-// The first waiter lists the queue when it is notified of a release. No other request is in flight.
-func TestSemaphoreCost_HandOver(t *testing.T) {
+// TestSemaphoreCost_HandOverTakesTwoRoundTrips checks that a hand-over takes two round trips: one for the
+// deletion of the holder's znode and its event, and one for the listing by the first waiter.
+func TestSemaphoreCost_HandOverTakesTwoRoundTrips(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
@@ -423,14 +435,15 @@ func TestSemaphoreCost_HandOver(t *testing.T) {
 			}))
 			step.comes.requireHolds()
 			require.Equal(w, 4*oneWay, step.comes.at.Sub(begin), "the delete, the event, and one round trip")
-			require.Len(w, log, step.requests, "the listing, and the word to the next\n%v", log)
+			require.Len(w, log, step.requests, "the listing, and the write that wakes the next waiter\n%v", log)
 		}
 	})
 }
 
-// If one release admits several contenders, each waits for the write of its predecessor, and lists
-// the queue.
-func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
+// TestSemaphoreCost_EachAdmissionTakesTwoRoundTrips checks that each admission takes two round trips if one
+// release admits several contenders: each of them waits until its predecessor has written its znode, and then
+// lists the queue.
+func TestSemaphoreCost_EachAdmissionTakesTwoRoundTrips(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		big := w.contend(3, 3)
 		var all []*call
@@ -451,9 +464,10 @@ func TestSemaphoreCost_OneReleaseAdmitsSeveral(t *testing.T) {
 	})
 }
 
-// A contender that is admitted soon after it has joined acquires its leases without a delay. If
-// the create is too old to prove the session alive, a check is sent.
-func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
+// TestSemaphoreCost_NewContenderIsAdmittedWithoutDelay checks that a contender is granted its leases without a
+// delay, even if the reply to its create is too old to prove that its session is alive, so that the contender
+// must send a check first.
+func TestSemaphoreCost_NewContenderIsAdmittedWithoutDelay(t *testing.T) {
 	for _, age := range []time.Duration{0, timeout / 16, timeout / 10, timeout / 8, timeout / 5, timeout / 2} {
 		runTest(t, 1, func(w *harness) {
 			a, b := w.contend(1, 1), w.contend(1, 1)
@@ -468,8 +482,9 @@ func TestSemaphoreCost_AdmittedSoonAfterJoining(t *testing.T) {
 	}
 }
 
-// While contenders wait, only the first of them renews its lease. A holder without a follower does not write its znode.
-func TestSemaphoreCost_OnlyFirstWaiterChecksLease(t *testing.T) {
+// TestSemaphoreCost_OnlyFirstWaiterSendsChecks checks that only the first of the waiting contenders sends
+// checks of its session, and that a holder without a follower does not write its znode.
+func TestSemaphoreCost_OnlyFirstWaiterSendsChecks(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.contend(1, 1)
 		first, second := w.contend(1, 1), w.contend(1, 1)

@@ -17,18 +17,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/queue"
 )
 
-// A marker of a holder is named by one of these prefixes and the GUID of the holder's contender. In no layout
-// does the name of a contender begin with them, and Curator sorts such names last.
+// The name of a holder's marker consists of one of these prefixes and the GUID in the name of the holder's
+// znode. In no layout does the name of a contender begin with one of these prefixes, and Curator sorts such
+// names last.
 const (
 	writerMarker = contender.HeldToWrite
 	readerMarker = contender.HeldToRead
 )
 
-// delayFilter forwards the states of a contender to next. If an earlier holder was lost, it withholds the
+// delayFilter forwards the states of a contender to next. If an earlier holder has lost the lock, it withholds the
 // state in which the lock is granted until the lock-delay is over and the contender has created its marker. A
-// separate goroutine waits and creates the marker. It ends with the acquisition.
+// separate goroutine waits and creates the marker. This goroutine ends at the latest when the contender must leave.
 type delayFilter struct {
-	ctx   context.Context // ends with the acquisition
+	ctx   context.Context // done when the contender must leave
 	cfg   *queue.Config
 	delay time.Duration
 	next  func(queue.State)
@@ -36,12 +37,13 @@ type delayFilter struct {
 
 	mu     sync.Mutex
 	latest queue.State
-	ready  bool
+	ready  bool          // the lock-delay is over, and the marker exists
 	name   string        // name of the marker; empty until the marker may exist
-	over   chan struct{} // closed when the goroutine has ended; nil before it starts
+	over   chan struct{} // closed when the goroutine has ended; nil before the goroutine starts
 }
 
-// receiveState receives the states of the contender.
+// receiveState is called with each state of the contender. It starts the goroutine when the contender reaches
+// the head of the queue.
 func (d *delayFilter) receiveState(s queue.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,13 +73,13 @@ func (d *delayFilter) waitAndMark(own string, since time.Time) {
 	case err == nil:
 		d.ready = true
 		d.forward()
-	case !errors.Is(err, connection.ErrDeleted): // the contender's state reports it
+	case !errors.Is(err, connection.ErrDeleted): // the contender's state reports the deletion
 		d.stop(err)
 	}
 }
 
-// createMarker waits for the lock-delay if stale markers exist. It then deletes them and creates the
-// contender's marker.
+// createMarker waits for the lock-delay if stale markers exist. It then deletes the stale markers and creates
+// the contender's marker.
 func (d *delayFilter) createMarker(own string, since time.Time) error {
 	name := markerOf(path.Base(own))
 	for {
@@ -103,10 +105,10 @@ func (d *delayFilter) createMarker(own string, since time.Time) error {
 // accept requests of about a megabyte.
 const markerBytes = 256 << 10
 
-// replaceMarkers deletes stale markers, and creates the contender's marker in the transaction that
-// deletes the last of them. The name of a marker is used only once: if it exists, an earlier request
-// was applied. A marker below which another program has created a znode cannot be deleted, and remains:
-// later contenders wait for the lock-delay again.
+// replaceMarkers deletes stale markers, and creates the contender's marker in the transaction that deletes the
+// last of them. The name of a marker is used only once: if the marker exists, an earlier request was applied. A
+// marker below which another program has created a znode cannot be deleted, and remains: later contenders wait
+// for the lock-delay again.
 func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 	for {
 		var deletes []any
@@ -147,8 +149,8 @@ func (d *delayFilter) replaceMarkers(own, name string, stale []string) error {
 	}
 }
 
-// markerDeletion returns the operation that deletes the marker together with the contender's znode. It
-// returns none if the lock was lost: the marker must then remain, so that the next contender waits for the
+// markerDeletion returns the operation that deletes the marker together with the contender's znode. It returns
+// no operation if the lock was lost: the marker must then remain, so that the next contender waits for the
 // lock-delay.
 func (d *delayFilter) markerDeletion(reason error) []any {
 	d.mu.Lock()
@@ -177,8 +179,8 @@ func markerOf(name string) string {
 	return writerMarker + contender.GUID(name)
 }
 
-// staleMarkers returns the markers for which the contender with the marker own must wait: their holders'
-// znodes do not exist any more. Readers do not wait for the markers of readers.
+// staleMarkers returns the markers that make the contender with the marker own wait, because the znodes of
+// their holders do not exist any more. Readers do not wait for the markers of readers.
 func staleMarkers(children []string, own string) (stale []string) {
 	reader := strings.HasPrefix(own, readerMarker)
 	for _, marker := range children {

@@ -19,8 +19,8 @@ const lockDelay = 10 * time.Second
 
 var withDelay = WithLockDelay(lockDelay)
 
-// holdAfterDelay asserts that the contenders acquire the lock exactly at the end of the lock-delay.
-func (w *harness) holdAfterDelay(all ...*call) {
+// requireHeldAfterDelay asserts that the contenders acquire the lock exactly at the end of the lock-delay.
+func (w *harness) requireHeldAfterDelay(all ...*call) {
 	w.Helper()
 	w.passTime(lockDelay - 1)
 	w.requireWaiting(all...)
@@ -28,8 +28,8 @@ func (w *harness) holdAfterDelay(all ...*call) {
 	w.requireHolding(all...)
 }
 
-// If a hold ends for another reason than Release, the next contender waits for the delay, and the
-// contender after it does not.
+// TestLockDelay_AppliesAfterLoss checks that the next contender waits for the lock-delay after a holder has
+// lost the lock, and that the contender behind it does not wait after a Release.
 func TestLockDelay_AppliesAfterLoss(t *testing.T) {
 	for _, end := range []struct {
 		name string
@@ -62,9 +62,10 @@ func TestLockDelay_AppliesAfterLoss(t *testing.T) {
 	}
 }
 
-// The lease of a holder expires, but not its session. The holder leaves the queue, which does not count as a
-// release.
-func TestLockDelay_LeaseExpires(t *testing.T) {
+// TestLockDelay_AppliesAfterLeaseExpires checks that the lock-delay applies if the lease of a holder expires
+// although its session survives. The holder then deletes its own znode, which must not have the effect of a
+// Release.
+func TestLockDelay_AppliesAfterLeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect(), withDelay), w.lock(w.connect(), withDelay)
 		h := first.requireHolds()
@@ -82,37 +83,39 @@ func TestLockDelay_LeaseExpires(t *testing.T) {
 	})
 }
 
-// TestLockDelay_ReleaseAfterExpiryIsLoss checks that a Release after the lease has expired does not cancel
-// the delay, for example in a process that was paused.
-func TestLockDelay_ReleaseAfterExpiryIsLoss(t *testing.T) {
+// TestLockDelay_AppliesIfReleaseFollowsExpiry checks that a Release after the expiry of the lease does not
+// cancel the lock-delay. A process that was paused can call Release so late.
+func TestLockDelay_AppliesIfReleaseFollowsExpiry(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
 		h := a.requireHolds()
-		// Err ends the grant in the same way when the clock passes the deadline; the contender has not
-		// noticed the expiry yet.
+		// Err would end the grant in the same way after the deadline. The contender's goroutine has not noticed
+		// the expiry yet.
 		h.grant.End(recipes.ErrLeaseExpired)
 		require.NoError(w, h.Release())
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)
-		w.holdAfterDelay(next)
+		w.requireHeldAfterDelay(next)
 	})
 }
 
-// If no contender waits when the holder is lost, the delay of the next contender starts when it
-// joins. The marker prevents the removal of the lock's znode as an empty container.
-func TestLockDelay_ContenderJoinsLater(t *testing.T) {
+// TestLockDelay_StartsWhenNextContenderJoins checks that the lock-delay starts when the next contender joins,
+// if no contender waited when the lock was lost. The marker of the former holder prevents the servers from
+// removing the lock's znode as an empty container.
+func TestLockDelay_StartsWhenNextContenderJoins(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
 		w.passTime(5 * time.Minute)
 		require.Len(w, w.markers(), 1)
 		next := w.lock(w.connect(), withDelay)
-		w.holdAfterDelay(next)
+		w.requireHeldAfterDelay(next)
 	})
 }
 
-// TryLock waits for the lock-delay. Otherwise programs that only call TryLock would never acquire the lock.
-func TestLockDelay_TryLockWaits(t *testing.T) {
+// TestLockDelay_TryLockWaitsForDelay checks that TryLock waits for the lock-delay. Otherwise programs that only
+// call TryLock would never acquire the lock.
+func TestLockDelay_TryLockWaitsForDelay(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
@@ -125,8 +128,9 @@ func TestLockDelay_TryLockWaits(t *testing.T) {
 	})
 }
 
-// A waiter that gives up does not count as a lost holder, so it causes no lock-delay.
-func TestLockDelay_WaiterGivesUp(t *testing.T) {
+// TestLockDelay_DoesNotApplyAfterWaiterGivesUp checks that a waiter that gives up causes no lock-delay, because
+// it has not held the lock.
+func TestLockDelay_DoesNotApplyAfterWaiterGivesUp(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		second := w.lock(w.connect(), withDelay)
@@ -148,14 +152,14 @@ func TestLockDelay_WaiterGivesUp(t *testing.T) {
 		w.requireContenders()
 		require.Len(w, w.markers(), 1)
 		last := w.lock(w.connect(), withDelay)
-		w.holdAfterDelay(last)
+		w.requireHeldAfterDelay(last)
 		last.release()
 	})
 }
 
-// TestLockDelay_RepliesLost checks that no marker remains, and the lock is acquired, when the reply to the
-// transaction that creates the marker, or to the release, is lost.
-func TestLockDelay_RepliesLost(t *testing.T) {
+// TestLockDelay_LostReplyLeavesNoMarker checks that the lock is acquired, and that no marker remains, if the
+// reply to the transaction that creates the marker, or to the release, is lost.
+func TestLockDelay_LostReplyLeavesNoMarker(t *testing.T) {
 	forEachLoss(t, briefLosses, 3, func(w *harness, l bubble.Fault) {
 		for k := 1; k <= 2; k++ { // the 1st transaction creates the marker, the 2nd one releases the lock
 			conn := w.connect()
@@ -171,8 +175,9 @@ func TestLockDelay_RepliesLost(t *testing.T) {
 	})
 }
 
-// If the znode of a waiter is deleted, it leaves no marker for which others would have to wait.
-func TestLockDelay_ZnodeOfWaiterIsDeleted(t *testing.T) {
+// TestLockDelay_DeletedWaiterLeavesNoMarker checks that a waiter whose znode is deleted before it creates its
+// marker leaves no marker, for which later contenders would have to wait.
+func TestLockDelay_DeletedWaiterLeavesNoMarker(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			w.remove(w.contenders()[0])
@@ -186,8 +191,9 @@ func TestLockDelay_ZnodeOfWaiterIsDeleted(t *testing.T) {
 	})
 }
 
-// A contender that is not permitted to create a marker does not acquire the lock.
-func TestLockDelay_NoPermissionToCreateMarker(t *testing.T) {
+// TestLockDelay_LockFailsWithoutPermissionForMarker checks that Lock returns ErrPermission if the contender may
+// not create its marker.
+func TestLockDelay_LockFailsWithoutPermissionForMarker(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect(), withDelay)
 		refused := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node + "/held*"}, zktest.Fail(zk.ErrNoAuth))
@@ -197,14 +203,14 @@ func TestLockDelay_NoPermissionToCreateMarker(t *testing.T) {
 		b.requireFails(recipes.ErrPermission)
 		w.requireCalled(refused)
 		refused.Remove()
-		require.Len(w, w.markers(), 1, "of the holder that was not permitted to delete it")
+		require.Len(w, w.markers(), 1, "the marker of the former holder, which was not permitted to delete the marker")
 		w.requireContenders()
 	})
 }
 
-// If the lease expires while a contender waits for the lock-delay, the contender stays in the queue, because
-// no lock was granted to it.
-func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
+// TestLockDelay_WaiterStaysInQueueAfterLeaseExpires checks that a contender stays in the queue if its lease
+// expires while it waits for the lock-delay: no lock was granted to it yet.
+func TestLockDelay_WaiterStaysInQueueAfterLeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first := w.lock(w.connect(), withDelay)
 		w.expire(first.conn)
@@ -219,9 +225,9 @@ func TestLockDelay_LeaseOfWaiterExpires(t *testing.T) {
 	})
 }
 
-// Readers wait for the delay after a writer was lost, and writers after readers were lost. Readers
-// do not wait for lost readers.
-func TestLockDelay_ReadersAndWriters(t *testing.T) {
+// TestLockDelay_AppliesBetweenReadersAndWriters checks that readers wait for the lock-delay after a writer has
+// lost the lock, and writers after a reader has lost it, but not readers after a reader.
+func TestLockDelay_AppliesBetweenReadersAndWriters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		r1 := w.read(w.connect(), withDelay)
 		r2 := w.read(w.connect(), withDelay)
@@ -234,11 +240,11 @@ func TestLockDelay_ReadersAndWriters(t *testing.T) {
 		r2.release()
 		r3.release()
 		require.Len(w, w.markers(), 1)
-		w.holdAfterDelay(x.call)
+		w.requireHeldAfterDelay(x.call)
 
 		r4, r5 := w.read(w.connect(), withDelay), w.read(w.connect(), withDelay)
 		w.expire(x.conn)
-		w.holdAfterDelay(r4, r5)
+		w.requireHeldAfterDelay(r4, r5)
 		require.Len(w, w.markers(), 2)
 		r4.release()
 		r5.release()
@@ -246,8 +252,9 @@ func TestLockDelay_ReadersAndWriters(t *testing.T) {
 	})
 }
 
-// The marker remains after a downgrade, so the loss of the downgraded hold also delays the next writer.
-func TestLockDelay_MarkerRemainsAfterDowngrade(t *testing.T) {
+// TestLockDelay_AppliesAfterLossOfDowngradedHold checks that the marker of a writer remains after a downgrade,
+// so that the next writer waits for the lock-delay after the loss of the downgraded hold.
+func TestLockDelay_AppliesAfterLossOfDowngradedHold(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect(), withDelay)
 		x.downgrade()
@@ -263,13 +270,13 @@ func TestLockDelay_MarkerRemainsAfterDowngrade(t *testing.T) {
 		w.expire(x.conn)
 		w.passTime(0)
 		next := w.write(w.connect(), withDelay)
-		w.holdAfterDelay(next.call)
+		w.requireHeldAfterDelay(next.call)
 	})
 }
 
-// TestLockDelay_ManyStaleMarkers checks that no stale markers remain when their deletion in one transaction
-// would be larger than a server accepts.
-func TestLockDelay_ManyStaleMarkers(t *testing.T) {
+// TestLockDelay_DeletesManyStaleMarkers checks that the next holder deletes all stale markers even if one
+// transaction that deletes them all would be larger than a server accepts.
+func TestLockDelay_DeletesManyStaleMarkers(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		dir := "/" + strings.Repeat("d", 4000)
 		w.create(dir)
@@ -290,8 +297,9 @@ func TestLockDelay_ManyStaleMarkers(t *testing.T) {
 	})
 }
 
-// TestStaleMarkers_HaveNoHolder checks that staleMarkers returns exactly the markers whose holders do not exist.
-func TestStaleMarkers_HaveNoHolder(t *testing.T) {
+// TestStaleMarkers_ReturnsMarkersWithoutHolder checks that staleMarkers returns exactly the markers whose
+// holders do not exist any more, except the markers of readers if the contender is a reader.
+func TestStaleMarkers_ReturnsMarkersWithoutHolder(t *testing.T) {
 	const a, b, c = "0000000a-0000-0000-0000-000000000000", "0000000b-0000-0000-0000-000000000000", "0000000c-0000-0000-0000-000000000000"
 	children := []string{"held-w-" + a, "held-r-" + b, "held-w-" + c, "_c_" + c + "-__READ__0000000001", "held", "held-w"}
 	require.Equal(t, []string{"held-w-" + a, "held-r-" + b}, staleMarkers(children, "held-w-x"))
@@ -299,9 +307,9 @@ func TestStaleMarkers_HaveNoHolder(t *testing.T) {
 	require.Equal(t, []string{"held-r-" + b}, staleMarkers(children, "held-w-"+a))
 }
 
-// A release before the lease expires counts as a release, even if it is unknown whether an earlier downgrade
-// was applied.
-func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
+// TestLockDelay_DoesNotApplyAfterReleaseInDowngrade checks that a Release before the expiry of the lease causes
+// no lock-delay, even if the holder does not know whether its earlier downgrade was applied.
+func TestLockDelay_DoesNotApplyAfterReleaseInDowngrade(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			x := w.write(w.connect(), withDelay)
@@ -324,10 +332,10 @@ func TestLockDelay_ReleaseDuringDowngrade(t *testing.T) {
 	}
 }
 
-// The waiter gives up after its marker was created. No caller has received the lock, so it was not lost. The
-// cause of the waiter's context is the loss of another hold, and must not be mistaken for the loss of this
-// one.
-func TestLockDelay_WaiterGivesUpBecauseOtherHoldIsLost(t *testing.T) {
+// TestLockDelay_CancelledJoinLeavesNoMarker checks that no marker remains if the context of Join is cancelled
+// after the contender has created its marker and before Wait has returned the hold. The cause is
+// ErrLeaseExpired of another hold, which the contender must not take for the expiry of its own lease.
+func TestLockDelay_CancelledJoinLeavesNoMarker(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		ctx, cancel := context.WithCancelCause(w.Context())
 		waiter := w.mutex(w.connect(), withDelay).Join(ctx)

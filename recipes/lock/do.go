@@ -14,8 +14,9 @@ import (
 // DoOption is an option of the methods Do and RDo: [WithoutWaiting] or [WithWaitLimit].
 type DoOption interface{ applyDo(*doSettings) error }
 
+// doSettings are the options of one call of Do.
 type doSettings struct {
-	noWait bool
+	noWait bool          // WithoutWaiting is given
 	limit  time.Duration // the longest wait for the lock; 0 means no limit
 }
 
@@ -48,7 +49,8 @@ type held interface {
 	Release() error
 }
 
-// doWhileHeld acquires a hold by lock or try, calls f with it, and releases it.
+// doWhileHeld acquires a hold by lock, or by try if opts contain WithoutWaiting. It calls f with the hold, and
+// releases the hold.
 func doWhileHeld[H held](ctx context.Context, s *recipe.Setup, opts []DoOption, lock, try func(context.Context) (H, error), f func(context.Context, H) error) error {
 	var o doSettings
 	if err := recipe.EachOption(opts, func(opt DoOption) error { return opt.applyDo(&o) }); err != nil {
@@ -85,19 +87,19 @@ func runHolding[H held](ctx context.Context, s *recipe.Setup, h H, f func(contex
 	defer end(nil)
 	err := f(work, h)
 	if lost := h.Err(); lost != nil && !errors.Is(lost, recipes.ErrReleased) {
-		err = errors.Join(err, fmt.Errorf("hold of %s: %w: %w", s.Path, recipes.ErrNotHeld, lost))
+		err = errors.Join(err, fmt.Errorf("run function as holder of %s: %w: %w", s.Path, recipes.ErrNotHeld, lost))
 	}
 	return err
 }
 
-// Do calls f once, while it holds the lock. It acquires the lock as [Mutex.Lock] does, and returns the error
-// of that without calling f. The context of f ends as soon as the lock is not held any more, with the reason
-// as its cause: f must then stop. It also ends with ctx, and has its values. If f has returned
-// or panics, Do releases the lock, which takes at most two seconds; a release that is not confirmed by then is
-// logged, and continues in the background.
+// Do calls f once, while it holds the lock. It acquires the lock as [Mutex.Lock] does. If that fails, Do
+// returns the error and does not call f. The context of f ends as soon as the lock is not held any more, with
+// the reason as its cause: f must then end its work. The context of f also ends with ctx, and has the values of
+// ctx. If f has returned or panics, Do releases the lock, which takes at most two seconds; a release that is
+// not confirmed by then is logged, and continues in the background.
 //
 // Do returns the error of f, joined with [recipes.ErrNotHeld] and the reason if the lock was lost before f
-// returned: another client may have held it then. f may release the hold itself.
+// returned: another client may have held the lock in this time. f may release the hold itself.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
 	return doWhileHeld(ctx, m.setup, opts, m.Lock, m.TryLock, f)
 }

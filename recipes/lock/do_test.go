@@ -16,7 +16,7 @@ import (
 
 type ctxKey struct{}
 
-// lockScope is a method that calls a function while a lock is held.
+// lockScope is the Do method of a lock, which calls f while it holds the lock.
 type lockScope func(ctx context.Context, f func(context.Context, held) error, opts ...DoOption) error
 
 // lockScopes returns the Do method of each kind of lock, on a new connection.
@@ -63,7 +63,8 @@ func eachScope(t *testing.T, f func(w *harness, do lockScope)) {
 	}
 }
 
-// Do calls the function once with the hold, and releases the lock afterwards, whatever the function does.
+// TestDo_ReleasesAfterFunction checks that Do calls the function once with the hold, and releases the lock
+// afterwards, whether the function succeeds, fails, panics or releases the hold itself.
 func TestDo_ReleasesAfterFunction(t *testing.T) {
 	failed := errors.New("failed")
 	for name, result := range map[string]error{"succeeds": nil, "fails": failed} {
@@ -71,7 +72,7 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 			eachScope(t, func(w *harness, do lockScope) {
 				var hold held
 				err := do(context.WithValue(w.Context(), ctxKey{}, "value"), func(ctx context.Context, h held) error {
-					require.Nil(w, hold, "it is called twice")
+					require.Nil(w, hold, "Do has called the function twice")
 					require.NoError(w, h.Err())
 					require.NoError(w, ctx.Err())
 					require.Equal(w, "value", ctx.Value(ctxKey{}))
@@ -103,9 +104,9 @@ func TestDo_ReleasesAfterFunction(t *testing.T) {
 	})
 }
 
-// If the lock is lost, the context of the function ends, and Do returns the loss even if the function
-// succeeds.
-func TestDo_LockIsLost(t *testing.T) {
+// TestDo_EndsContextAndFailsIfLockIsLost checks that the context of the function ends when the lock is lost,
+// and that Do then returns ErrNotHeld even if the function succeeds.
+func TestDo_EndsContextAndFailsIfLockIsLost(t *testing.T) {
 	eachScope(t, func(w *harness, do lockScope) {
 		err := do(w.Context(), func(ctx context.Context, h held) error {
 			for _, path := range w.contenders() {
@@ -120,9 +121,9 @@ func TestDo_LockIsLost(t *testing.T) {
 	})
 }
 
-// When the context of the caller is done, the context of the function is done too. The function still holds
-// the lock until it returns.
-func TestDo_ContextOfCallerEnds(t *testing.T) {
+// TestDo_HoldsLockUntilCancelledFunctionReturns checks that the context of the function ends with the context
+// of the caller, and that the lock is held until the function returns.
+func TestDo_HoldsLockUntilCancelledFunctionReturns(t *testing.T) {
 	eachScope(t, func(w *harness, do lockScope) {
 		ctx, cancel := context.WithCancelCause(w.Context())
 		cause := errors.New("cancelled")
@@ -134,21 +135,22 @@ func TestDo_ContextOfCallerEnds(t *testing.T) {
 		})
 		require.Equal(w, cause, err)
 		require.ErrorIs(w, do(ctx, func(context.Context, held) error {
-			require.Fail(w, "it is called")
+			require.Fail(w, "Do has called the function")
 			return nil
 		}), cause)
 	})
 }
 
-// The options of Do limit the wait, but not the function.
-func TestDo_OptionsLimitWait(t *testing.T) {
+// TestDo_OptionsLimitOnlyWait checks that WithoutWaiting and WithWaitLimit limit the time for which Do waits
+// for the lock, but not the run time of the function.
+func TestDo_OptionsLimitOnlyWait(t *testing.T) {
 	// The list contains no reader, because readers do not exclude each other.
 	for _, name := range []string{"mutex", "writer", "semaphore", "single", "several locks"} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
 				w.createLockNode()
 				first, second := w.lockScopes()[name], w.lockScopes()[name]
-				uncalled := func(context.Context, held) error { require.Fail(w, "it is called"); return nil }
+				uncalled := func(context.Context, held) error { require.Fail(w, "Do has called the function"); return nil }
 				require.NoError(w, first(w.Context(), func(ctx context.Context, _ held) error {
 					w.requireElapsed(0, func() { require.ErrorIs(w, second(ctx, uncalled, WithoutWaiting()), ErrHeld) })
 					w.requireElapsed(time.Minute, func() {
@@ -167,9 +169,9 @@ func TestDo_OptionsLimitWait(t *testing.T) {
 	}
 }
 
-// TestDo_Reentrant checks that a function that Do calls does not wait forever when it acquires the lock that
-// Do holds.
-func TestDo_Reentrant(t *testing.T) {
+// TestDo_RejectsReentrantCall checks that a function that calls Do of the lock that it holds receives
+// ErrReentrant instead of waiting forever.
+func TestDo_RejectsReentrantCall(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		m := w.mutex(w.connect())
 		require.ErrorIs(w, m.Do(w.Context(), func(ctx context.Context, _ *Hold) error {
@@ -178,7 +180,8 @@ func TestDo_Reentrant(t *testing.T) {
 	})
 }
 
-// A wait survives session expiry, and a hold does not.
+// TestDo_WaitSurvivesSessionExpiry checks that a call of Do that waits for the lock continues after its session
+// has expired, and that a call whose function already runs returns ErrNotHeld.
 func TestDo_WaitSurvivesSessionExpiry(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		w.allowOverlap = true // the test ends sessions whose leases are valid, so two holds can overlap
@@ -207,8 +210,9 @@ func TestDo_WaitSurvivesSessionExpiry(t *testing.T) {
 	})
 }
 
-// Do returns the result of the function even if the release of the lock is not confirmed.
-func TestDo_ReleaseUnconfirmed(t *testing.T) {
+// TestDo_ReturnsResultIfReleaseIsUnconfirmed checks that Do returns the result of the function even if the
+// servers do not confirm the release of the lock.
+func TestDo_ReturnsResultIfReleaseIsUnconfirmed(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		w.requireElapsed(limit.Confirm, func() {

@@ -11,32 +11,31 @@
 // [Hold.Multi], which commits only while the lock is held, or by a system that rejects tokens
 // smaller than the greatest it has seen.
 //
-// A holder learns that it has lost the lock before another client can acquire it:
-// [Hold.Done] is closed when the lock is lost, and also when ZooKeeper has not answered for
-// so long that it may have been lost. This assumes that clocks run at about the same rate
-// and that the process is not stopped. If the program closes the connection, Done is closed in
-// time on connections of package zkdial; on a connection of zk.Connect, release the lock first.
-// A process that is stopped between a check of Done and the following action acts too late. In
-// that case only the token protects the resource, and, with weaker guarantees, a lock-delay
+// A holder learns that it has lost the lock before another client can acquire it: [Hold.Done] is closed when
+// the lock is lost, and also when ZooKeeper has not answered for so long that it may have been lost. This
+// assumes that clocks run at about the same rate and that the process is not suspended. If the program closes
+// the connection, Done is closed in time on connections of package zkdial; on a connection of zk.Connect,
+// release the lock first. A process that is suspended between a check of Done and the following action acts too
+// late. In that case only the token protects the resource, and, with weaker guarantees, a lock-delay
 // ([WithLockDelay]).
 //
 // Locks are granted in the order of arrival, except a Single. Consecutive readers hold the lock together.
 //
 // # Limits
 //
-// Locks are not re-entrant. A [Hold] may be used and released by any goroutine, so a second
-// call of Lock waits until the first hold ends. This is detected and rejected ([ErrReentrant])
-// only if the context of the hold is passed to Lock. If an operator deletes the znode of a holder,
-// the lock is free immediately; the former holder may learn of it only when its successor acquires
-// the lock. During the first 2 ms of a hold, it may notice the deletion, or the forced end of its
-// session, up to 2 ms and a round trip late. The fencing token and transactions of Hold.Multi are
-// not affected. For a [Single], transactions are: see [NewSingle].
+// Locks are not re-entrant. Any goroutine may use and release a [Hold], so a second call of Lock waits until
+// the first hold ends. Lock rejects such a call ([ErrReentrant]) only if the caller passes the context of the
+// hold to Lock. If an operator deletes the znode of a holder, the lock is free immediately; the former holder
+// may learn of the deletion only when its successor acquires the lock. During the first 2 ms of a hold, the
+// holder may notice the deletion, or the forced end of its session, up to 2 ms and a round trip late. The
+// fencing token and transactions of Hold.Multi are not affected, except the transactions of a [Single]: see
+// [NewSingle].
 //
-// Acquisitions write the znode of the lock, without data, in the transaction that creates the
-// contender's znode, which saves a round trip. This triggers the data watches of the znode, so a
-// cache above it receives an event for each acquisition, and it erases data that another program
-// writes later. If the znode had data when the lock was first used on the connection, it is not
-// written, and an acquisition takes one more round trip.
+// Acquisitions write the znode of the lock, without data, in the transaction that creates the contender's
+// znode, which saves a round trip. This write triggers the data watches of the znode, so that a cache that
+// contains the znode receives an event for each acquisition, and erases data that another program writes later.
+// If the znode had data when the lock was first used on the connection, acquisitions do not write the znode,
+// and take one more round trip.
 //
 // A path must be used by one recipe only: a Mutex and an RWMutex at the same path do not
 // exclude each other correctly.

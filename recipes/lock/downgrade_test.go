@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDowngrade_KeepsHold checks that a downgrade does not end the hold or change its position, and admits
-// the readers that follow.
-func TestDowngrade_KeepsHold(t *testing.T) {
+// TestDowngrade_KeepsHoldAndAdmitsReaders checks that a downgrade keeps the hold, its token and its position in
+// the queue, and admits the readers that follow directly.
+func TestDowngrade_KeepsHoldAndAdmitsReaders(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		runTest(t, 1, func(w *harness) {
 			as := recipe.WithLayout(layout)
@@ -40,10 +40,9 @@ func TestDowngrade_KeepsHold(t *testing.T) {
 			last.requireWaits()
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			require.NoError(w, err)
-			require.NoError(w, x.write.Downgrade(), "again")
+			require.NoError(w, x.write.Downgrade(), "second call")
 
-			// After the downgrade, the lease is renewed by checks of the new znode, and the loss of the
-			// session is reported.
+			// After the downgrade, checks of the new znode renew the lease.
 			w.passTime(3 * timeout)
 			require.NoError(w, h.Err())
 			require.Greater(w, time.Until(h.Deadline()), timeout/4)
@@ -57,8 +56,9 @@ func TestDowngrade_KeepsHold(t *testing.T) {
 	}
 }
 
-// The deletion of the new znode is reported immediately, not only by the next check.
-func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
+// TestDowngrade_NoticesDeletionOfNewZnode checks that the hold ends immediately, and not only at the next check
+// of the lease, if the new znode of a downgraded holder is deleted.
+func TestDowngrade_NoticesDeletionOfNewZnode(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.requireHolds()
@@ -69,9 +69,9 @@ func TestDowngrade_NewZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// A writer of Curator downgrades: it creates the znode for reading first, and deletes the znode for writing
-// later.
-func TestDowngrade_ByCurator(t *testing.T) {
+// TestRWMutex_RespectsDowngradeByCurator checks that a reader and a writer wait correctly while a writer of
+// Curator downgrades: Curator first creates the znode for reading, and later deletes the znode for writing.
+func TestRWMutex_RespectsDowngradeByCurator(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
 		written := w.createContender("-__WRIT__")
@@ -92,9 +92,9 @@ func TestDowngrade_ByCurator(t *testing.T) {
 	})
 }
 
-// TestDowngrade_ReplyLost checks that a Downgrade is applied once when its reply was lost, and does not
-// succeed after the lease has ended.
-func TestDowngrade_ReplyLost(t *testing.T) {
+// TestDowngrade_IsAppliedOnceIfReplyIsLost checks that Downgrade is applied once if its reply is lost, and that
+// it returns ErrNotHeld if the lease ends before a reply arrives.
+func TestDowngrade_IsAppliedOnceIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, 1, func(w *harness, l bubble.Fault) {
 		x := w.write(w.connect())
 		h, session := x.requireHolds(), x.conn.SessionID()
@@ -123,9 +123,10 @@ func TestDowngrade_ReplyLost(t *testing.T) {
 	})
 }
 
-// While it is unknown whether the downgrade was applied, a check of the lease can find that the old znode
-// does not exist. The hold does not end, and its lease has no gap.
-func TestDowngrade_ReplyLostForLong(t *testing.T) {
+// TestDowngrade_KeepsHoldWhileOutcomeIsUnknown checks that the hold continues, and that its lease is renewed
+// without a gap, while the holder does not know whether the downgrade was applied. In this time, a check of the
+// lease can find that the old znode does not exist.
+func TestDowngrade_KeepsHoldWhileOutcomeIsUnknown(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
@@ -139,7 +140,7 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 			return zktest.Pass(q)
 		})
 		done := bubble.Async(func() error { return x.write.Downgrade() })
-		w.passTime(timeout / 4) // two checks are sent in this time
+		w.passTime(timeout / 4) // the contender sends two checks in this time
 		w.requireCalled(first)
 		require.Empty(w, done)
 		again.Remove()
@@ -150,8 +151,9 @@ func TestDowngrade_ReplyLostForLong(t *testing.T) {
 	})
 }
 
-// A transaction of the holder during the downgrade is not rejected with ErrNotHeld.
-func TestDowngrade_TransactionMeanwhile(t *testing.T) {
+// TestDowngrade_DoesNotRejectConcurrentTransaction checks that a transaction of the holder during the downgrade
+// is not rejected with ErrNotHeld.
+func TestDowngrade_DoesNotRejectConcurrentTransaction(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
@@ -159,7 +161,7 @@ func TestDowngrade_TransactionMeanwhile(t *testing.T) {
 		w.srv.After(zktest.Match{Op: zktest.OpMulti, Path: x.pathAsReader(), Nth: 1}, hold)
 		down := bubble.Async(func() error { return x.write.Downgrade() })
 		w.passTime(0)
-		require.Contains(w, w.contenders()[0], "__READ__", "it was applied, and the holder does not know it")
+		require.Contains(w, w.contenders()[0], "__READ__", "the downgrade was applied, and the holder does not know that yet")
 		wrote := bubble.Async(func() error {
 			_, err := h.Multi(&zk.SetDataRequest{Path: node, Version: -1})
 			return err
@@ -171,8 +173,9 @@ func TestDowngrade_TransactionMeanwhile(t *testing.T) {
 	})
 }
 
-// If the hold ends during the downgrade, no znode is left.
-func TestDowngrade_HoldEndsMeanwhile(t *testing.T) {
+// TestDowngrade_LeavesNoZnodeIfHoldEndsMeanwhile checks that a hold that ends during its downgrade leaves
+// neither the old nor the new znode.
+func TestDowngrade_LeavesNoZnodeIfHoldEndsMeanwhile(t *testing.T) {
 	for _, end := range []struct {
 		name string
 		do   func(w *harness, x *writer)
@@ -214,8 +217,9 @@ func TestDowngrade_HoldEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// If ZooKeeper rejects the downgrade, the hold is unchanged.
-func TestDowngrade_Rejected(t *testing.T) {
+// TestDowngrade_KeepsWriteHoldIfRejected checks that the hold remains a write lock if ZooKeeper rejects the
+// downgrade, and that a later downgrade succeeds.
+func TestDowngrade_KeepsWriteHoldIfRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
@@ -229,13 +233,14 @@ func TestDowngrade_Rejected(t *testing.T) {
 		require.NoError(w, err)
 		require.NoError(w, x.write.Downgrade())
 		x.release()
-		require.NoError(w, x.write.Downgrade(), "it was done")
+		require.NoError(w, x.write.Downgrade(), "the downgrade was already complete")
 	})
 }
 
-// After a rejected downgrade, the old znode is still watched: its deletion is noticed immediately, not only
-// by the next check of the lease.
-func TestDowngrade_RejectedAndDeleted(t *testing.T) {
+// TestDowngrade_WatchesOldZnodeAfterRejection checks that the holder still watches its old znode after a
+// rejected downgrade: the hold ends immediately, and not only at the next check of the lease, if that znode is
+// deleted.
+func TestDowngrade_WatchesOldZnodeAfterRejection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
@@ -249,8 +254,9 @@ func TestDowngrade_RejectedAndDeleted(t *testing.T) {
 	})
 }
 
-// TestDowngrade_LockIsLost checks that Downgrade of a lost hold does not wait, and returns ErrNotHeld.
-func TestDowngrade_LockIsLost(t *testing.T) {
+// TestDowngrade_FailsImmediatelyAfterRelease checks that Downgrade of a hold that has ended returns ErrNotHeld
+// without waiting.
+func TestDowngrade_FailsImmediatelyAfterRelease(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.release()
@@ -267,8 +273,9 @@ func TestDowngrade_LockIsLost(t *testing.T) {
 	})
 }
 
-// Several goroutines may call Downgrade. A call that reaches its time limit does not end the downgrade.
-func TestDowngrade_ConcurrentCalls(t *testing.T) {
+// TestDowngrade_ContinuesAfterTimeLimitOfCall checks that the downgrade continues after the call that has
+// started it has reached its time limit, and that a concurrent call returns the result.
+func TestDowngrade_ContinuesAfterTimeLimitOfCall(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.requireHolds()
@@ -285,9 +292,9 @@ func TestDowngrade_ConcurrentCalls(t *testing.T) {
 	})
 }
 
-// The downgrade is applied, its reply is lost, and ZooKeeper rejects the retry. The new znode must not
-// remain, because it would block writers.
-func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
+// TestDowngrade_LeavesNoZnodeIfRetryIsRejected checks that the new znode of a downgrade does not remain if the
+// downgrade is applied, its reply is lost, and ZooKeeper rejects the retry. The znode would block writers.
+func TestDowngrade_LeavesNoZnodeIfRetryIsRejected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h, session := x.requireHolds(), x.conn.SessionID()
@@ -302,14 +309,15 @@ func TestDowngrade_ReplyLostAndRetryRejected(t *testing.T) {
 		require.ErrorIs(w, h.Err(), recipes.ErrDeleted)
 		require.NoError(w, h.Release())
 		w.requireContenders()
-		require.Equal(w, session, x.conn.SessionID(), "the session's end is no solution")
+		require.Equal(w, session, x.conn.SessionID(), "the library must not end the session to delete the znode")
 		w.write(w.connect()).requireHolds()
 	})
 }
 
-// TestTrap48_DowngradeKeepsPosition checks that a downgrade keeps the position in the queue, so that no
-// waiting writer acquires the lock before the reader that the holder has become (CURATOR-621, CURATOR-276).
-func TestTrap48_DowngradeKeepsPosition(t *testing.T) {
+// TestDowngrade_KeepsPositionInQueue checks that a downgrade keeps the position in the queue, so that no
+// waiting writer acquires the lock before the former writer releases its read lock (CURATOR-621, CURATOR-276).
+// Scenario 48 of docs/traps.md.
+func TestDowngrade_KeepsPositionInQueue(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		x := w.write(w.connect())
 		between := w.write(w.connect())

@@ -28,22 +28,23 @@ type entry struct {
 	entered    chan struct{}           // closed when the path is known; nil if the user cannot call Position
 	left       chan struct{}           // closed when the goroutine has ended
 	otherPaths []string                // other znodes that must exist while the lock is held; set before the grant
-	// session is used if another client can create a znode at path, and is nil otherwise. It returns the path
-	// of a znode that exists only in the session of the grant. A transaction of the holder requires that this
-	// znode exists as well. gone is an earlier result that does not exist any more, or empty.
+	// session is used if another client can create a znode at path, as for a Single, and is nil otherwise. It
+	// returns the path of a znode that exists only in the session of the grant. A transaction of the holder
+	// requires that this znode exists as well. gone is the path that an earlier call has returned, if the znode
+	// does not exist any more, and is empty otherwise.
 	session func(ctx context.Context, gone string) (string, error)
 
 	member  *queue.Member
 	delay   *delayFilter // nil without a lock-delay
 	tracker grantTracker
-	// resume starts the goroutine of the contender when the hold has lasted for OwnDelay. It is nil if the
-	// goroutine was started before the grant. It does not change after the grant.
+	// resume starts the goroutine of the contender when the hold has lasted for OwnDelay. resume is nil if the
+	// goroutine was started before the grant, and does not change after the grant.
 	resume *time.Timer
 
 	mu        sync.Mutex
 	path      string        // path of the contender's znode
 	renaming  chan struct{} // closed when a rename by Downgrade is over; nil before the first one
-	watching  chan struct{} // closed when awaitRequest has returned; nil before it is called
+	watching  chan struct{} // closed when no awaitRequest runs any more; nil before ReleaseRequested is called
 	requested chan struct{} // closed when the release is requested; nil before ReleaseRequested is called
 
 	// The contender's goroutine writes err and removal before it closes left.
@@ -51,10 +52,10 @@ type entry struct {
 	removal runningRemoval
 }
 
-// runningRemoval is the running removal of everything that a contender has created.
+// runningRemoval is the removal of all znodes that a contender has created, while it is in progress.
 type runningRemoval interface {
-	// Done returns a channel that is closed when the removal is over. Err then returns why it is not
-	// confirmed, or nil if it is.
+	// Done returns a channel that is closed when the removal is over. Err then returns why the removal is not
+	// confirmed, or nil if it is confirmed.
 	Done() <-chan struct{}
 	Err() error
 }
@@ -65,7 +66,7 @@ type acquisition struct {
 	noWait       bool          // return ErrHeld instead of waiting for other contenders
 	delay        time.Duration // the lock-delay after the loss of a holder
 	withPosition bool          // the user may call Position
-	setup        *recipe.Setup // its observer receives the events
+	setup        *recipe.Setup // the lock, whose observer receives the events
 }
 
 // errGivenUp is the reason with which a contender leaves if the caller of Lock does not wait any more. The
@@ -73,7 +74,7 @@ type acquisition struct {
 var errGivenUp = errors.New("the caller no longer waits")
 
 // wait joins the queue and returns the hold when it is the contender's turn. If the context is done or the
-// contender fails first, it returns the reason. If the session ends while the contender waits, it joins the
+// contender fails first, wait returns the reason. If the session ends while the contender waits, wait joins the
 // queue again.
 func (a acquisition) wait(ctx context.Context) (*Hold, error) {
 	return acquireObserved(a.setup, func() (*Hold, error) { return a.waitAcrossSessions(ctx) })
@@ -90,6 +91,7 @@ func (a acquisition) waitAcrossSessions(ctx context.Context) (*Hold, error) {
 	})
 }
 
+// waitOnce is wait in one session.
 func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ func (a acquisition) waitOnce(ctx context.Context) (*Hold, error) {
 	}
 }
 
-// waitHere is like wait, for a context that is never done: the caller's goroutine runs the contender. A
+// waitHere is like waitOnce, for a context that is never done: the caller's goroutine runs the contender. A
 // goroutine is started for the contender only if the hold lasts longer than OwnDelay.
 func (a acquisition) waitHere() (*Hold, error) {
 	e := a.prepare()
@@ -169,15 +171,15 @@ func (e *entry) leave() {
 	}
 }
 
-// runNow starts the contender unless it already runs.
+// runNow starts the contender's goroutine unless it was started before.
 func (e *entry) runNow() {
 	if e.resume != nil && e.resume.Stop() {
 		go e.run()
 	}
 }
 
-// awaitRemoval waits until the znodes of the contender are removed, but at most until end. It returns an
-// error if they are not removed.
+// awaitRemoval waits until the znodes of the contender are removed, but at most until end. It returns an error
+// if the removal is not confirmed by then.
 func (e *entry) awaitRemoval(end time.Time) error {
 	if !limit.Await(e.left, end) {
 		return limit.ErrConfirm
@@ -220,9 +222,11 @@ func (e *entry) wasRenamed(path string) bool {
 type grantTracker struct {
 	*entry
 	noWait bool
-	grant  *connection.Grant // nil before it exists
+	grant  *connection.Grant // nil before the lock is granted
 }
 
+// receiveState creates the grant when the contender has its turn, and ends the grant when the lease has expired or
+// the znode does not exist any more.
 func (t *grantTracker) receiveState(s queue.State) {
 	if s.Path != "" {
 		t.setPath(s.Path)
@@ -241,7 +245,7 @@ func (t *grantTracker) receiveState(s queue.State) {
 	}
 }
 
-// setPath records the path of the contender's znode.
+// setPath records the path of the contender's znode, and closes entered when it records the first path.
 func (t *grantTracker) setPath(path string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,7 +255,7 @@ func (t *grantTracker) setPath(path string) {
 	t.path = path
 }
 
-// loseGrant ends the grant, and makes the contender leave.
+// loseGrant ends the grant for the reason err, and makes the contender leave.
 func (t *grantTracker) loseGrant(err error) {
 	if !errors.Is(err, recipes.ErrReleased) {
 		err = connection.Refine(t.conn, err)

@@ -16,10 +16,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Several goroutines lock. One fails because its connection was closed, and the contexts of the others are
-// cancelled with this error as the cause, as errgroup does. They must not take the error for one of their own
-// connections.
-func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
+// TestLock_DeletesZnodeIfCauseIsErrorOfOtherConnection checks that Lock removes its znode if its context is
+// cancelled with ErrConnClosed of another connection as the cause. Goroutines of an errgroup receive such a
+// cause if the connection of one of them is closed. Lock must not conclude that its own connection is closed.
+// Scenario 6 of docs/traps.md.
+func TestLock_DeletesZnodeIfCauseIsErrorOfOtherConnection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.lock(w.connect())
 		other := w.connect()
@@ -53,9 +54,11 @@ func TestTrap06_ContextCauseFromAnotherConnection(t *testing.T) {
 	})
 }
 
-// TestTrap36_QueueRemovedBeforeCreate checks that Lock does not return an error when the lock's znode, a
-// container, was removed before the create of the contender's znode (CURATOR-724, CURATOR-180, kazoo #563).
-func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
+// TestLock_SucceedsIfLockNodeIsRemovedBeforeCreate checks that Lock does not return an error if the servers
+// remove the lock's znode, an empty container, before Lock creates the contender's znode (CURATOR-724,
+// CURATOR-180, kazoo #563).
+// Scenario 36 of docs/traps.md.
+func TestLock_SucceedsIfLockNodeIsRemovedBeforeCreate(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		a := w.lock(conn)
@@ -113,9 +116,10 @@ func TestTrap36_QueueRemovedBeforeCreate(t *testing.T) {
 	})
 }
 
-// TestTrap45_FailedAttemptLeavesNoZnode checks that the znode of an attempt that fails does not make other
-// attempts fail, even for a moment (CURATOR-376).
-func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
+// TestTryLock_LeavesNoZnodeAfterFailure checks that TryLock and TryAcquire leave no znode when they fail,
+// because such a znode would make the attempts of other clients fail (CURATOR-376).
+// Scenario 45 of docs/traps.md.
+func TestTryLock_LeavesNoZnodeAfterFailure(t *testing.T) {
 	for base, trier := range map[string]func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error){
 		"-lock-": func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error) { return w.mutex(conn).TryLock },
 		"-lease-": func(w *harness, conn *zk.Conn) func(context.Context) (*Hold, error) {
@@ -153,9 +157,10 @@ func TestTrap45_FailedAttemptLeavesNoZnode(t *testing.T) {
 	}
 }
 
-// TestTrap46_OneDeadlineForWholeCall checks that the deadline of the context applies to the whole call. In
+// TestLock_DeadlineLimitsWholeCall checks that the deadline of the context limits each call as a whole. In
 // kazoo and in Curator's MultiLock, a timeout applies to each wait separately.
-func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
+// Scenario 46 of docs/traps.md.
+func TestLock_DeadlineLimitsWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	const path = "/a/b/c/d"
 	acquire := func(options ...Option) func(ctx context.Context, w *harness, conn *zk.Conn) error {
@@ -216,9 +221,10 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	}
 }
 
-// TestTrap32_SequenceNumbersOfRWMutexExhausted checks that readers and writers are rejected after the
-// sequence numbers are exhausted, and that those that have joined before keep their order.
-func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
+// TestRWMutex_RejectsContendersIfNumbersAreExhausted checks that an RWMutex rejects new contenders after its
+// sequence numbers are exhausted, and that contenders that have joined before keep their order.
+// Scenario 32 of docs/traps.md.
+func TestRWMutex_RejectsContendersIfNumbersAreExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.createLockNode()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-3))
@@ -236,10 +242,11 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap41_BreakAtEachRequest checks that a contender recovers after its connection breaks at any one of
-// its requests (CURATOR-518, helix #2815). It covers the requests of locks; TestTrap41_AnyRequestFails covers
-// those of the shared queue.
-func TestTrap41_BreakAtEachRequest(t *testing.T) {
+// TestLock_RecoversFromBreakAtEachRequest checks that a contender recovers if its connection breaks at any one
+// of its requests (CURATOR-518, helix #2815). This test covers the requests of locks; a test of package
+// internal/zk/queue covers the requests of the shared queue.
+// Scenario 41 of docs/traps.md.
+func TestLock_RecoversFromBreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"delay", "read", "write"} {
 		for _, l := range bubble.LostReplies {
 			t.Run(kind+", "+l.Name, func(t *testing.T) {
@@ -300,9 +307,10 @@ func breakAtRequest(w *harness, kind string, l bubble.Fault, k int) bool {
 	return bubble.HasRun(broken)
 }
 
-// TestTrap15_LostHoldLeavesNoState checks that a Mutex whose hold was lost by session expiry does not act as
-// its holder, unlike Curator's InterProcessMutex, which stores in the process which thread holds it.
-func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
+// TestMutex_IsNotHeldAfterSessionExpiry checks that a Mutex whose hold was lost by session expiry is not
+// considered held in its process. Curator's InterProcessMutex stores in the process which thread holds it.
+// Scenario 15 of docs/traps.md.
+func TestMutex_IsNotHeldAfterSessionExpiry(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		conn := w.connect()
 		m := w.mutex(conn)
@@ -323,9 +331,10 @@ func TestTrap15_LostHoldLeavesNoState(t *testing.T) {
 	})
 }
 
-// TestTrap22_ClosedConnection checks that a call on a connection that was closed before returns ErrConnClosed
-// (kazoo #482).
-func TestTrap22_ClosedConnection(t *testing.T) {
+// TestLock_ReturnsErrConnClosedOnClosedConnection checks that the methods of locks return ErrConnClosed if the
+// connection was closed before the call (kazoo #482).
+// Scenario 22 of docs/traps.md.
+func TestLock_ReturnsErrConnClosedOnClosedConnection(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m, rw, multi, s := w.mutex(conn), w.rw(conn), w.multi(conn, "a", "b"), w.semaphore(conn, 1)
@@ -354,8 +363,9 @@ func TestTrap22_ClosedConnection(t *testing.T) {
 	})
 }
 
-// A hand-written lock creates ephemeral children whose names end in ten digits. They count as writers.
-func TestContenders_HandWritten(t *testing.T) {
+// TestLock_WaitsForHandWrittenContender checks that locks treat an ephemeral child with any name that ends in
+// ten digits, as hand-written locks create it, as a writer.
+func TestLock_WaitsForHandWrittenContender(t *testing.T) {
 	for _, name := range []string{"/x-", "/n_", "/", "/write-", "/read-"} {
 		runTest(t, 1, func(w *harness) {
 			w.createLockNode()

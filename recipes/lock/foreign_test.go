@@ -16,10 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Other programs create znodes among the contenders of a lock or a semaphore. All contenders are granted it
-// one after another nevertheless. They wait only for a znode whose name is that of an earlier contender,
-// until it is deleted.
-func TestForeignParticipant(t *testing.T) {
+// TestLock_IsGrantedDespiteForeignZnodes checks that all contenders of a lock or a semaphore are granted it one
+// after another, whatever znodes other programs create beside theirs. A contender waits only for a foreign
+// znode that has the name of an earlier contender, until that znode is deleted.
+func TestLock_IsGrantedDespiteForeignZnodes(t *testing.T) {
 	acquire := func(s *Semaphore, err error) func(ctx context.Context) (*Hold, error) {
 		return func(ctx context.Context) (*Hold, error) {
 			if err != nil {
@@ -30,9 +30,10 @@ func TestForeignParticipant(t *testing.T) {
 	}
 	type kind struct {
 		dir, base string // dir is the directory of the contenders, and base the part of their names before the number
-		// known is true if only children with names of known libraries are contenders.
-		known bool
-		lock  func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
+		// librariesOnly is true if only children with the names of Curator, kazoo or this library count as
+		// contenders.
+		librariesOnly bool
+		lock          func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error)
 	}
 	mutex := func(conn *zk.Conn, opts ...Option) func(ctx context.Context) (*Hold, error) {
 		m, err := NewMutex(conn, node, withTimeout(opts)...)
@@ -71,7 +72,7 @@ func TestForeignParticipant(t *testing.T) {
 	const (
 		ignored = iota // the child is not a contender
 		waits          // the contenders wait until the child is deleted
-		unknown        // the child is like waits, but like ignored if only the names of known libraries are contenders
+		unknown        // the child has a name of no library: like ignored if librariesOnly is set, otherwise like waits
 		later          // the child is a contender behind the others
 	)
 	const id = "_c_00000000-0000-4000-8000-000000000001"
@@ -161,17 +162,18 @@ func TestForeignParticipant(t *testing.T) {
 					second.requireWaits()
 					first.release()
 					w.passTime(timeout)
-					if k.dir == node && !k.known {
+					if k.dir == node && !k.librariesOnly {
 						all, err := w.mutex(second.conn).Contenders(w.Context())
 						require.NoError(w, err)
 						listed := slices.ContainsFunc(all, func(c Contender) bool { return c.Path == path })
 						require.Equal(w, c.outcome != ignored, listed && len(all) == 3)
 					}
-					if c.outcome == waits || c.outcome == unknown && !k.known {
+					if c.outcome == waits || c.outcome == unknown && !k.librariesOnly {
 						second.requireWaits()
 						third.requireWaits()
 						if c.warning != "" {
-							// The contender may not read the znode, so it reads it again and again until it is deleted.
+							// A contender that may not read the foreign znode repeats the read until the znode is
+							// deleted.
 							w.passTime(time.Minute)
 						}
 						if c.below != "" {
@@ -187,7 +189,7 @@ func TestForeignParticipant(t *testing.T) {
 					w.passTime(timeout)
 					third.requireHolds()
 					third.release()
-					if k.known && strings.HasPrefix(c.child, "limit-1-") {
+					if k.librariesOnly && strings.HasPrefix(c.child, "limit-1-") {
 						s, err := NewSemaphore(third.conn, node, 1)
 						require.NoError(w, err)
 						if c.below != "" {
@@ -201,7 +203,7 @@ func TestForeignParticipant(t *testing.T) {
 						require.NoError(w, err)
 						require.Equal(w, 2, limit)
 					}
-					if c.warning != "" && !k.known {
+					if c.warning != "" && !k.librariesOnly {
 						require.Equal(w, 1, strings.Count(logs.String(), c.warning), logs.String())
 						require.Contains(w, logs.String(), path)
 					}

@@ -28,12 +28,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	node  = "/locks/one"
 	under = node + "/*" // matches the znodes of contenders
-	// moment is at least as long as it takes to find out why a znode was deleted.
+	// moment is a time in which a contender certainly finds out why its znode was deleted.
 	moment = bubble.Margin
 )
 
-// harness is one test in a bubble: servers and clients on fake time. When the test ends, it requires that no
-// znodes of contenders are left, and that holds that exclude each other have not overlapped.
+// harness is the state of one test in a bubble: servers and clients with fake time. At the end of the test,
+// runTest requires that no znodes of contenders are left, and that holds that exclude each other have not
+// overlapped.
 type harness struct {
 	*testing.T
 	ensemble       *zktest.Ensemble
@@ -44,15 +45,15 @@ type harness struct {
 	allowOverlap   bool // the test itself causes holds to overlap
 	allowLeftovers bool // the test itself prevents the removal of znodes or watches
 
-	mu     sync.Mutex
-	grants []*heldPeriod
+	mu    sync.Mutex
+	holds []*heldPeriod
 }
 
-// heldPeriod is a hold, and the time from which and until which it was held.
+// heldPeriod is a hold with the times at which it began and ended.
 type heldPeriod struct {
 	*Hold
 	dir        string
-	shared     bool      // held together with other readers or other leases
+	shared     bool      // other readers or other leases may be held at the same time
 	from, to   time.Time // to is zero while the hold lasts
 	downgraded time.Time // when the hold was downgraded; zero if it was not
 }
@@ -70,11 +71,11 @@ func newHarness(t *testing.T, servers int, options ...zktest.Option) *harness {
 func runTest(t *testing.T, servers int, f func(w *harness), options ...zktest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // contenders that cannot leave end when their connections end
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // contenders that cannot leave end after their connections have been closed
 		w := newHarness(t, servers, options...)
 		f(w)
 		w.leave()
-		w.checkGrants()
+		w.requireExclusiveHolds()
 		if !w.allowLeftovers {
 			w.requireContenders()
 			require.Empty(w, w.srv.Watches())
@@ -98,17 +99,17 @@ func (w *harness) leave() {
 	w.passTime(0)
 }
 
-// checkGrants asserts that holds that exclude each other did not overlap, and that the later hold
+// requireExclusiveHolds asserts that no holds that exclude each other have overlapped, and that the later hold
 // had the greater token.
-func (w *harness) checkGrants() {
+func (w *harness) requireExclusiveHolds() {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.allowOverlap {
 		return
 	}
-	for i, a := range w.grants {
-		for _, b := range w.grants[i+1:] {
+	for i, a := range w.holds {
+		for _, b := range w.holds[i+1:] {
 			if a.dir != b.dir || a.shared && b.shared {
 				continue
 			}
@@ -122,14 +123,14 @@ func (w *harness) checkGrants() {
 	}
 }
 
-// recordHold records a hold for checkGrants.
+// recordHold records a hold for requireExclusiveHolds.
 func (w *harness) recordHold(h *Hold) {
 	name := path.Base(h.Path())
 	exclusive := strings.Contains(name, "lock") || strings.Contains(name, "__WRIT__")
 	g := &heldPeriod{Hold: h, dir: h.dir, shared: !exclusive || contender.Reads(name), from: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.grants = append(w.grants, g)
+	w.holds = append(w.holds, g)
 	context.AfterFunc(h.Context(), func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -148,7 +149,7 @@ func (w *harness) connectTo(server int) *zk.Conn {
 // passTime sleeps for d, and waits until all other goroutines are blocked.
 func (w *harness) passTime(d time.Duration) { bubble.Advance(d) }
 
-// withTimeout adds the session timeout of the tests, unless options contain another one.
+// withTimeout adds the session timeout of the tests to options, unless options contain another session timeout.
 func withTimeout(options []Option) []Option {
 	return append([]Option{recipes.WithSessionTimeout(timeout)}, options...)
 }
@@ -220,8 +221,8 @@ func (w *harness) stat(path string) *zk.Stat {
 	return stat
 }
 
-// createContender creates an ephemeral znode in the queue of the lock. Its name is that of a
-// contender of Curator and ends in base, which determines the kind of contender. It returns the
+// createContender creates an ephemeral znode in the queue of the lock. The znode has the name of a contender of
+// Curator, which ends in base and a sequence number; base determines the kind of contender. It returns the
 // path.
 func (w *harness) createContender(base string) string {
 	w.Helper()
@@ -258,7 +259,7 @@ func (w *harness) contenders() (paths []string) {
 	return paths
 }
 
-// requireContenders asserts that the znodes of contenders are exactly these.
+// requireContenders asserts that the contenders' znodes are exactly those at paths.
 func (w *harness) requireContenders(paths ...string) {
 	w.Helper()
 	require.ElementsMatch(w, paths, w.contenders())
@@ -385,7 +386,7 @@ func (x *writer) downgrade() {
 	require.NoError(x.w, x.write.Downgrade())
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
-	for _, g := range x.w.grants {
+	for _, g := range x.w.holds {
 		if g.Hold == x.hold && g.downgraded.IsZero() {
 			g.downgraded = time.Now()
 		}
@@ -418,7 +419,7 @@ func (a *call) hasReturned() bool {
 	}
 }
 
-// requireHolds asserts that the lock was granted and is held.
+// requireHolds asserts that the call has returned a hold, and that the lock is still held.
 func (a *call) requireHolds() *Hold {
 	a.w.Helper()
 	require.True(a.w, a.hasReturned(), "still waits")
@@ -435,7 +436,7 @@ func (a *call) requireWaits() {
 	}
 }
 
-// requireFails asserts that the call has returned an error.
+// requireFails asserts that the call has returned an error that wraps want.
 func (a *call) requireFails(want error) {
 	a.w.Helper()
 	require.True(a.w, a.hasReturned(), "still waits")
@@ -476,21 +477,21 @@ func (a *call) requireOnlyZnode() {
 	require.Equal(a.w, stat.Czxid, h.Token())
 }
 
-// forEachLoss runs f as a separate test for each loss.
-func forEachLoss(t *testing.T, of []bubble.Fault, servers int, f func(w *harness, l bubble.Fault)) {
-	for _, l := range of {
+// forEachLoss runs f in a separate test for each of the faults, with the given number of servers.
+func forEachLoss(t *testing.T, faults []bubble.Fault, servers int, f func(w *harness, l bubble.Fault)) {
+	for _, l := range faults {
 		t.Run(l.Name, func(t *testing.T) {
 			runTest(t, servers, func(w *harness) { f(w, l) })
 		})
 	}
 }
 
-// briefLosses are the faults that are so short that a hold continues.
+// briefLosses are the faults that lose a request or a reply, but are so short that a hold continues.
 var briefLosses = slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved)
 
 const timeout = 4 * time.Second // session timeout of the clients
 
-// markers returns the names of the markers of holders.
+// markers returns the names of the znodes by which holders with a lock-delay mark that they hold the lock.
 func (w *harness) markers() (found []string) {
 	for _, name := range strings.Fields(w.srv.Tree()) {
 		if strings.HasPrefix(name, "held-") {
@@ -506,9 +507,11 @@ func (w *harness) isolate(conn *zk.Conn) {
 	w.srv.Refuse(true)
 }
 
+// reconnect lets a client connect again that isolate has separated from the server.
 func (w *harness) reconnect(conn *zk.Conn) {
 	w.srv.Refuse(false)
 	w.srv.Heal(conn.SessionID())
 }
 
+// errEnough is the cause with which tests cancel contexts.
 var errEnough = errors.New("enough")

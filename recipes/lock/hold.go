@@ -34,14 +34,13 @@ func (h *Hold) Path() string { return h.znodePath() }
 // Zxids increase during the life of an ensemble, and restart if the ensemble is rebuilt
 // without its data.
 //
-// A resource can reject the writes of a former holder only after it has seen the token of
-// the new one. So send the token to the resource before you read anything that you will
-// write: docs/tasks/fencing.md shows the statements in SQL.
+// A resource can reject the writes of a former holder only after it has seen the token of the new holder. So
+// send the token to the resource before you read anything that you will write: docs/tasks/fencing.md shows the
+// statements in SQL.
 //
-// Only tokens of the same lock may be compared. Tokens of different elections, locks,
-// queues or partitions are unrelated, although all are zxids: if one record is checked
-// against both, it rejects the holder of the smaller token. Keep a separate record for
-// each, for instance keyed by the path of the lock.
+// Only tokens of the same lock may be compared. Tokens of different elections, locks, queues or partitions are
+// unrelated, although all are zxids: a resource that compares the tokens of two locks with one record rejects
+// the holder of the smaller token. Keep a separate record for each, for instance keyed by the path of the lock.
 func (h *Hold) Token() int64 { return h.grant.Token() }
 
 // Done returns a channel that is closed when the lock is released or lost, or when its
@@ -65,11 +64,10 @@ func (h *Hold) Deadline() time.Time { return h.grant.Deadline() }
 // derived from it, and would wait for this hold, it returns [ErrReentrant] or [ErrUpgrade].
 func (h *Hold) Context() context.Context { return holding{h.grant.Context(), []*Hold{h}} }
 
-// Multi executes ops as one ZooKeeper transaction that commits only while the lock is held,
-// even if this process was stopped or requests were delayed. A call without ops verifies at
-// the ensemble that the lock is held. ops must be *[zk.CreateRequest],
-// *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The responses
-// correspond to ops.
+// Multi executes ops as one ZooKeeper transaction that commits only while the lock is held, even if this
+// process was suspended or requests were delayed. A call without ops verifies at the ensemble that the lock is
+// held. ops must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or
+// *[zk.CheckVersionRequest]. The responses correspond to ops.
 //
 // The error wraps [recipes.ErrInvalid] if ops are of another type or together larger
 // than a server accepts by default (a megabyte); nothing was sent. It wraps [recipes.ErrNotHeld] if
@@ -94,25 +92,24 @@ func (h *Hold) Multi(ops ...any) ([]zk.MultiResponse, error) {
 		case !errors.Is(err, recipes.ErrNotHeld):
 			err = fmt.Errorf("transaction as holder of %s: %w", path, err)
 		case h.grant.Err() == nil && (h.session != nil || h.wasRenamed(path)):
-			continue // nothing was applied, because the path of a znode has changed, for instance by a downgrade
+			continue // no operation was applied, because the path of a znode has changed, for instance by a downgrade
 		}
 		return responses, err
 	}
 }
 
-// Release releases the lock. Done is closed before another client can acquire it. Release
-// returns nil when ZooKeeper has confirmed that the holder's znode does not exist any more,
-// or immediately if the lock is known to be lost. It blocks for at most two seconds, and
-// returns an error that wraps [recipes.ErrUnconfirmed] if ZooKeeper has not answered by
-// then, or if the connection is closed. The removal then continues in the background until
-// it is confirmed, the session ends or the connection is closed. Release may be called
-// repeatedly, to check the current state of the removal.
+// Release releases the lock. Done is closed before another client can acquire it. Release returns nil when
+// ZooKeeper has confirmed that the holder's znode does not exist any more, or immediately if this process has
+// noticed before that the lock is lost. It blocks for at most two seconds, and returns an error that wraps
+// [recipes.ErrUnconfirmed] if ZooKeeper has not answered by then, or if the connection is closed. The removal
+// then continues in the background until it is confirmed, the session ends or the connection is closed. Release
+// may be called repeatedly, to check the current state of the removal.
 func (h *Hold) Release() error {
 	h.leave(recipes.ErrReleased)
 	return h.confirm(time.Now().Add(limit.Confirm))
 }
 
-// leave ends the grant with the reason err, unless it has ended before, and makes the contender leave.
+// leave ends the grant with the reason err, unless the grant has ended before, and makes the contender leave.
 func (h *Hold) leave(err error) {
 	defer h.runNow()
 	if over := h.grant.Err(); over != nil {
@@ -131,7 +128,8 @@ func (h *Hold) confirm(end time.Time) error {
 	return recipe.Fail(h.conn, "release", h.znodePath(), err)
 }
 
-// holding is the context of one or several holds. Lock finds in it which locks its caller holds.
+// holding is the context of one or several holds. If Lock is called with this context, the context shows which
+// locks the caller holds.
 type holding struct {
 	context.Context
 	holds []*Hold
@@ -154,8 +152,9 @@ func (c holding) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// checkReentry returns an error if a contender would or could wait for a hold of the caller. A reader
-// could, because it waits for an earlier writer that waits for the caller's read lock.
+// checkReentry returns an error if ctx shows that the caller holds the lock s, because a new contender would or
+// could wait for the caller's hold. A new reader could wait for an earlier writer that waits for the caller's
+// read lock.
 func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 	h, _ := ctx.Value(lockKey{s.Conn, s.Path}).(*Hold)
 	switch {
@@ -167,14 +166,13 @@ func checkReentry(ctx context.Context, s *recipe.Setup, toWrite bool) error {
 	return ErrReentrant
 }
 
-// ReleaseRequested returns a channel that is closed when a client requests the release of this
-// lock, by RequestRelease, for instance of a [Mutex], or by Curator's Revoker. The request does nothing else: the
-// holder should finish its work and call Release. The channel is not closed when the hold ends,
-// so callers should also wait for Done. The first call sets a watch on the holder's znode until
-// the lock is released. Without a call of ReleaseRequested, requests are not noticed.
-// Nothing requests the release of a [Single], because that would replace its data.
-// [WriteHold.Downgrade] loses requests that arrive during the downgrade, and, if
-// ReleaseRequested was not called before, earlier requests.
+// ReleaseRequested returns a channel that is closed when a client requests the release of this lock, by
+// RequestRelease, for instance of a [Mutex], or by Curator's Revoker. The request does nothing else: the holder
+// should finish its work and call Release. The channel is not closed when the hold ends, so callers should also
+// wait for Done. The first call sets a watch on the holder's znode until the lock is released. Without a call of
+// ReleaseRequested, requests are not noticed. No client requests the release of a [Single], because the request
+// would replace the data of its znode. [WriteHold.Downgrade] loses requests that arrive during the downgrade,
+// and, if ReleaseRequested was not called before, earlier requests.
 func (h *Hold) ReleaseRequested() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,8 +191,8 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 	return h.requested
 }
 
-// awaitRequest calls requested when the release is requested at one of the znodes of the hold. It returns
-// at the latest when the grant ends.
+// awaitRequest calls requested when a client requests the release at own, a znode of the hold. It returns at
+// the latest when the grant ends.
 func (h *Hold) awaitRequest(own string, requested func()) {
 	ctx := h.grant.Context()
 	sub := connection.Subscribe(h.conn, h.timeout)

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A grant ends before its znode is deleted: Done is closed before another client can hold
-// the lock.
+// TestHold_EndsBeforeZnodeIsDeleted checks that a hold ends before its znode is deleted: Done is closed before
+// another client can hold the lock.
 func TestHold_EndsBeforeZnodeIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
@@ -34,9 +34,10 @@ func TestHold_EndsBeforeZnodeIsDeleted(t *testing.T) {
 	})
 }
 
-// Release returns nil after the hold has ended regularly, although the context of the hold and that of the
-// program are done. If the servers do not answer, it returns after a limited time, and can be called again.
-func TestHold_ReleaseReportsSuccess(t *testing.T) {
+// TestHold_ReleaseReturnsNilAfterSuccess checks that Release returns nil after success, although the contexts
+// of the hold and of the program are done. If the servers do not answer, Release returns ErrUnconfirmed after a
+// limited time, and can be called again.
+func TestHold_ReleaseReturnsNilAfterSuccess(t *testing.T) {
 	for name, acquire := range map[string]func(context.Context, *harness, *zk.Conn) (h grantHandle, end func() error){
 		"mutex": func(ctx context.Context, w *harness, conn *zk.Conn) (grantHandle, func() error) {
 			h, err := w.mutex(conn).Lock(ctx)
@@ -73,7 +74,7 @@ func TestHold_ReleaseReportsSuccess(t *testing.T) {
 	} {
 		for _, partition := range []bool{false, true} {
 			if partition && name == "downgrade" {
-				continue // TestDowngrade_ConcurrentCalls covers Downgrade: here the lease would expire first
+				continue // TestDowngrade_ContinuesAfterTimeLimitOfCall covers Downgrade: here the lease would expire first
 			}
 			t.Run(fmt.Sprintf("%s, partition=%v", name, partition), func(t *testing.T) {
 				runTest(t, 1, func(w *harness) {
@@ -102,10 +103,11 @@ type grantHandle interface {
 	Err() error
 }
 
-// TestTrap54_HoldsAreValues checks that a hold is a value that any goroutine can use, and does not belong to
-// a goroutine. Users of kazoo misunderstand which thread holds a lock, and whether it can be acquired again
-// (kazoo #291, #134, #315).
-func TestTrap54_HoldsAreValues(t *testing.T) {
+// TestHold_CanBeReleasedByAnyGoroutine checks that any goroutine can release a hold, and that a hold does not
+// belong to the goroutine that has acquired it. Users of kazoo misunderstand which thread holds a lock, and
+// whether this thread can acquire it again (kazoo #291, #134, #315).
+// Scenario 54 of docs/traps.md.
+func TestHold_CanBeReleasedByAnyGoroutine(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.mutex(conn)
@@ -137,8 +139,9 @@ func TestTrap54_HoldsAreValues(t *testing.T) {
 	})
 }
 
-// A context can outlive its hold. Lock accepts such a context, because there is no hold to wait for.
-func TestContext_OutlivesHold(t *testing.T) {
+// TestLock_AcceptsContextOfReleasedHold checks that Lock accepts a context that has outlived its hold: the
+// caller does not hold the lock any more, so that Lock cannot wait for the caller.
+func TestLock_AcceptsContextOfReleasedHold(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a := w.lock(w.connect())
 		ctx := context.WithoutCancel(a.requireHolds().Context())

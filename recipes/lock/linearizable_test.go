@@ -17,18 +17,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// acquire, share, downgrade and yield are operations on a lock in a history.
+// acquire, share, downgrade and yield are the operations on a lock in a history: locking for writing, locking
+// for reading, a downgrade, and a release or a loss.
 type (
 	acquire   struct{ token int64 }
 	share     struct{ token int64 }
 	downgrade struct {
 		token   int64
-		unknown bool // it is unknown whether the release was applied
+		unknown bool // it is unknown whether the downgrade was applied
 	}
 	yield struct{ token int64 }
 )
 
-// lockState is the state of a lock: the token of its writer, or the tokens of its readers between commas.
+// lockState is the state of a lock: the token of its writer, or the keys of its readers.
 type lockState struct {
 	writer  int64
 	readers string
@@ -36,6 +37,7 @@ type lockState struct {
 	read    int64 // the greatest token that a reader had
 }
 
+// readerKey returns the part of lockState.readers that stands for the reader with a token.
 func readerKey(token int64) string { return fmt.Sprintf(",%d,", token) }
 
 // lockModel is the model of a read-write lock. Of holds that exclude each other, the later one has the
@@ -88,8 +90,8 @@ type (
 type registerState struct{ token, value int64 }
 
 // registerModel is the model of a register that rejects tokens smaller than the greatest it has seen. A write
-// with an unknown outcome may be applied late or never. To the model, never is the same as after all other
-// operations.
+// with an unknown outcome may be applied late or never. The model treats a write that is never applied as a
+// write after all other operations.
 var registerModel = porcupine.Model{
 	Init: func() any { return registerState{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -122,7 +124,7 @@ func (c *client) writeRegister(h *Hold) {
 	}
 }
 
-// readRegister reads the newest value. It does not require a hold.
+// readRegister reads the newest value. The client does not have to hold the lock.
 func (c *client) readRegister() {
 	called := c.now()
 	if _, err := c.conn.Sync(registerPath); err != nil {
@@ -152,8 +154,8 @@ func (c *client) setGrantedTimeout() {
 	connection.RecordOf(c.conn).Push(connection.Event{Timeout: c.stated})
 }
 
-// acquire calls lock, records the hold, calls use while the lock is held, and releases it. grant returns the
-// operation that the acquisition is in the history.
+// acquire calls lock, records the hold, calls use while the lock is held, and releases the lock. grant returns
+// the operation that represents the acquisition in the history.
 func (c *client) acquire(lock func(context.Context) (*Hold, error), grant func(token int64) any, use func(h *Hold)) {
 	ctx, cancel := c.callContext()
 	defer cancel()
@@ -172,8 +174,8 @@ func exclusiveInput(token int64) any { return acquire{token} }
 
 func sharedInput(token int64) any { return share{token} }
 
-// contendMutex repeatedly acquires the mutex, writes to the register, and releases the mutex. It writes at
-// once, and again at a time at which it may have lost the lock.
+// contendMutex repeatedly acquires the mutex, writes to the register, and releases the mutex. It writes
+// immediately after the acquisition, and again at a time at which the client may have lost the lock.
 func contendMutex(c *client) {
 	contend(c, func() (exclusiveLock, error) { return NewMutex(c.conn, node, recipes.WithSessionTimeout(c.stated)) })
 }
@@ -191,6 +193,7 @@ type exclusiveLock interface {
 	TryLock(ctx context.Context) (*Hold, error)
 }
 
+// contend implements contendMutex and contendSingle for the lock that open returns.
 func contend(c *client, open func() (exclusiveLock, error)) {
 	c.setGrantedTimeout()
 	m, err := open()
@@ -273,24 +276,25 @@ func (c *client) downgradeHold(h *WriteHold) {
 	c.pauseRandomly(h.Context())
 }
 
-// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable:
-// for example, two clients must not hold the lock at the same time, and a former holder must not write.
+// TestLinearizable_UnderRandomFaults checks that the calls of clients under random faults are linearizable: for
+// example, two clients must not hold the lock at the same time, and a former holder must not write.
 func TestLinearizable_UnderRandomFaults(t *testing.T) {
 	for name, p := range map[string]program{"Mutex": contendMutex, "RWMutex": contendRWMutex, "Single": contendSingle} {
 		t.Run(name, func(t *testing.T) {
 			faultschedule.Run(t, 60, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 				s := newSchedule(seed)
 				f := runSchedule(t, s, p, verbose, nil)
-				f.check(node, lockModel)
-				f.check(registerPath, registerModel)
+				f.requireLinearizable(node, lockModel)
+				f.requireLinearizable(registerPath, registerModel)
 				return s, f.History
 			})
 		})
 	}
 }
 
-// The library is told a session timeout that is far too long, so its leases are too long. The histories of
-// the lock must show that. The register must still be linearizable, because it checks tokens.
+// TestLinearizable_DetectsTooLongLeases checks that the histories of the lock are not linearizable if the
+// library assumes a session timeout that is far too long, so that its leases are too long. The register must
+// still be linearizable, because it rejects old tokens.
 func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	found := 0
 	for seed := range uint64(60) {
@@ -306,9 +310,9 @@ func TestLinearizable_DetectsTooLongLeases(t *testing.T) {
 	t.Logf("%d histories with two holders at a time", found)
 }
 
-// TestLinearizable_LockModel checks that the model of the lock rejects an impossible history, and accepts a
-// possible history.
-func TestLinearizable_LockModel(t *testing.T) {
+// TestLinearizable_LockModelRejectsImpossibleHistory checks that the model of the lock rejects impossible
+// histories, and accepts possible ones.
+func TestLinearizable_LockModelRejectsImpossibleHistory(t *testing.T) {
 	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 3, 4), newOperation(acquire{2}, 2, 5))
 	requireLegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 3, never), newOperation(acquire{2}, 2, 5))
 	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(yield{1}, 6, 7), newOperation(acquire{2}, 2, 5))
@@ -323,9 +327,9 @@ func TestLinearizable_LockModel(t *testing.T) {
 	requireIllegal(t, lockModel, newOperation(acquire{1}, 1, 2), newOperation(downgrade{1, false}, 3, 4), newOperation(acquire{2}, 1, 5), newOperation(yield{1}, 6, 7))
 }
 
-// TestLinearizable_RegisterModel checks that the model of the register rejects an impossible history, and
-// accepts a possible history.
-func TestLinearizable_RegisterModel(t *testing.T) {
+// TestLinearizable_RegisterModelRejectsImpossibleHistory checks that the model of the register rejects
+// impossible histories, and accepts possible ones.
+func TestLinearizable_RegisterModelRejectsImpossibleHistory(t *testing.T) {
 	requireLegal(t, registerModel, newOperation(write{1, 7, false}, 1, 2), newOperation(read{7}, 3, 4))
 	requireIllegal(t, registerModel, newOperation(write{1, 7, false}, 1, 2), newOperation(read{0}, 3, 4))
 	requireIllegal(t, registerModel, newOperation(write{2, 7, false}, 1, 2), newOperation(write{1, 8, false}, 3, 4))

@@ -23,6 +23,7 @@ type Part interface {
 	part() lockPart
 }
 
+// lockPart is a Part with the methods that acquire it.
 type lockPart struct {
 	setup     *recipe.Setup
 	lock, try func(context.Context) (*Hold, error)
@@ -37,6 +38,7 @@ func (m *RWMutex) Reading() Part { return side{m, false} }
 // Writing returns the lock for writing, as a part of a [MultiLock].
 func (m *RWMutex) Writing() Part { return side{m, true} }
 
+// side is the part that Reading or Writing of an RWMutex returns.
 type side struct {
 	*RWMutex
 	writes bool
@@ -63,6 +65,7 @@ func (s side) part() lockPart {
 // Leases returns n leases of the semaphore, as a part of a [MultiLock].
 func (s *Semaphore) Leases(n int) Part { return leasesPart{s, n} }
 
+// leasesPart is the part that Leases of a Semaphore returns.
 type leasesPart struct {
 	semaphore *Semaphore
 	n         int
@@ -88,7 +91,7 @@ type MultiLock struct{ parts []lockPart }
 // no request. It returns [recipes.ErrInvalid] if parts is empty or invalid.
 func NewMultiLock(parts ...Part) (*MultiLock, error) {
 	if len(parts) == 0 {
-		return nil, fmt.Errorf("%w: lock.NewMultiLock: no locks", recipes.ErrInvalid)
+		return nil, fmt.Errorf("%w: lock.NewMultiLock: at least one lock is required", recipes.ErrInvalid)
 	}
 	m := &MultiLock{}
 	for i, p := range parts {
@@ -107,7 +110,7 @@ func NewMultiLock(parts ...Part) (*MultiLock, error) {
 		case p.setup.Conn != m.parts[0].setup.Conn:
 			return nil, fmt.Errorf("%w: lock.NewMultiLock: the locks use different connections", recipes.ErrInvalid)
 		case i > 0 && p.setup.Path == m.parts[i-1].setup.Path:
-			return nil, fmt.Errorf("%w: lock.NewMultiLock: %s is listed twice", recipes.ErrInvalid, p.setup.Path)
+			return nil, fmt.Errorf("%w: lock.NewMultiLock: two locks have the path %s", recipes.ErrInvalid, p.setup.Path)
 		}
 	}
 	return m, nil
@@ -128,7 +131,8 @@ func (m *MultiLock) TryLock(ctx context.Context) (*MultiHold, error) {
 	return m.acquireAll(ctx, func(p lockPart, ctx context.Context) (*Hold, error) { return p.try(ctx) })
 }
 
-// acquireAll acquires all locks by calls of lock. If one of them fails, it releases those that it has acquired.
+// acquireAll acquires all locks by calls of lock. If one call fails, acquireAll releases the locks that it has
+// acquired.
 func (m *MultiLock) acquireAll(ctx context.Context, lock func(lockPart, context.Context) (*Hold, error)) (*MultiHold, error) {
 	taking, lost := context.WithCancelCause(ctx)
 	defer lost(nil)
@@ -167,9 +171,9 @@ func release(holds []*Hold) (err error) {
 	return err
 }
 
-// MultiHold represents the possession of all locks of a [MultiLock]. It is lost as soon as one
-// of the locks is lost; the other locks are held until it is released. Its methods may be
-// called from any goroutine. It must be released, even if it is lost.
+// MultiHold represents the possession of all locks of a [MultiLock]. A MultiHold is lost as soon as one of the
+// locks is lost; the other locks are held until the MultiHold is released. Its methods may be called from any
+// goroutine. A MultiHold must be released, even if it is lost.
 type MultiHold struct {
 	holds []*Hold // the holds, sorted by path
 	grant *connection.Grant
@@ -186,7 +190,7 @@ func newMultiHold(holds []*Hold) *MultiHold {
 	return m
 }
 
-// earliestDeadline returns the earliest deadline of the holds.
+// earliestDeadline returns the earliest deadline of the holds, at which the MultiHold ends.
 func (m *MultiHold) earliestDeadline() (first time.Time) {
 	for _, h := range m.holds {
 		if d := h.Deadline(); first.IsZero() || d.Before(first) {
@@ -227,9 +231,8 @@ func (m *MultiHold) Err() error {
 // it is renewed.
 func (m *MultiHold) Deadline() time.Time { return m.grant.Deadline() }
 
-// Context returns a context that is done when one of the locks is not held any more. Its
-// cause is the error that Err returns. Like that of [Hold.Context], it prevents a Lock from
-// waiting for these holds.
+// Context returns a context that is done when one of the locks is not held any more. Its cause is the error
+// that Err returns. Like the context of a [Hold], it prevents Lock from waiting for these holds.
 func (m *MultiHold) Context() context.Context { return holding{m.grant.Context(), m.holds} }
 
 // Multi executes ops as one ZooKeeper transaction that commits only while all locks are

@@ -33,9 +33,9 @@ func (w *harness) multi(conn *zk.Conn, names ...string) *MultiLock {
 	return m
 }
 
-// TestMultiLock_AcquiresInOrder checks that a MultiLock acquires all its locks in the order of the paths, and
-// releases them all.
-func TestMultiLock_AcquiresInOrder(t *testing.T) {
+// TestMultiLock_AcquiresInOrderOfPaths checks that a MultiLock acquires all its locks in the order of their
+// paths, and releases all of them.
+func TestMultiLock_AcquiresInOrderOfPaths(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.create("/register")
 		conn := w.connect()
@@ -65,14 +65,14 @@ func TestMultiLock_AcquiresInOrder(t *testing.T) {
 		require.ErrorIs(w, h.Err(), recipes.ErrReleased)
 		<-h.Done()
 		require.ErrorIs(w, context.Cause(h.Context()), recipes.ErrReleased)
-		require.NoError(w, h.Release(), "again")
+		require.NoError(w, h.Release(), "second call")
 		_, err = h.Multi()
 		require.ErrorIs(w, err, recipes.ErrNotHeld)
 	})
 }
 
-// A MultiHold is lost as soon as one of its locks is lost.
-func TestMultiHold_OneLockIsLost(t *testing.T) {
+// TestMultiHold_EndsIfOneLockIsLost checks that a MultiHold ends as soon as one of its locks is lost.
+func TestMultiHold_EndsIfOneLockIsLost(t *testing.T) {
 	for i := range 3 {
 		runTest(t, 1, func(w *harness) {
 			conn := w.connect()
@@ -90,8 +90,8 @@ func TestMultiHold_OneLockIsLost(t *testing.T) {
 	}
 }
 
-// TestMultiHold_LeaseExpires checks that a MultiHold does not outlive the lease of its connection.
-func TestMultiHold_LeaseExpires(t *testing.T) {
+// TestMultiHold_EndsWhenLeaseExpires checks that a MultiHold ends when the lease of its connection expires.
+func TestMultiHold_EndsWhenLeaseExpires(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		h, err := w.multi(conn, "a", "b").Lock(w.Context())
@@ -111,8 +111,9 @@ func TestMultiHold_LeaseExpires(t *testing.T) {
 	})
 }
 
-// The deadline of a MultiHold is the earliest deadline of its locks.
-func TestMultiHold_Deadline(t *testing.T) {
+// TestMultiHold_DeadlineIsEarliestOfLocks checks that the deadline of a MultiHold is the earliest deadline of
+// its locks.
+func TestMultiHold_DeadlineIsEarliestOfLocks(t *testing.T) {
 	begin := time.Now()
 	var holds []*Hold
 	for _, left := range []time.Duration{2 * time.Hour, time.Hour, 3 * time.Hour} {
@@ -126,9 +127,10 @@ func TestMultiHold_Deadline(t *testing.T) {
 	}
 }
 
-// TestMultiLock_AllOrNone checks that a MultiLock does not request further locks after a failure, unlike
-// Curator's InterProcessMultiLock, and releases the granted locks.
-func TestMultiLock_AllOrNone(t *testing.T) {
+// TestMultiLock_ReleasesLocksIfOneIsHeld checks that a MultiLock releases the locks that it has acquired if it
+// fails to acquire the next one, and does not request the others. Curator's InterProcessMultiLock requests them
+// nevertheless.
+func TestMultiLock_ReleasesLocksIfOneIsHeld(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		held, err := w.namedMutex(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
@@ -156,9 +158,9 @@ func TestMultiLock_AllOrNone(t *testing.T) {
 	})
 }
 
-// TestMultiLock_ContextEndsWhileDisconnected checks that Lock does not wait for the release of the granted
-// locks when its context is done.
-func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
+// TestMultiLock_ReturnsWhenContextEndsWhileDisconnected checks that Lock returns immediately when its context
+// is done, without waiting for the release of the locks that it has acquired.
+func TestMultiLock_ReturnsWhenContextEndsWhileDisconnected(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		held, err := w.namedMutex(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
@@ -182,8 +184,9 @@ func TestMultiLock_ContextEndsWhileDisconnected(t *testing.T) {
 	})
 }
 
-// If a granted lock is lost while Lock waits for another, Lock returns.
-func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
+// TestMultiLock_FailsIfGrantedLockIsLostWhileWaiting checks that Lock fails if it loses a lock that it has
+// acquired while it waits for the next one.
+func TestMultiLock_FailsIfGrantedLockIsLostWhileWaiting(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		held, err := w.namedMutex(w.operator, "b").Lock(w.Context())
 		require.NoError(w, err)
@@ -202,8 +205,8 @@ func TestMultiLock_LosesLockWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestMultiLock_DoesNotDeadlock checks that clients that name common locks in different orders do not wait
-// for each other.
+// TestMultiLock_DoesNotDeadlock checks that clients do not deadlock if they pass common locks to NewMultiLock
+// in different orders.
 func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		names := []string{"a", "b", "c", "d", "e"}
@@ -236,9 +239,9 @@ func TestMultiLock_DoesNotDeadlock(t *testing.T) {
 	})
 }
 
-// TestMultiLock_ReadersAndWriters checks that two MultiLocks that share a lock only for reading do not
-// exclude each other, and that a writer is excluded.
-func TestMultiLock_ReadersAndWriters(t *testing.T) {
+// TestMultiLock_SharesLocksOfReaders checks that two MultiLocks that have only a lock for reading in common can
+// be held together, and that they exclude a writer of that lock.
+func TestMultiLock_SharesLocksOfReaders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		sides := func(conn *zk.Conn) (read, write Part) {
 			m := w.rwAt(conn, "/locks/a")
@@ -256,7 +259,7 @@ func TestMultiLock_ReadersAndWriters(t *testing.T) {
 		second, err := NewMultiLock(read, w.namedMutex(other, "c"))
 		require.NoError(w, err)
 		g, err := second.TryLock(w.Context())
-		require.NoError(w, err, "readers let each other by")
+		require.NoError(w, err, "readers do not exclude each other")
 		require.NoError(w, g.Release())
 
 		third, err := NewMultiLock(write)
@@ -272,8 +275,8 @@ func TestMultiLock_ReadersAndWriters(t *testing.T) {
 	})
 }
 
-// TestNewMultiLock_InvalidParts checks that parts that cannot be acquired together are rejected.
-func TestNewMultiLock_InvalidParts(t *testing.T) {
+// TestNewMultiLock_RejectsInvalidParts checks that NewMultiLock rejects parts that cannot be acquired together.
+func TestNewMultiLock_RejectsInvalidParts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		rw := w.rw(w.operator)
 		for name, parts := range map[string][]Part{
@@ -289,8 +292,9 @@ func TestNewMultiLock_InvalidParts(t *testing.T) {
 	})
 }
 
-// The release of a MultiHold is confirmed only when the release of each lock is confirmed.
-func TestMultiHold_ReleaseUnconfirmed(t *testing.T) {
+// TestMultiHold_ReleaseIsConfirmedAfterAllLocks checks that Release of a MultiHold returns nil only when the
+// release of each lock is confirmed.
+func TestMultiHold_ReleaseIsConfirmedAfterAllLocks(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		h, err := w.multi(conn, "a", "b").Lock(w.Context())
@@ -305,9 +309,9 @@ func TestMultiHold_ReleaseUnconfirmed(t *testing.T) {
 	})
 }
 
-// If a lock is lost while Lock waits for the last one, Lock fails, even if the last lock is
-// granted at the same time.
-func TestMultiLock_LosesLockDuringLastAcquisition(t *testing.T) {
+// TestMultiLock_FailsIfLockIsLostDuringLastAcquisition checks that Lock fails if it loses a lock while it waits
+// for the last one, even if the last one is granted at the same time.
+func TestMultiLock_FailsIfLockIsLostDuringLastAcquisition(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var first *Hold
 		_, err := w.multi(w.connect(), "a", "b").acquireAll(w.Context(), func(p lockPart, ctx context.Context) (*Hold, error) {
@@ -324,7 +328,7 @@ func TestMultiLock_LosesLockDuringLastAcquisition(t *testing.T) {
 		require.ErrorIs(w, err, recipes.ErrDeleted)
 		for _, name := range []string{"a", "b"} {
 			h, err := w.namedMutex(w.operator, name).TryLock(w.Context())
-			require.NoError(w, err, "both are free")
+			require.NoError(w, err, "both locks are free")
 			require.NoError(w, h.Release())
 		}
 	})

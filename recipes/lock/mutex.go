@@ -69,9 +69,9 @@ func (m *Mutex) acquisition(noWait bool) acquisition {
 	return acquisition{setup: m.setup, cfg: m.config(contender.CuratorLock, contender.Kazoo), noWait: noWait, delay: m.settings.delay}
 }
 
-// tryAcquire joins the queue only if no contender in it has to be waited for: none for which blocks is true, or none
-// at all if blocks is nil. If it always joined, its znode would exist for a moment, in which other calls of
-// TryLock would fail.
+// tryAcquire returns ErrHeld without joining the queue if the queue contains a contender for which blocks is true,
+// or any contender if blocks is nil. If it always joined the queue, other calls of TryLock would fail while its
+// znode exists.
 func tryAcquire(ctx context.Context, q *lockQueue, toWrite bool, blocks func(string) bool, c acquisition) (*Hold, error) {
 	if err := checkReentry(ctx, q.setup, toWrite); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 
 // Option is an option of a lock: [WithName], [WithLockDelay] of a [Mutex] or an [RWMutex], [WithNamePrefix] of a
 // [Mutex], [WithCuratorLayout] and [WithSharedCount] of a [Semaphore], and every [recipes.Option]. A [Single]
-// accepts only the latter.
+// accepts only a [recipes.Option].
 type Option interface{ ApplyLock(*recipe.Setup) }
 
 // ownOption is an option of this package.
@@ -28,7 +28,7 @@ type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyLock(s *recipe.Setup) { o(s) }
 
-// settings are the options of this package.
+// settings contains the values of the options of this package.
 type settings struct {
 	name    string
 	delay   time.Duration
@@ -36,10 +36,11 @@ type settings struct {
 	curator bool             // use the protocol of Curator's semaphore
 	count   string           // path of the SharedCount with the limit of a semaphore; empty without WithSharedCount
 
-	used []string // names of the options that were given, except WithName, which all locks accept
+	used []string // names of the options that were given, except WithName, which newQueue always accepts
 }
 
-// newOption returns an option of this package. A constructor rejects it unless it accepts options with this name.
+// newOption returns an option of this package. A constructor rejects the option unless the constructor accepts
+// options with this name.
 func newOption(name string, set func(*settings)) Option {
 	return ownOption(recipe.Own(name, func(s *settings) {
 		s.used = append(s.used, name)
@@ -47,8 +48,8 @@ func newOption(name string, set func(*settings)) Option {
 	}))
 }
 
-// WithName sets the [Contender.Name] of contenders that use this value. It is the data of
-// their znodes, of at most 64 KiB. The default is the host name and the process ID.
+// WithName sets the [Contender.Name] of the contenders for which this lock value is used. The name is the data
+// of their znodes, of at most 64 KiB. The default is the host name and the process ID.
 func WithName(name string) Option {
 	return ownOption(recipe.Own("lock.WithName", func(s *settings) { s.name = name }))
 }
@@ -57,7 +58,7 @@ func WithName(name string) Option {
 // the sequence number that ZooKeeper appends, for instance "lock-0000000042". If prefix begins with "_c_*-", 32
 // random hexadecimal digits replace the asterisk: "_c_*-lock-" is the prefix of zk.Lock of go-zookeeper. So a
 // lock can be migrated to this library process by process, if the other programs do not recognize the names of
-// this library. It cannot be combined with [WithLockDelay].
+// this library. The option cannot be combined with [WithLockDelay].
 //
 // Without random digits, a name can occur again if the znode of the lock is deleted and created again, as ZooKeeper
 // does with an unused container: a delayed transaction of [Hold.Multi] is applied if another client has the same
@@ -67,21 +68,19 @@ func WithNamePrefix(prefix string) Option {
 }
 
 // maxName is far below the size of a request that a server accepts, one megabyte by default. A server closes
-// the connection when it receives a larger request, and would do so at each retry.
+// the connection when it receives a larger request, and would close it again at each retry.
 const maxName = 64 << 10
 
-// WithLockDelay delays the next acquisition by d if a hold has ended without Release:
-// because its session or its lease has expired, its znode was deleted, or its connection
-// was closed. It is meant for resources that cannot check tokens: requests of the former
-// holder have the time d to arrive.
+// WithLockDelay delays the next acquisition by d if a hold has ended without Release: because its session or
+// its lease has expired, its znode was deleted, or its connection was closed. The option is meant for resources
+// that cannot check tokens: requests of the former holder have the time d to arrive.
 //
-// The delay is measured by the clock of the next contender, from the time at which it
-// reaches the head of the queue. It gives no guarantee for requests that take longer. All
-// contenders of the lock must use the option, with the same d. Contenders without it,
-// including programs that use Curator or kazoo, do not wait. They create no marker, so no
-// contender waits after one of them was lost. The option adds two round trips to each
-// acquisition. After a hold that ended without Release, a marker znode remains until the
-// next acquisition, or, after the hold of a reader, until the next acquisition by a writer.
+// The delay is measured by the clock of the next contender, from the time at which it reaches the head of the
+// queue. The delay gives no guarantee for requests that take longer. All contenders of the lock must use the
+// option, with the same d. Contenders without it, including programs that use Curator or kazoo, do not wait.
+// They create no marker, so no contender waits after one of them has lost the lock. The option adds two round
+// trips to each acquisition. After a hold that ended without Release, a marker znode remains until the next
+// acquisition, or, after the hold of a reader, until the next acquisition by a writer.
 //
 // Do not use the option while programs with zk.Lock of go-zookeeper use the same lock:
 // zk.Lock fails if it finds a marker, and leaves a znode that blocks the lock until its
@@ -98,6 +97,7 @@ const (
 	withSharedCount   = "lock.WithSharedCount"
 )
 
+// processName returns the default of WithName: the host name and the process ID.
 var processName = sync.OnceValue(func() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -141,7 +141,7 @@ func newQueue(conn *zk.Conn, path, kind string, opts []Option, accepted ...strin
 		case err != nil:
 			return q, fmt.Errorf("%w: lock.WithNamePrefix: %w", recipes.ErrInvalid, err)
 		case q.settings.delay > 0, s.Layout == recipe.Kazoo:
-			return q, fmt.Errorf("%w: lock.WithNamePrefix: not with WithLockDelay or WithKazooLayout", recipes.ErrInvalid)
+			return q, fmt.Errorf("%w: lock.WithNamePrefix: cannot be combined with WithLockDelay or WithKazooLayout", recipes.ErrInvalid)
 		}
 	}
 	s.Log = s.Log.With(kind, path)

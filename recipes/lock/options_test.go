@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A program requests a session timeout of 60 s and is granted 20 s. A lock that states 60 s is
-// rejected, or, if it is created before the connection has a session, its leases are those of 20
-// s.
-func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
+// TestOptions_RejectTimeoutAboveGrantedTimeout checks that WithSessionTimeout is rejected if the servers have
+// granted the connection a shorter session timeout. If the lock is created before the connection has a session,
+// its leases are those of the granted timeout.
+func TestOptions_RejectTimeoutAboveGrantedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(4*time.Second, 20*time.Second))
 		hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
@@ -38,8 +38,9 @@ func TestOptions_SessionTimeoutExceedsGranted(t *testing.T) {
 	})
 }
 
-// Each constructor rejects invalid arguments.
-func TestOptions_ApplyToLocks(t *testing.T) {
+// TestOptions_ConstructorsRejectInvalidOptions checks that NewMutex, NewRWMutex and NewSemaphore reject invalid
+// options, paths and connections.
+func TestOptions_ConstructorsRejectInvalidOptions(t *testing.T) {
 	for kind, create := range map[string]func(conn *zk.Conn, path string, opts ...Option) error{
 		"mutex":     func(c *zk.Conn, p string, opts ...Option) error { _, err := NewMutex(c, p, opts...); return err },
 		"RWMutex":   func(c *zk.Conn, p string, opts ...Option) error { _, err := NewRWMutex(c, p, opts...); return err },

@@ -16,8 +16,9 @@ import (
 )
 
 // Period is a [Mutex] of which at most one hold begins in a period, for jobs that must run at most once a day
-// or an hour in all processes together. The time at which the last hold began is stored in ZooKeeper before
-// the hold begins, so it is respected after a crash: a job that has failed is not repeated in the same period.
+// or an hour in all processes together. The time at which the last hold began is stored in ZooKeeper before the
+// hold begins, so that all clients respect it after a crash: a job that has failed is not repeated in the same
+// period.
 //
 // A period is measured by the clock of the ensemble's leader, whatever the clocks of the clients are. If that
 // clock is set back, the current period becomes longer by as much.
@@ -27,8 +28,8 @@ type Period struct {
 }
 
 // NewPeriod returns the lock at path, of which a hold begins at least d after the previous one. d is a multiple
-// of a millisecond, and the same in all programs; a program with a longer d only waits longer itself. It sends
-// no request. Options are those of [NewMutex]. Errors: [recipes.ErrInvalid].
+// of a millisecond, and the same in all programs; a program with a longer d only waits longer itself. NewPeriod
+// sends no request. Options are those of [NewMutex]. Errors: [recipes.ErrInvalid].
 func NewPeriod(conn *zk.Conn, path string, d time.Duration, opts ...Option) (*Period, error) {
 	if d < time.Millisecond || d%time.Millisecond != 0 {
 		return nil, fmt.Errorf("%w: lock.NewPeriod(%v): must be a positive multiple of a millisecond", recipes.ErrInvalid, d)
@@ -59,7 +60,7 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 		switch {
 		case ctx.Err() == nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrUnconfirmed)):
 			p.mutex.setup.Log.Warn("the hold was lost before the period began: retrying", "err", err)
-			continue // the next iteration waits for the next period if this one has begun nevertheless
+			continue // the next iteration waits for the next period if the current one has begun nevertheless
 		case h != nil || err != nil:
 			return h, err
 		}
@@ -70,7 +71,7 @@ func (p *Period) Next(ctx context.Context) (*Hold, error) {
 }
 
 // Do calls f once, while it has a hold. It begins the hold as [Period.Next] does, or as [Period.Try] with
-// [WithoutWaiting], and returns the error of that without calling f. See [Mutex.Do].
+// [WithoutWaiting]. If that fails, Do returns the error and does not call f. See [Mutex.Do].
 func (p *Period) Do(ctx context.Context, f func(ctx context.Context, h *Hold) error, opts ...DoOption) error {
 	return doWhileHeld(ctx, p.mutex.setup, opts, p.Next, p.Try, f)
 }
@@ -93,8 +94,8 @@ func (p *Period) Run(ctx context.Context, f func(ctx context.Context, h *Hold) e
 }
 
 // Last returns the time at which the last hold began, by the clock of the ensemble's leader, or the zero time if
-// none has begun. It sends one request, again after a broken connection, until ctx is done. The result is that of
-// the server that the connection uses, and may be slightly out of date.
+// none has begun. It sends one request, again after a broken connection, until ctx is done. The server to which
+// the client is connected answers, so the result may be slightly out of date.
 func (p *Period) Last(ctx context.Context) (time.Time, error) {
 	node := p.periodPath()
 	data, stat, err := connection.ReadExisting(ctx, p.mutex.setup.Conn, node)
@@ -120,10 +121,11 @@ func (p *Period) beginPeriod(ctx context.Context, lock func(context.Context) (*H
 	return nil, left, p.mutex.setup.Fail("begin period of", p.mutex.setup.Path, err)
 }
 
-// store stores that a period begins now, and returns 0, or how long the current period lasts.
+// store stores the present time as the beginning of a period, and returns 0. If the current period has not
+// ended, store stores nothing, and returns how long the current period still lasts.
 //
-// The data of the znode is the time at which the last period began. It learns the present time by writing the
-// same data again: the reply contains the time of the leader.
+// The data of the znode is the time at which the last period began. store learns the present time by writing
+// the same data again: the reply contains the time of the leader.
 func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err error) {
 	setup, node := p.mutex.setup, p.periodPath()
 	written := map[string]bool{} // the times that this call may have stored
@@ -157,8 +159,9 @@ func (p *Period) store(ctx context.Context, h *Hold) (left time.Duration, err er
 	return 0, fmt.Errorf("%w: %w", recipes.ErrNotHeld, h.Err())
 }
 
-// storeTime tries once to store that a period begins now, given the content of the znode. It adds the time
-// that it may have stored to written.
+// storeTime tries once to store the present time as the beginning of a period, given the content of the znode.
+// It adds the time that it may have stored to written. If the current period has not ended, storeTime returns
+// how long it still lasts.
 func (p *Period) storeTime(h *Hold, node string, data []byte, version int32, written map[string]bool) (left time.Duration, err error) {
 	begun, err := parseBegun(node, data)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 
 const period = time.Hour
 
-// runPeriods runs a test with the periods of clients at one path.
+// runPeriods runs f in a bubble with one server. open returns a Period that uses a connection; all Periods have
+// the same path.
 func runPeriods(t *testing.T, f func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period)) {
 	synctest.Test(t, func(t *testing.T) {
 		f(t, zktest.Start(t), func(conn *zk.Conn) *Period {
@@ -30,9 +31,9 @@ func runPeriods(t *testing.T, f func(t *testing.T, srv *zktest.Server, open func
 	})
 }
 
-// In each period one hold begins, in the order in which clients call Next. A crash of the holder does not
-// begin another hold.
-func TestPeriod_OneHoldPerPeriod(t *testing.T) {
+// TestPeriod_GrantsOneHoldPerPeriod checks that one hold begins in each period, even if the holder crashes, and
+// that Next waits for the next period.
+func TestPeriod_GrantsOneHoldPerPeriod(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		ctx, conn := t.Context(), bubble.Connect(t, srv, timeout)
 		p, other := open(conn), open(bubble.Connect(t, srv, timeout))
@@ -63,9 +64,9 @@ func TestPeriod_OneHoldPerPeriod(t *testing.T) {
 	})
 }
 
-// TestPeriod_LastReturnsStart checks that Last returns when the last hold began, in any process, and the zero
-// time before the first hold, and does not return a time that another client has damaged.
-func TestPeriod_LastReturnsStart(t *testing.T) {
+// TestPeriod_LastReturnsStartOfLastHold checks that Last returns when the last hold began, in any process, and
+// the zero time before the first hold. If another client has written other data, Last returns ErrInvalid.
+func TestPeriod_LastReturnsStartOfLastHold(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		ctx, conn := t.Context(), bubble.Connect(t, srv, timeout)
 		p, other := open(conn), open(bubble.Connect(t, srv, timeout))
@@ -95,8 +96,9 @@ func TestPeriod_LastReturnsStart(t *testing.T) {
 	})
 }
 
-// Do calls the function at the beginning of a period. It waits for the period unless WithoutWaiting is given.
-func TestPeriod_DoRunsOncePerPeriod(t *testing.T) {
+// TestPeriod_DoCallsFunctionOncePerPeriod checks that Do calls the function at the beginning of a period, for
+// which it waits unless WithoutWaiting is given.
+func TestPeriod_DoCallsFunctionOncePerPeriod(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		p, begun := open(bubble.Connect(t, srv, timeout)), time.Now()
 		failed := errors.New("failed")
@@ -115,9 +117,9 @@ func TestPeriod_DoRunsOncePerPeriod(t *testing.T) {
 	})
 }
 
-// Run calls the function once in each period, in one of the processes, until its context is done or the
-// function fails.
-func TestPeriod_Run(t *testing.T) {
+// TestPeriod_RunCallsFunctionOncePerPeriod checks that Run calls the function once in each period, in one of
+// several processes, until its context is done or the function fails.
+func TestPeriod_RunCallsFunctionOncePerPeriod(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var mu sync.Mutex
@@ -155,8 +157,9 @@ func TestPeriod_Run(t *testing.T) {
 	})
 }
 
-// If the reply to the write that begins a period is lost, the hold that has written it begins.
-func TestPeriod_ReplyLost(t *testing.T) {
+// TestPeriod_BeginsHoldIfReplyIsLost checks that Next returns a hold in the current period if the reply to one
+// of its writes is lost, for example to the write that begins the period.
+func TestPeriod_BeginsHoldIfReplyIsLost(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
 		runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 			conn := bubble.Connect(t, srv, timeout)
@@ -165,7 +168,7 @@ func TestPeriod_ReplyLost(t *testing.T) {
 			begin := time.Now()
 			h, err := p.Next(t.Context())
 			require.NoError(t, err)
-			require.Less(t, time.Since(begin), time.Minute, "the next period")
+			require.Less(t, time.Since(begin), time.Minute, "the hold has begun only in the next period")
 			require.NoError(t, h.Release())
 			begun, stat, err := conn.Get("/hourly/period")
 			require.NoError(t, err)
@@ -175,9 +178,9 @@ func TestPeriod_ReplyLost(t *testing.T) {
 	}
 }
 
-// TestPeriod_SessionEnds checks that Next does not end when the hold is lost before the period begins, and
-// that only one hold begins in a period.
-func TestPeriod_SessionEnds(t *testing.T) {
+// TestPeriod_NextContinuesAfterSessionEnds checks that Next continues if its session ends before the period
+// begins, and that it waits for the next period if it has already stored the beginning of this one.
+func TestPeriod_NextContinuesAfterSessionEnds(t *testing.T) {
 	expire := func(q *zktest.Request) zktest.Verdict {
 		_ = q.Server.ExpireSession(q.Session)
 		return zktest.Cut(q)
@@ -194,7 +197,7 @@ func TestPeriod_SessionEnds(t *testing.T) {
 			return zktest.Pass(q)
 		}},
 	} {
-		for nth := 1; nth <= 3; nth++ { // create the znode; read the clock; write the time
+		for nth := 1; nth <= 3; nth++ { // the 1st transaction creates the znode, the 2nd one reads the clock, and the 3rd one writes the time
 			runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 				conn, stored := bubble.Connect(t, srv, timeout), false
 				hook := fault.add(srv, zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID(), Nth: nth}, func(q *zktest.Request) zktest.Verdict {
@@ -217,9 +220,9 @@ func TestPeriod_SessionEnds(t *testing.T) {
 	}
 }
 
-// TestPeriod_BusyServer checks that Next pauses before it repeats a request while a server rejects requests
-// because it is busy.
-func TestPeriod_BusyServer(t *testing.T) {
+// TestPeriod_NextPausesIfServerIsBusy checks that Next pauses before it repeats a request that a busy server
+// has rejected.
+func TestPeriod_NextPausesIfServerIsBusy(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		conn := bubble.Connect(t, srv, timeout)
 		srv.Before(zktest.Match{Op: zktest.OpMulti, Session: conn.SessionID()}, func(q *zktest.Request) zktest.Verdict {
@@ -237,9 +240,9 @@ func TestPeriod_BusyServer(t *testing.T) {
 	})
 }
 
-// TestPeriod_SameTime checks that a client that has lost the lock does not take the time of the next holder
-// for the time that it wanted to store, when both are the same millisecond.
-func TestPeriod_SameTime(t *testing.T) {
+// TestPeriod_DistinguishesEqualTimesOfTwoClients checks that a client that has lost the lock does not take the
+// time that the next holder has stored for its own, if both have chosen the same millisecond.
+func TestPeriod_DistinguishesEqualTimesOfTwoClients(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		conn, other := bubble.Connect(t, srv, timeout), open(bubble.Connect(t, srv, timeout))
 		var first *Hold
@@ -266,9 +269,9 @@ func TestPeriod_SameTime(t *testing.T) {
 	})
 }
 
-// TestPeriod_RunUntilSignal checks that Run does not return an error when its context is done, even if the
+// TestPeriod_RunReturnsNilIfContextIsDone checks that Run returns nil when its context is done, even if the
 // cause differs from the error of the context, as with signal.NotifyContext.
-func TestPeriod_RunUntilSignal(t *testing.T) {
+func TestPeriod_RunReturnsNilIfContextIsDone(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		for name, returned := range map[string]func(context.Context) error{
 			"error": context.Context.Err, "cause": context.Cause, "nil": func(context.Context) error { return nil },
@@ -283,8 +286,9 @@ func TestPeriod_RunUntilSignal(t *testing.T) {
 	})
 }
 
-// NewPeriod rejects invalid periods, and the methods reject data of other programs.
-func TestPeriod_InvalidPeriodOrData(t *testing.T) {
+// TestPeriod_RejectsInvalidPeriodOrData checks that NewPeriod rejects invalid periods, and that Next rejects
+// data that another program has written.
+func TestPeriod_RejectsInvalidPeriodOrData(t *testing.T) {
 	runPeriods(t, func(t *testing.T, srv *zktest.Server, open func(*zk.Conn) *Period) {
 		conn := bubble.Connect(t, srv, timeout)
 		for _, d := range []time.Duration{0, -time.Hour, time.Microsecond, 1500 * time.Microsecond} {

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A mutex with the names of a hand-written lock, or of zk.Lock, and that other lock exclude each other, in
-// the order of arrival.
-func TestWithNamePrefix_NamesOfOtherPrograms(t *testing.T) {
+// TestWithNamePrefix_ExcludesProgramsWithSameNames checks that a mutex with the names of a hand-written lock,
+// or of zk.Lock, and clients of that lock exclude each other, in the order of arrival.
+func TestWithNamePrefix_ExcludesProgramsWithSameNames(t *testing.T) {
 	for prefix, create := range map[string]func(*zk.Conn) (string, error){
 		"guard-": func(conn *zk.Conn) (string, error) {
 			return conn.Create("/lock/guard-", []byte("theirs"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -37,7 +37,7 @@ func TestWithNamePrefix_NamesOfOtherPrograms(t *testing.T) {
 				children, _, err := theirs.Children("/lock")
 				require.NoError(t, err)
 				require.Len(t, children, 2)
-				for _, child := range children { // programs with zk.Lock recognize both znodes by the same form of name
+				for _, child := range children { // programs with zk.Lock recognize both znodes, because their names have the same form
 					require.Regexp(t, map[string]string{"guard-": `^guard-\d{10}$`, "_c_*-lock-": `^_c_[0-9a-f]{32}-lock-\d{10}$`}[prefix], child)
 				}
 
@@ -51,7 +51,7 @@ func TestWithNamePrefix_NamesOfOtherPrograms(t *testing.T) {
 				time.Sleep(time.Minute)
 				require.NoError(t, first.Release())
 				time.Sleep(time.Minute)
-				require.Empty(t, third, "their client has the lock")
+				require.Empty(t, third, "the other program holds the lock")
 				require.NoError(t, theirs.Delete(second, -1))
 				h := <-third
 				_, err = h.Multi()
@@ -65,9 +65,9 @@ func TestWithNamePrefix_NamesOfOtherPrograms(t *testing.T) {
 	}
 }
 
-// TestWithNamePrefix_Invalid checks that WithNamePrefix is rejected with an invalid prefix, and with an
-// option that requires other names.
-func TestWithNamePrefix_Invalid(t *testing.T) {
+// TestWithNamePrefix_RejectsInvalidPrefixOrCombination checks that WithNamePrefix is rejected with an invalid
+// prefix, and together with an option that requires other names.
+func TestWithNamePrefix_RejectsInvalidPrefixOrCombination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := bubble.Connect(t, zktest.Start(t), timeout)
 		for _, opts := range [][]Option{

@@ -15,8 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// isRevoked reports whether the release of a hold was requested.
-func isRevoked(h *Hold) bool {
+// isReleaseRequested reports whether the hold has noticed a request to release. The first call for a hold sets
+// the watch that is necessary for this.
+func isReleaseRequested(h *Hold) bool {
 	select {
 	case <-h.ReleaseRequested():
 		return true
@@ -25,42 +26,43 @@ func isRevoked(h *Hold) bool {
 	}
 }
 
-// TestReleaseRequested_HolderReceivesRequest checks that a holder receives a request to release, and does not
-// take another write for a request.
-func TestReleaseRequested_HolderReceivesRequest(t *testing.T) {
+// TestReleaseRequested_ReportsOnlyRequests checks that ReleaseRequested reports a request to release, and does
+// not report another write to the holder's znode.
+func TestReleaseRequested_ReportsOnlyRequests(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		h := first.requireHolds()
-		require.False(w, isRevoked(h))
+		require.False(w, isReleaseRequested(h))
 		w.passTime(0)
 
 		// Data other than "__REVOKE__" is no request, and does not end the watch.
 		w.set(h.Path(), "something else")
 		w.passTime(0)
-		require.False(w, isRevoked(h))
+		require.False(w, isReleaseRequested(h))
 
 		m := w.mutex(w.operator)
 		all, err := m.Contenders(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, m.RequestRelease(w.Context(), all[0]))
 		w.passTime(0)
-		require.True(w, isRevoked(h))
-		require.NoError(w, h.Err(), "the request does nothing else")
+		require.True(w, isReleaseRequested(h))
+		require.NoError(w, h.Err(), "the request does not end the hold")
 		second.requireWaits()
 		all, err = m.Contenders(w.Context())
 		require.NoError(w, err)
-		require.Equal(w, "__REVOKE__", all[0].Name, "as Curator writes it")
+		require.Equal(w, "__REVOKE__", all[0].Name, "the data that Curator writes as well")
 
 		first.release()
 		second.requireHolds()
-		require.False(w, isRevoked(second.hold))
+		require.False(w, isReleaseRequested(second.hold))
 		require.ErrorIs(w, m.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 		require.ErrorIs(w, m.RequestRelease(w.Context(), Contender{Path: "/locks/two/x"}), recipes.ErrInvalid)
 	})
 }
 
-// A request is reported although the data of the holder's znode could not be read for a while.
-func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
+// TestReleaseRequested_ReportsRequestAfterUnreadableData checks that ReleaseRequested reports a request
+// although the holder could not read the data of its znode for a while.
+func TestReleaseRequested_ReportsRequestAfterUnreadableData(t *testing.T) {
 	tooLarge := func(w *harness, path string) { w.set(path, strings.Repeat("x", 100<<10)) }
 	noRight := func(w *harness, path string) {
 		_, err := w.operator.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
@@ -70,7 +72,7 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 		name    string
 		change  func(w *harness, path string)
 		watched bool          // whether the server stores the watch at the time of the change
-		within  time.Duration // the longest time from the request until it is reported
+		within  time.Duration // the longest time until the hold reports the request
 	}{
 		{"too large before the first read", tooLarge, false, 4 * timeout},
 		{"too large", tooLarge, true, 4 * timeout},
@@ -83,28 +85,29 @@ func TestReleaseRequested_DataIsUnreadable(t *testing.T) {
 				first := w.lock(w.connect())
 				h := first.requireHolds()
 				if tt.watched {
-					require.False(w, isRevoked(h))
+					require.False(w, isReleaseRequested(h))
 					w.passTime(0)
 				}
 				tt.change(w, h.Path())
-				require.False(w, isRevoked(h))
+				require.False(w, isReleaseRequested(h))
 				w.passTime(timeout)
 				w.set(h.Path(), "another name")
 				w.passTime(timeout)
 				_, err := w.operator.SetACL(h.Path(), zk.WorldACL(zk.PermAll), -1)
 				require.NoError(w, err)
-				require.False(w, isRevoked(h))
+				require.False(w, isReleaseRequested(h))
 				w.set(h.Path(), releaseRequest)
 				w.passTime(tt.within)
-				require.True(w, isRevoked(h))
+				require.True(w, isReleaseRequested(h))
 				first.release()
 			})
 		})
 	}
 }
 
-// A request to a waiting contender is reported as soon as it holds the lock.
-func TestReleaseRequested_WhileWaiting(t *testing.T) {
+// TestReleaseRequested_ReportsRequestSentWhileWaiting checks that ReleaseRequested reports a request that was
+// sent to a waiting contender, as soon as the contender holds the lock.
+func TestReleaseRequested_ReportsRequestSentWhileWaiting(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		m := w.mutex(w.operator)
@@ -113,16 +116,17 @@ func TestReleaseRequested_WhileWaiting(t *testing.T) {
 		require.NoError(w, m.RequestRelease(w.Context(), all[1]))
 		w.passTime(0)
 		first.release()
-		require.False(w, isRevoked(second.requireHolds()))
+		require.False(w, isReleaseRequested(second.requireHolds()))
 		w.passTime(0)
-		require.True(w, isRevoked(second.hold))
+		require.True(w, isReleaseRequested(second.hold))
 	})
 }
 
-// A request that arrives while the connection is down is reported after the reconnect, because the holder
-// reads its znode again. The client library alone would miss it: it can set the watch with a zxid that is too
-// new, or fail to set it.
-func TestReleaseRequested_WhileDisconnected(t *testing.T) {
+// TestReleaseRequested_ReportsRequestAfterReconnect checks that ReleaseRequested reports a request that was
+// sent while the holder was disconnected, because the holder reads its znode again after the reconnect. The
+// client library alone would miss the request: it can set the watch with a zxid that is too new, or fail to set
+// the watch.
+func TestReleaseRequested_ReportsRequestAfterReconnect(t *testing.T) {
 	for _, watchIsLost := range []bool{false, true} {
 		runTest(t, 3, func(w *harness) {
 			a := w.lock(w.connect())
@@ -138,13 +142,14 @@ func TestReleaseRequested_WhileDisconnected(t *testing.T) {
 			w.set(h.Path(), releaseRequest)
 			w.passTime(timeout / 4)
 			require.NoError(w, h.Err())
-			require.True(w, isRevoked(h))
+			require.True(w, isReleaseRequested(h))
 		})
 	}
 }
 
-// After a downgrade, requests are written to the new znode.
-func TestReleaseRequested_AfterDowngrade(t *testing.T) {
+// TestReleaseRequested_WatchesNewZnodeAfterDowngrade checks that ReleaseRequested reports a request at the new
+// znode of a holder that has downgraded its lock.
+func TestReleaseRequested_WatchesNewZnodeAfterDowngrade(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		h := x.requireHolds()
@@ -159,17 +164,17 @@ func TestReleaseRequested_AfterDowngrade(t *testing.T) {
 		open()
 		require.NoError(w, <-down)
 		w.passTime(0)
-		require.False(w, isRevoked(h))
+		require.False(w, isReleaseRequested(h))
 		w.set(h.Path(), releaseRequest)
 		w.passTime(0)
-		require.True(w, isRevoked(h))
+		require.True(w, isReleaseRequested(h))
 		x.release()
 	})
 }
 
-// The watch ends with the hold, however the hold ends. A later hold of the same Mutex does not report an
-// earlier request.
-func TestReleaseRequested_EndsWithHold(t *testing.T) {
+// TestReleaseRequested_WatchEndsWithHold checks that the watch of ReleaseRequested ends with the hold, however
+// the hold ends, and that a later hold of the same Mutex does not report an earlier request.
+func TestReleaseRequested_WatchEndsWithHold(t *testing.T) {
 	for name, end := range map[string]func(w *harness, a *call){
 		"release":         func(w *harness, a *call) { a.release() },
 		"znode deleted":   func(w *harness, a *call) { w.remove(a.hold.Path()) },
@@ -185,19 +190,19 @@ func TestReleaseRequested_EndsWithHold(t *testing.T) {
 				w.passTime(timeout)
 				require.Error(w, h.Err())
 				<-h.watching
-				require.False(w, isRevoked(h))
+				require.False(w, isReleaseRequested(h))
 				require.Empty(w, w.srv.Watches())
 				late := w.lock(a.conn)
 				late.release()
-				require.False(w, isRevoked(late.hold))
+				require.False(w, isReleaseRequested(late.hold))
 			})
 		})
 	}
 }
 
-// A request that was written to the old znode is lost by a downgrade, unless it was read before.
-// ReleaseRequested documents this.
-func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
+// TestReleaseRequested_DowngradeLosesUnreadRequest checks that a downgrade loses a request at the old znode
+// that the holder has not read, as ReleaseRequested documents.
+func TestReleaseRequested_DowngradeLosesUnreadRequest(t *testing.T) {
 	for _, seen := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			x := w.write(w.connect())
@@ -212,15 +217,16 @@ func TestReleaseRequested_DowngradeLosesEarlierRequest(t *testing.T) {
 			w.passTime(moment)
 			x.hold.ReleaseRequested()
 			w.passTime(moment)
-			require.Equal(w, seen, isRevoked(x.hold))
+			require.Equal(w, seen, isReleaseRequested(x.hold))
 			x.release()
 		})
 	}
 }
 
-// TestTrap25_RevocationHasOneWatch checks that a holder that waits for requests to release does not leave
-// further watches after reconnects or repeated calls.
-func TestTrap25_RevocationHasOneWatch(t *testing.T) {
+// TestReleaseRequested_ReusesOneWatch checks that a holder that waits for requests to release does not add
+// watches with reconnects or repeated calls.
+// Scenario 25 of docs/traps.md.
+func TestReleaseRequested_ReusesOneWatch(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		a := w.lock(w.connect())
 		h := a.requireHolds()
@@ -240,7 +246,7 @@ func TestTrap25_RevocationHasOneWatch(t *testing.T) {
 		w.requireCalled(refused)
 		w.set(h.Path(), releaseRequest)
 		w.passTime(0)
-		require.True(w, isRevoked(h))
+		require.True(w, isReleaseRequested(h))
 		a.release()
 		require.Zero(w, bubble.Watches(a.conn))
 	})

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// RWMutex is a lock that can be held by one writer or by any number of readers. Readers and
-// writers share one queue: a writer waits for all earlier contenders, a reader waits for
-// earlier writers. Neither starves. Like [Mutex], it does not keep local state.
+// RWMutex is a lock that can be held by one writer or by any number of readers. Readers and writers share one
+// queue: a writer waits for all earlier contenders, a reader waits for earlier writers. Neither readers nor
+// writers starve. Like [Mutex], it does not keep local state.
 //
 // A write lock can be converted into a read lock ([WriteHold.Downgrade]). A read lock
 // cannot be converted into a write lock: a client that holds a read lock and calls Lock
@@ -83,10 +83,11 @@ func (m *RWMutex) readAcquisition(noWait bool) acquisition {
 	return acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay}
 }
 
-// write acquires the lock for writing: it calls f with the parameters.
+// write calls f, which acquires the lock with the given parameters for writing, and returns the hold as a
+// WriteHold.
 func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*WriteHold, error) {
 	cfg := m.config(contender.CuratorWrite, contender.Kazoo)
-	cfg.Replaceable = isWriter // Downgrade replaces the znode of a writer by that of a reader
+	cfg.Replaceable = isWriter // Downgrade replaces the znode of a writer by the znode of a reader
 	renames := make(chan queue.Rename)
 	cfg.Renames = renames
 	h, err := f(acquisition{setup: m.setup, cfg: cfg, noWait: noWait, delay: m.settings.delay})
@@ -99,7 +100,7 @@ func (m *RWMutex) write(noWait bool, f func(acquisition) (*Hold, error)) (*Write
 // WriteHold represents the possession of an [RWMutex] for writing.
 type WriteHold struct {
 	*Hold
-	renames chan<- queue.Rename // receives the request of Downgrade for the contender
+	renames chan<- queue.Rename // passes the request of Downgrade to the contender
 	reader  contender.Naming    // names of the znode after a downgrade
 }
 
@@ -148,7 +149,8 @@ func (h *WriteHold) downgrade(end time.Time) error {
 	}
 }
 
-// rename makes the contender rename its znode. It returns at the latest when the grant ends.
+// rename makes the contender replace its znode by the znode of a reader, and returns the result. It returns at
+// the latest when the grant ends.
 func (h *WriteHold) rename() error {
 	h.runNow()
 	done := make(chan error, 1)

@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Readers and writers with different layouts of Curator and kazoo recognize each other.
-func TestRWMutex_BothLayouts(t *testing.T) {
+// TestRWMutex_RecognizesBothLayouts checks that readers and writers with the layout of Curator and those with
+// the layout of kazoo wait for each other.
+func TestRWMutex_RecognizesBothLayouts(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		kazoo := recipes.WithKazooLayout()
 		first := w.write(w.connect(), kazoo)
@@ -34,15 +35,16 @@ func TestRWMutex_BothLayouts(t *testing.T) {
 	})
 }
 
-// TestRWMutex_TryRLock checks that TryRLock does not wait for readers, and does not overtake a waiting writer.
-func TestRWMutex_TryRLock(t *testing.T) {
+// TestRWMutex_TryRLockDoesNotOvertakeWriter checks that TryRLock succeeds while other readers hold the lock,
+// and fails while a writer waits.
+func TestRWMutex_TryRLockDoesNotOvertakeWriter(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
 		_, err := m.TryRLock(w.Context())
 		require.NoError(w, err)
 		r, err := m.TryRLock(w.Context())
-		require.NoError(w, err, "readers let each other by")
+		require.NoError(w, err, "readers do not exclude each other")
 		w.allowLeftovers = true
 		_, err = m.TryLock(w.Context())
 		require.ErrorIs(w, err, ErrHeld)
@@ -107,8 +109,9 @@ func TestRWMutex_ReaderDoesNotWaitForPredictedReader(t *testing.T) {
 	}
 }
 
-// TestRWMutex_UpgradeIsRejected checks that a reader that calls Lock does not wait for its own read lock.
-func TestRWMutex_UpgradeIsRejected(t *testing.T) {
+// TestRWMutex_RejectsUpgrade checks that Lock returns ErrUpgrade to a reader instead of waiting for the
+// reader's own read lock.
+func TestRWMutex_RejectsUpgrade(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m := w.rw(conn)
@@ -136,9 +139,9 @@ func TestRWMutex_UpgradeIsRejected(t *testing.T) {
 	})
 }
 
-// Several readers wait for the same writer on one connection and give up. At most one watch on the writer
-// remains.
-func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
+// TestRWMutex_ReadersLeaveAtMostOneWatch checks that several readers on one connection that wait for the same
+// writer and give up leave at most one watch on the writer.
+func TestRWMutex_ReadersLeaveAtMostOneWatch(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
 		x.requireHolds()
@@ -162,8 +165,8 @@ func TestRWMutex_ReadersLeaveOneWatch(t *testing.T) {
 	})
 }
 
-// A reader that gives up sends one request and wakes no other reader that waits for the same
-// writer.
+// TestRWMutex_ReaderGivesUpWithoutWakingOthers checks that a reader that gives up sends one request, and wakes
+// no other reader that waits for the same writer.
 func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		x := w.write(w.connect())
@@ -191,21 +194,23 @@ func TestRWMutex_ReaderGivesUpWithoutWakingOthers(t *testing.T) {
 	})
 }
 
-// TestTrap47_AllQueuesOfReadersAndWriters checks that a contender waits exactly for the earlier contenders
-// that exclude it, in any queue of five contenders, with two orders of releases. In kazoo #649 a reader waits
-// for itself, or a writer does not notice readers.
-func TestTrap47_AllQueuesOfReadersAndWriters(t *testing.T) {
+// TestRWMutex_WaitsOnlyForConflictingContenders checks that a contender waits exactly for the earlier
+// contenders that exclude it, in any queue of five contenders, with two orders of releases. In kazoo #649 a
+// reader waits for itself, or a writer does not notice readers.
+// Scenario 47 of docs/traps.md.
+func TestRWMutex_WaitsOnlyForConflictingContenders(t *testing.T) {
 	for _, layout := range []recipe.Layout{recipe.Curator, recipe.Kazoo} {
 		for kinds := range 1 << 5 {
 			t.Run(fmt.Sprintf("layout %d, %05b", layout, kinds), func(t *testing.T) {
-				runTest(t, 1, func(w *harness) { testQueue(w, kinds, recipe.WithLayout(layout)) })
+				runTest(t, 1, func(w *harness) { requireCorrectWaits(w, kinds, recipe.WithLayout(layout)) })
 			})
 		}
 	}
 }
 
-// testQueue tests one queue of five contenders. A contender is a writer if its bit in kinds is set.
-func testQueue(w *harness, kinds int, layout Option) {
+// requireCorrectWaits asserts in one queue of five contenders that each contender waits exactly for the earlier
+// contenders that exclude it. A contender is a writer if its bit in kinds is set.
+func requireCorrectWaits(w *harness, kinds int, layout Option) {
 	conns := []*zk.Conn{w.connect(), w.connect()}
 	type contender struct {
 		*call
@@ -233,7 +238,7 @@ func testQueue(w *harness, kinds int, layout Option) {
 			}
 		}
 		require.NotEmpty(w, holding)
-		// Release the last holder, or the first one.
+		// Release the last holder in one turn, and the first holder in the next.
 		i := holding[len(holding)-1]
 		if turn%2 == 1 {
 			i = holding[0]

@@ -22,7 +22,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// operatorDelete is a step that deletes a contender's znode.
+// operatorDelete is a step of a random schedule that deletes a contender's znode.
 const operatorDelete faultschedule.Kind = "operator deletes"
 
 // choices are the random faults and their weights. Their order, and the order in which the code draws random
@@ -41,12 +41,13 @@ var choices = []faultschedule.Choice{
 	{Kind: operatorDelete, Weight: 3},
 }
 
-// requests are the requests that faults can select.
+// requests are the requests that random faults can lose.
 var requests = faultschedule.Requests{Nth: 3, Ops: []zktest.Op{
 	zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpAny,
 }}
 
-// schedule contains what a seed determines, except the actions of the clients.
+// schedule contains the parameters and the steps that the seed of a random schedule determines, but not the
+// actions of the clients.
 type schedule struct {
 	faultschedule.Schedule
 	stated  time.Duration // session timeout that is passed to the library
@@ -85,8 +86,8 @@ type scheduleRun struct {
 
 	mu         sync.Mutex
 	operations map[string][]porcupine.Operation // the keys are the names of objects
-	takenAway  map[string]int64                 // the event at which a znode was deleted or a session expired by force
-	holds      map[*Hold]int64                  // the event at which a hold was found to have ended
+	takenAway  map[string]int64                 // the event at which the test has deleted a znode or expired a session
+	holds      map[*Hold]int64                  // the event at which recordEnds has found that a hold had ended; never before that
 }
 
 // client is a program with a separate connection.
@@ -118,7 +119,7 @@ func (f *scheduleRun) Begin() {
 	f.operator = f.connect(time.Minute)
 	for _, path := range []string{"/locks", node, registerPath} {
 		if _, err := f.operator.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			f.Violate("cannot begin: %v", err)
+			f.Violate("cannot create %s: %v", path, err)
 		}
 	}
 	for i := range f.schedule.clients {
@@ -150,7 +151,7 @@ func (f *scheduleRun) End() {
 	for _, line := range strings.Split(f.Ensemble.Tree(), "\n") {
 		// The records of transactions, which begin with _r_, remain until the session ends.
 		if strings.Contains(line, "ephemeral") && !strings.Contains(line, " _r_") {
-			f.Violate("left: %s", line)
+			f.Violate("an ephemeral znode remains: %s", line)
 		}
 	}
 }
@@ -167,8 +168,7 @@ func (f *scheduleRun) connect(timeout time.Duration) *zk.Conn {
 	return conn
 }
 
-// now returns a number for an event. If one call returned before another began, its number is
-// smaller.
+// now returns the number of a new event, which is greater than the numbers of all earlier events.
 func (f *scheduleRun) now() int64 { return f.clock.Add(1) }
 
 // never is the end time of an operation whose outcome is unknown.
@@ -181,8 +181,7 @@ func (c *client) recordOperation(object string, input any, called, returned int6
 	c.operations[object] = append(c.operations[object], porcupine.Operation{ClientId: c.id, Input: input, Call: called, Return: returned})
 }
 
-// recordTakenAway records that a znode is deleted or a session is expired by force, of which a
-// holder learns late.
+// recordTakenAway records that the test deletes a znode or expires a session. The holder learns this late.
 func (f *scheduleRun) recordTakenAway(what string) {
 	at := f.now()
 	f.mu.Lock()
@@ -192,8 +191,8 @@ func (f *scheduleRun) recordTakenAway(what string) {
 	}
 }
 
-// takenAwaySince returns the first event at which one of several znodes and sessions may have been
-// taken away.
+// takenAwaySince returns the number of the first event at which the test has deleted one of these znodes or
+// expired one of these sessions, or never if there is no such event.
 func (f *scheduleRun) takenAwaySince(what ...string) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,12 +205,12 @@ func (f *scheduleRun) takenAwaySince(what ...string) int64 {
 	return since
 }
 
-// znodeKey returns a key for a znode. It is the same before and after a downgrade.
+// znodeKey returns a key for a contender's znode, which is the same before and after a downgrade.
 func znodeKey(path string) string { return strings.Replace(path, "__READ__", "__WRIT__", 1) }
 
 func sessionKey(id int64) string { return fmt.Sprintf("session %x", id) }
 
-// Perform performs a step.
+// Perform performs one step of the schedule.
 func (f *scheduleRun) Perform(s faultschedule.Step) {
 	f.Note("%v", s)
 	if s.Kind == operatorDelete {
@@ -241,8 +240,8 @@ func (c *client) pauseRandomly(ctx context.Context) {
 	}
 }
 
-// callContext returns a context for a call, which mostly leaves enough time for it. Some contexts
-// are never done: then the caller's goroutine runs the contender.
+// callContext returns a context for a call, which in most cases leaves the call enough time. Some contexts are
+// never done: then the caller's goroutine runs the contender.
 func (c *client) callContext() (context.Context, context.CancelFunc) {
 	if c.r.IntN(3) == 0 {
 		return context.Background(), func() {}
@@ -254,11 +253,10 @@ func (c *client) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), limit)
 }
 
-// recordHold records the two operations of a hold: the grant, and the end when the
-// returned function is called. A hold that is released ends between the call and
-// the return of Release. A hold that is lost ends when Done is closed or later,
-// because its holder does not rely on it any more. If its znode or session was
-// taken away, it may have ended at any time since then.
+// recordHold records the two operations of a hold: the grant, and the end when the returned function is called.
+// A hold that is released ends between the call and the return of Release. A hold that is lost ends when Done
+// is closed or later, because its holder does not rely on the hold any more. If the test has deleted its znode
+// or expired its session, the hold may have ended at any time since then.
 func (c *client) recordHold(object string, h *Hold, grant, end any, called int64, sessions ...int64) (over func()) {
 	c.recordEnds() // records the ends of holds that were lost before
 	c.recordOperation(object, grant, called, c.now())
@@ -293,8 +291,8 @@ func (c *client) recordHold(object string, h *Hold, grant, end any, called int64
 	}
 }
 
-// recordEnds records which holds have ended. A client that acquires a lock calls it first: the
-// former holder was notified before, but the goroutine that this wakes may not have run yet.
+// recordEnds records which holds have ended. A client that acquires a lock calls recordEnds first: the former
+// holder was notified before, but its goroutine may not have run yet.
 func (f *scheduleRun) recordEnds() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -305,8 +303,8 @@ func (f *scheduleRun) recordEnds() {
 	}
 }
 
-// check records a violation if the history of an object is not linearizable.
-func (f *scheduleRun) check(object string, model porcupine.Model) {
+// requireLinearizable records a violation if the history of an object is not linearizable.
+func (f *scheduleRun) requireLinearizable(object string, model porcupine.Model) {
 	if err := f.checkHistory(object, model); err != nil {
 		f.Violate("%v", err)
 	}
@@ -350,6 +348,7 @@ func requireIllegal(t *testing.T, model porcupine.Model, operations ...porcupine
 	require.False(t, porcupine.CheckOperations(model, operations), "%v", describe(model, operations))
 }
 
+// requireLegal asserts that the checker accepts a legal history.
 func requireLegal(t *testing.T, model porcupine.Model, operations ...porcupine.Operation) {
 	t.Helper()
 	require.True(t, porcupine.CheckOperations(model, operations), "%v", describe(model, operations))

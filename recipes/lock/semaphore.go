@@ -41,15 +41,15 @@ type Semaphore struct {
 	protocol *mutexProtocol // the protocol of Curator or kazoo; nil for the protocol of this library
 }
 
-// NewSemaphore returns the semaphore at path. It sends no request: the first contender
-// creates the znode. limit applies as long as no limit is stored by [Semaphore.SetLimit];
-// until then all programs must use the same limit. If another limit is stored, it applies, and
-// the Semaphore logs a warning when it learns it. Options are those of package recipes,
-// [WithName], [WithCuratorLayout] and [WithSharedCount]. Errors: [recipes.ErrInvalid].
+// NewSemaphore returns the semaphore at path. It sends no request: the first contender creates the znode. limit
+// applies as long as no limit is stored by [Semaphore.SetLimit]; until then all programs must use the same
+// limit. If another limit is stored, the stored limit applies, and the Semaphore logs a warning when it learns
+// the stored limit. Options are those of package recipes, [WithName], [WithCuratorLayout] and
+// [WithSharedCount]. Errors: [recipes.ErrInvalid].
 //
-// The protocol is that of this library. An acquisition of a free lease takes two round
-// trips. With [recipes.WithKazooLayout] the protocol is that of kazoo's Semaphore, in which the first client
-// stores its limit.
+// By default, the semaphore uses the protocol of this library, in which an acquisition of a free lease takes
+// two round trips. With [recipes.WithKazooLayout] it uses the protocol of kazoo's Semaphore, in which the first
+// client stores its limit.
 func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semaphore, error) {
 	q, err := newQueue(conn, path, "semaphore", opts, withCuratorLayout, withSharedCount)
 	if err != nil {
@@ -68,9 +68,9 @@ func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semap
 	s := &Semaphore{lockQueue: q, given: &givenLimit{limit: limit, log: q.setup.Log}}
 	switch kazoo := q.setup.Layout == recipe.Kazoo; {
 	case q.settings.curator && kazoo:
-		return nil, fmt.Errorf("%w: lock.WithCuratorLayout: not with WithKazooLayout", recipes.ErrInvalid)
+		return nil, fmt.Errorf("%w: lock.WithCuratorLayout: cannot be combined with WithKazooLayout", recipes.ErrInvalid)
 	case q.settings.count != "" && !q.settings.curator:
-		return nil, fmt.Errorf("%w: lock.WithSharedCount: only with WithCuratorLayout", recipes.ErrInvalid)
+		return nil, fmt.Errorf("%w: lock.WithSharedCount: requires WithCuratorLayout", recipes.ErrInvalid)
 	case q.settings.curator:
 		s.protocol, err = curatorProtocol(&s.lockQueue, s.given)
 	case kazoo:
@@ -82,13 +82,14 @@ func NewSemaphore(conn *zk.Conn, path string, limit int, opts ...Option) (*Semap
 	return s, nil
 }
 
-// WithCuratorLayout selects the protocol of Curator's InterProcessSemaphoreV2 for a [Semaphore],
-// so that Java programs can share it. All programs must use the same limit, and it cannot be
-// changed, unless they use [WithSharedCount]. An acquisition of a free lease takes four round trips.
+// WithCuratorLayout selects the protocol of Curator's InterProcessSemaphoreV2 for a [Semaphore], so that Java
+// programs can share the semaphore. All programs must use the same limit, which cannot be changed, unless they
+// use [WithSharedCount]. An acquisition of a free lease takes four round trips.
 func WithCuratorLayout() Option {
 	return newOption(withCuratorLayout, func(s *settings) { s.curator = true })
 }
 
+// checkCount returns an error if n is not a valid number of leases. what is the meaning of n in the error.
 func checkCount(what string, n int) error {
 	if n < 1 || n > contender.MaxCount {
 		return fmt.Errorf("%w: %s of %d: must be from 1 to %d", recipes.ErrInvalid, what, n, contender.MaxCount)
@@ -96,14 +97,12 @@ func checkCount(what string, n int) error {
 	return nil
 }
 
-// Acquire acquires n leases together, and blocks until they are granted, also while
-// ZooKeeper does not answer, and across sessions. If the context is done first, Acquire returns its cause
-// immediately, and the contender's znode is removed in the background. It returns
-// [ErrOverLimit] if n is greater than the limit, or if the limit falls below n while it
-// waits, at the latest when it reaches the head of the queue. Other errors:
-// [recipes.ErrInvalid] if n is not positive,
-// [recipes.ErrDeleted], [recipes.ErrConnClosed], [recipes.ErrPermission],
-// [recipes.ErrNodeExhausted].
+// Acquire acquires n leases together, and blocks until they are granted, also while ZooKeeper does not answer,
+// and across sessions. If the context is done first, Acquire returns its cause immediately, and the contender's
+// znode is removed in the background. It returns [ErrOverLimit] if n is greater than the limit, or if the limit
+// falls below n while Acquire waits, at the latest when its contender reaches the head of the queue. Other
+// errors: [recipes.ErrInvalid] if n is not positive, [recipes.ErrDeleted], [recipes.ErrConnClosed],
+// [recipes.ErrPermission], [recipes.ErrNodeExhausted].
 //
 // A holder writes to its znode once while a contender waits behind it. The hold ends with
 // ErrPermission unless the ACL permits this write.
@@ -161,7 +160,7 @@ func (s *Semaphore) acquire(ctx context.Context, n int, noWait bool) (*Hold, err
 func (s *Semaphore) acquisition(n int, noWait bool) acquisition {
 	admit := func(l contender.Listing) contender.Admission {
 		if limit, _, stored := storedLimit(l.Names); stored {
-			s.given.compare(limit)
+			s.given.warnIfDifferent(limit)
 		}
 		return capacity{n, s.given.limit}.admit(l)
 	}

@@ -13,13 +13,13 @@ import (
 )
 
 // Contenders returns the holders of leases and the waiting contenders, in the order of the queue. It sends one
-// request to list them and one request for each contender. The result is that of the server that the connection
-// uses, and may be slightly out of date. After the limit was lowered, a holder whose leases exceed the new limit is
-// shown as waiting.
+// request to list them and one request for each contender. The server to which the client is connected answers, so
+// the result may be slightly out of date. After the limit was lowered, a holder whose leases exceed the new limit
+// is shown as waiting.
 //
 // With the protocols of Curator and kazoo each lease is a contender, also if one client has acquired several
-// together. The contenders that wait for the mutex follow, with 0 Leases. Two requests
-// list both directories, and with [WithSharedCount] or the layout of kazoo a third one reads the limit.
+// leases together. The contenders that wait for the mutex follow, with 0 Leases. Two requests list both
+// directories, and with [WithSharedCount] or the layout of kazoo a third one reads the limit.
 func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	findAll := s.findContenders
 	if s.protocol != nil {
@@ -29,6 +29,7 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 	return all, s.setup.Fail("list the contenders of", s.setup.Path, err)
 }
 
+// findContenders returns the contenders in the protocol of this library.
 func (s *Semaphore) findContenders(ctx context.Context) ([]Contender, error) {
 	children, err := connection.ListExisting(ctx, s.setup.Conn, s.setup.Path)
 	if err != nil {
@@ -57,8 +58,8 @@ func (s *Semaphore) queuedNames(ctx context.Context) ([]string, error) {
 	return recognizedContenders(children), err
 }
 
-// findContenders returns the leases, followed by the contenders that wait for the mutex. The holder of the mutex is
-// omitted, because the last leases represent it.
+// findContenders returns the leases in the protocol of Curator or kazoo, followed by the contenders that wait for
+// the mutex. The holder of the mutex is omitted, because the last leases represent it.
 func (c *mutexProtocol) findContenders(ctx context.Context) ([]Contender, error) {
 	limit := connection.Start(func() (int, error) { return c.effectiveLimit(ctx) })
 	found, err := connection.Each([]string{c.leases, c.mutex}, 2, func(_ int, dir string) ([]Contender, error) {
@@ -102,7 +103,7 @@ func (s *Semaphore) RequestRelease(ctx context.Context, c Contender) error {
 }
 
 // Join adds a contender for n leases to the queue without waiting for them. See [Mutex.Join]. The position is the
-// number of earlier contenders, and includes those that hold leases. With the protocols of Curator and kazoo
+// number of earlier contenders, including contenders that hold leases. With the protocols of Curator and kazoo
 // the methods of the Waiter return [recipes.ErrInvalid].
 func (s *Semaphore) Join(ctx context.Context, n int) *Waiter {
 	w := &Waiter{setup: s.setup, names: s.queuedNames, ctx: ctx, refused: checkCount("number of leases", n)}

@@ -23,9 +23,9 @@ func (w *harness) describeContenders(s *Semaphore) (found []string) {
 	return found
 }
 
-// TestSemaphore_Contenders checks that Contenders shows the holders, the numbers of their leases, and the
-// contenders that wait.
-func TestSemaphore_Contenders(t *testing.T) {
+// TestSemaphore_ContendersShowsHoldersAndWaiters checks that Contenders shows the holders of leases with the
+// numbers of their leases, and the contenders that wait.
+func TestSemaphore_ContendersShowsHoldersAndWaiters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.operator, 3)
 		require.Empty(w, w.describeContenders(s), "the znode does not exist")
@@ -48,9 +48,10 @@ func TestSemaphore_Contenders(t *testing.T) {
 	})
 }
 
-// With the protocols of Curator and kazoo, each lease is a contender. The contenders that wait for the mutex
-// follow.
-func TestSemaphoreMutex_Contenders(t *testing.T) {
+// TestSemaphoreMutex_ContendersListsLeasesThenWaiters checks that Contenders lists each lease as a contender if
+// the semaphore has the protocol of Curator or kazoo, and behind the leases the contenders that wait for the
+// mutex.
+func TestSemaphoreMutex_ContendersListsLeasesThenWaiters(t *testing.T) {
 	for kind, layout := range otherLayouts {
 		t.Run(kind, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
@@ -69,15 +70,16 @@ func TestSemaphoreMutex_Contenders(t *testing.T) {
 				require.ErrorIs(w, s.RequestRelease(w.Context(), all[3]), recipes.ErrNotHeld)
 				require.ErrorIs(w, s.RequestRelease(w.Context(), Contender{Path: "/else"}), recipes.ErrInvalid)
 
-				// A request at the lease that is not the path of the hold is reported as well. It can be the first one.
-				require.False(w, isRevoked(a.hold))
+				// A hold also reports a request at a lease whose path is not Path of the hold. This lease can be the
+				// first or the second one.
+				require.False(w, isReleaseRequested(a.hold))
 				for _, lease := range all[:2] {
 					if lease.Path != a.hold.Path() {
 						require.NoError(w, s.RequestRelease(w.Context(), lease))
 					}
 				}
 				w.passTime(0)
-				require.True(w, isRevoked(a.hold))
+				require.True(w, isReleaseRequested(a.hold))
 				a.release()
 				w.requireHolding(b, c)
 				waiter := s.Join(w.Context(), 1)
@@ -90,9 +92,10 @@ func TestSemaphoreMutex_Contenders(t *testing.T) {
 	}
 }
 
-// A request reaches a contender that waits, although the contender writes its znode when it is granted
-// its leases, in order to wake its follower. The reply to that write can be lost.
-func TestSemaphore_RequestRelease(t *testing.T) {
+// TestSemaphore_RequestReleaseReachesWaiter checks that a contender that waits receives a request to release,
+// although it writes its znode to wake its follower when it is granted its leases. The reply to this write can
+// be lost.
+func TestSemaphore_RequestReleaseReachesWaiter(t *testing.T) {
 	forEachLoss(t, append([]bubble.Fault{{Name: "none"}}, briefLosses...), 1, func(w *harness, l bubble.Fault) {
 		a, b, c := w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)
 		s := w.semaphore(w.operator, 1)
@@ -108,18 +111,19 @@ func TestSemaphore_RequestRelease(t *testing.T) {
 		w.passTime(timeout / 2)
 		b.requireHolds()
 		c.requireWaits()
-		require.False(w, isRevoked(b.hold))
+		require.False(w, isReleaseRequested(b.hold))
 		w.passTime(0)
-		require.True(w, isRevoked(b.hold))
+		require.True(w, isReleaseRequested(b.hold))
 		b.release()
-		require.False(w, isRevoked(c.requireHolds()))
+		require.False(w, isReleaseRequested(c.requireHolds()))
 		require.ErrorIs(w, s.RequestRelease(w.Context(), all[0]), recipes.ErrNotHeld)
 	})
 }
 
-// TestSemaphore_RequestRelease_DataIsOverwritten checks that a request to release is not lost when another
-// client writes the data of the znode between the write and the read that follows.
-func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
+// TestSemaphore_WakeDoesNotOverwriteReleaseRequest checks that a contender that writes its znode to wake its
+// follower does not overwrite a request to release that another client has written since the contender has read
+// its znode.
+func TestSemaphore_WakeDoesNotOverwriteReleaseRequest(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b, c := w.contend(1, 1), w.contend(1, 1), w.contend(1, 1)
 		w.set(b.path(), "x")
@@ -129,23 +133,23 @@ func TestSemaphore_RequestRelease_DataIsOverwritten(t *testing.T) {
 		})
 		a.release()
 		w.requireCalled(again)
-		require.False(w, isRevoked(b.requireHolds()))
+		require.False(w, isReleaseRequested(b.requireHolds()))
 		w.passTime(0)
-		require.True(w, isRevoked(b.hold))
+		require.True(w, isReleaseRequested(b.hold))
 		c.requireWaits()
 		b.release()
 		c.requireHolds()
 	})
 }
 
-// TestSemaphore_JoinReturnsPosition checks that Position does not count children that are not contenders, and
-// that Wait returns the hold.
-func TestSemaphore_JoinReturnsPosition(t *testing.T) {
+// TestSemaphore_PositionCountsOnlyContenders checks that Position does not count children that are not
+// contenders, and that Wait returns the hold.
+func TestSemaphore_PositionCountsOnlyContenders(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		ctx, cancel := context.WithCancelCause(w.Context())
 		waiter := w.semaphore(w.connect(), 2).Join(ctx, 2)
-		w.setLimit(2) // creates two children that do not count: one with the limit, and the record of the transaction
+		w.setLimit(2) // creates two children that are not contenders: the limit, and the record of the transaction
 		position := func() int {
 			n, err := waiter.Position(w.Context())
 			require.NoError(w, err)
@@ -170,8 +174,9 @@ func TestSemaphore_JoinReturnsPosition(t *testing.T) {
 	})
 }
 
-// A MultiLock acquires leases and locks together.
-func TestMultiLock_Leases(t *testing.T) {
+// TestMultiLock_AcquiresLeasesAndLocks checks that a MultiLock acquires leases of a semaphore together with
+// mutexes.
+func TestMultiLock_AcquiresLeasesAndLocks(t *testing.T) {
 	for kind, options := range map[string][]Option{"": nil, "Curator": {WithCuratorLayout()}, "kazoo": {recipes.WithKazooLayout()}} {
 		t.Run(kind, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
@@ -212,8 +217,9 @@ func TestMultiLock_Leases(t *testing.T) {
 	}
 }
 
-// A transaction of a MultiHold is not applied after one of several leases of Curator's protocol was deleted.
-func TestMultiHold_OneOfSeveralLeasesIsDeleted(t *testing.T) {
+// TestMultiHold_RejectsTransactionIfOneLeaseIsDeleted checks that a transaction of a MultiHold is not applied
+// after one of several leases of Curator's protocol was deleted.
+func TestMultiHold_RejectsTransactionIfOneLeaseIsDeleted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		conn := w.connect()
 		m, err := NewMultiLock(w.semaphore(conn, 2, WithCuratorLayout()).Leases(2))

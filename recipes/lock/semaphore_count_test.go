@@ -32,8 +32,8 @@ func (w *harness) setCount(n int64) {
 	w.passTime(0)
 }
 
-// TestSharedCount_ContendersFollowLimit checks that contenders follow the limit that another program writes
-// to the SharedCount.
+// TestSharedCount_ContendersFollowLimit checks that contenders follow the limit that another program writes to
+// the SharedCount.
 func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		contend := func(n int) *call { return w.acquire(w.semaphoreWithCount(w.connect(), 1), n) }
@@ -42,7 +42,7 @@ func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 			require.NoError(w, err)
 			return n
 		}
-		require.Equal(w, 9, limit(), "none is stored")
+		require.Equal(w, 9, limit(), "no limit is stored")
 		a := contend(1)
 		a.requireHolds()
 		require.Equal(w, 1, limit(), "the first contender has stored its limit")
@@ -75,9 +75,9 @@ func TestSharedCount_ContendersFollowLimit(t *testing.T) {
 	})
 }
 
-// TestSharedCount_OverLimit checks that a contender does not wait for more leases than the limit, which falls
-// below its request or to 0, and that granted leases are not taken away.
-func TestSharedCount_OverLimit(t *testing.T) {
+// TestSharedCount_RejectsRequestAboveLimit checks that Acquire returns ErrOverLimit if the SharedCount falls
+// below its request, or below 0, and that leases that were granted before are not taken away.
+func TestSharedCount_RejectsRequestAboveLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
 		a := w.acquire(w.semaphoreWithCount(w.connect(), 2), 1)
@@ -95,8 +95,9 @@ func TestSharedCount_OverLimit(t *testing.T) {
 	})
 }
 
-// A SharedCount in another format ends a wait, and is not replaced.
-func TestSharedCount_UnknownFormatEndsWait(t *testing.T) {
+// TestSharedCount_UnknownFormatFailsAcquire checks that Acquire and TryAcquire return ErrFormat if the
+// SharedCount has another format.
+func TestSharedCount_UnknownFormatFailsAcquire(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
 		w.create("/limits")
@@ -108,9 +109,9 @@ func TestSharedCount_UnknownFormatEndsWait(t *testing.T) {
 	})
 }
 
-// TestSharedCount_ChangesWhileContenderReacts checks that a contender neither hangs nor leaves a znode when
-// it gives up, or the limit changes again, while it reacts to a change of the limit.
-func TestSharedCount_ChangesWhileContenderReacts(t *testing.T) {
+// TestSharedCount_ContenderReactsToOverlappingChanges checks that a contender that reacts to a change of the
+// limit neither hangs nor leaves a znode if the limit changes again, or its context is cancelled, in this time.
+func TestSharedCount_ContenderReactsToOverlappingChanges(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.allowLeftovers = true
 		a, b := w.acquire(w.semaphoreWithCount(w.connect(), 1), 1), w.acquire(w.semaphoreWithCount(w.connect(), 1), 1)
@@ -141,8 +142,9 @@ func TestSharedCount_ChangesWhileContenderReacts(t *testing.T) {
 // setCountNow sets the count in a hook, where setCount cannot be called.
 func (w *harness) setCountNow(n byte) { w.set(countPath, string([]byte{0, 0, 0, n})) }
 
-// TestSharedCount_InapplicableOptions checks that an option that does not apply to the semaphore is rejected.
-func TestSharedCount_InapplicableOptions(t *testing.T) {
+// TestSharedCount_RejectsInapplicableOptions checks that NewSemaphore rejects options that do not apply to the
+// semaphore, and that NewMutex and NewRWMutex reject the options of semaphores.
+func TestSharedCount_RejectsInapplicableOptions(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for _, options := range [][]Option{
 			{WithSharedCount(countPath)},
@@ -165,8 +167,8 @@ func TestSharedCount_InapplicableOptions(t *testing.T) {
 	})
 }
 
-// A program whose limit is not the stored one logs a warning, once for each stored limit, with each protocol that
-// stores limits.
+// TestSemaphoreLimit_WarnsIfStoredLimitDiffers checks that a program whose limit differs from the stored limit
+// logs one warning for each stored limit, with each protocol that stores limits.
 func TestSemaphoreLimit_WarnsIfStoredLimitDiffers(t *testing.T) {
 	for kind, options := range map[string][]Option{
 		"": nil, "SharedCount": {WithCuratorLayout(), WithSharedCount(countPath)}, "kazoo": {recipes.WithKazooLayout()},

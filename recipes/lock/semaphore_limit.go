@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Limit returns the stored limit, or the limit given to the constructor if none is stored.
-// The result is not older than the call.
+// Limit returns the stored limit, or the limit given to the constructor if no limit is stored. The result is
+// not older than the call.
 func (s *Semaphore) Limit(ctx context.Context) (int, error) {
 	if s.protocol != nil {
 		limit, err := s.protocol.currentLimit(ctx)
@@ -41,15 +41,16 @@ func (s *Semaphore) limitOf(children []string) int {
 
 // givenLimit is the limit that a program gives to the constructor of a semaphore.
 type givenLimit struct {
-	limit int
-	log   *slog.Logger
-	known atomic.Int64 // the stored limit that the program knows, because it was reported or is its own; 0 for none
+	limit    int
+	log      *slog.Logger
+	lastSeen atomic.Int64 // the stored limit that this program has last read or set; 0 before that
 }
 
-// compare logs a warning if stored is not the limit of the program, once for each stored limit.
-func (g *givenLimit) compare(stored int) {
-	if known := g.known.Swap(int64(stored)); known != int64(stored) && stored != g.limit {
-		g.log.Warn("the stored limit applies, which is not that of this program", "stored", stored, "given", g.limit)
+// warnIfDifferent logs a warning if the stored limit is not the limit of this program, once for each stored
+// limit.
+func (g *givenLimit) warnIfDifferent(stored int) {
+	if before := g.lastSeen.Swap(int64(stored)); before != int64(stored) && stored != g.limit {
+		g.log.Warn("the stored limit applies instead of the limit of this program", "stored", stored, "given", g.limit)
 	}
 }
 
@@ -64,7 +65,7 @@ func (g *givenLimit) compare(stored int) {
 func (s *Semaphore) SetLimit(ctx context.Context, limit int) error {
 	err := checkCount("limit", limit)
 	if err == nil {
-		s.given.known.Store(int64(limit))
+		s.given.lastSeen.Store(int64(limit))
 		switch {
 		case s.protocol == nil:
 			err = s.storeLimit(ctx, limit)
@@ -116,8 +117,8 @@ func (s *Semaphore) storeLimit(ctx context.Context, limit int) error {
 	}
 }
 
-// listedLimits is the result of listing the children of the semaphore.
-type listedLimits struct {
+// listedChildren is a listing of the children of the semaphore's znode.
+type listedChildren struct {
 	children []string
 	stat     *zk.Stat
 }
@@ -125,12 +126,12 @@ type listedLimits struct {
 // listNewest lists the semaphore's children as of a time after the call. It calls Sync first, because a server
 // that lags behind may show an earlier limit.
 func (s *Semaphore) listNewest(ctx context.Context) ([]string, *zk.Stat, error) {
-	l, err := connection.Read(ctx, s.setup.Conn, func() (listedLimits, error) {
+	l, err := connection.Read(ctx, s.setup.Conn, func() (listedChildren, error) {
 		if _, err := s.setup.Conn.Sync(s.setup.Path); err != nil {
-			return listedLimits{}, err
+			return listedChildren{}, err
 		}
 		children, stat, err := connection.Children(s.setup.Conn, s.setup.Path)
-		return listedLimits{children, stat}, err
+		return listedChildren{children, stat}, err
 	})
 	return l.children, l.stat, err
 }

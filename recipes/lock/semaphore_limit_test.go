@@ -25,8 +25,8 @@ func (w *harness) readLimit() int {
 	return limit
 }
 
-// The stored limit has precedence over the limits of constructors, and remains when all contenders
-// have left.
+// TestSemaphoreLimit_StoredLimitTakesPrecedence checks that the stored limit takes precedence over the limits
+// given to constructors, and remains when all contenders have left.
 func TestSemaphoreLimit_StoredLimitTakesPrecedence(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		require.Equal(w, 99, w.readLimit(), "no limit is stored yet")
@@ -53,8 +53,9 @@ func TestSemaphoreLimit_StoredLimitTakesPrecedence(t *testing.T) {
 	})
 }
 
-// Without a stored limit, ZooKeeper can remove the znode of the semaphore.
-func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
+// TestSemaphoreLimit_UnstoredLimitLeavesNoZnode checks that ZooKeeper can remove the znode of a semaphore that
+// stores no limit.
+func TestSemaphoreLimit_UnstoredLimitLeavesNoZnode(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		c := w.contend(1, 1)
 		require.Zero(w, w.srv.Sweep())
@@ -64,8 +65,8 @@ func TestSemaphoreLimit_ZnodeIsRemovedIfNotStored(t *testing.T) {
 	})
 }
 
-// When the limit is raised, the waiting contenders that are within the new limit are admitted
-// immediately.
+// TestSemaphoreLimit_RaisingAdmitsWaiters checks that a higher limit immediately admits the waiting contenders
+// whose leases are within it.
 func TestSemaphoreLimit_RaisingAdmitsWaiters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
@@ -83,7 +84,8 @@ func TestSemaphoreLimit_RaisingAdmitsWaiters(t *testing.T) {
 	})
 }
 
-// A lower limit revokes no lease, and no contender is admitted before the leases are within it.
+// TestSemaphoreLimit_LoweringRevokesNoLease checks that a lower limit revokes no lease, and that no contender
+// is admitted before the leases are within the new limit.
 func TestSemaphoreLimit_LoweringRevokesNoLease(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
@@ -106,9 +108,10 @@ func TestSemaphoreLimit_LoweringRevokesNoLease(t *testing.T) {
 	})
 }
 
-// A new contender joins behind holders that were admitted under a higher limit, when they had no
-// follower to notify. The last of them stays, and the departure of the others admits it.
-func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
+// TestSemaphoreLimit_AdmitsContenderThatJoinsAfterLowering checks that a contender that joins after the limit
+// was lowered is admitted when all holders but the last leave. Its predecessor, the last holder, was admitted
+// under the higher limit, when it had no follower to notify.
+func TestSemaphoreLimit_AdmitsContenderThatJoinsAfterLowering(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 4 {
@@ -127,9 +130,10 @@ func TestSemaphoreLimit_ContenderJoinsAfterLowering(t *testing.T) {
 	})
 }
 
-// If the limit falls below the request of a waiting contender, Acquire returns ErrOverLimit, immediately if
-// the contender is the first that waits. Later contenders are admitted.
-func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
+// TestSemaphoreLimit_RejectsWaiterAboveLoweredLimit checks that Acquire returns ErrOverLimit if the limit falls
+// below its request while it waits, immediately if its contender is the first that waits, and that later
+// contenders are admitted.
+func TestSemaphoreLimit_RejectsWaiterAboveLoweredLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder := w.contend(4, 2)
 		first, small, second := w.contend(4, 3), w.contend(4, 1), w.contend(4, 3)
@@ -146,8 +150,9 @@ func TestSemaphoreLimit_FallsBelowRequest(t *testing.T) {
 	})
 }
 
-// If two clients set the limit concurrently, one change is applied after the other.
-func TestSetLimit_ConcurrentCalls(t *testing.T) {
+// TestSetLimit_AppliesConcurrentCallsInTurn checks that SetLimit repeats its change if another client has set
+// the limit since it has listed the children.
+func TestSetLimit_AppliesConcurrentCallsInTurn(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		other := w.semaphore(w.connect(), 1)
 		race := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Session: w.operator.SessionID(), Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -156,16 +161,17 @@ func TestSetLimit_ConcurrentCalls(t *testing.T) {
 		})
 		w.setLimit(5)
 		w.requireCalled(race)
-		require.Equal(w, 5, w.readLimit(), "it was set last")
+		require.Equal(w, 5, w.readLimit(), "this limit was set last")
 		children, _, err := w.operator.Children(node)
 		require.NoError(w, err)
 		require.Len(w, children, 3, "the limit and two registers: %v", children)
 	})
 }
 
-// If the reply to SetLimit is lost, the change is applied only once, and does not overwrite a
-// limit that another client sets in the meantime.
-func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
+// TestSetLimit_IsAppliedOnceIfReplyIsLost checks that SetLimit is applied only once if its reply is lost, and
+// does not overwrite a limit that another client has set since.
+// Scenario 7 of docs/traps.md.
+func TestSetLimit_IsAppliedOnceIfReplyIsLost(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			other := w.semaphore(w.connect(), 1)
@@ -189,8 +195,9 @@ func TestTrap07_SemaphoreSetLimitReplyLost(t *testing.T) {
 	}
 }
 
-// TestSetLimit_Unconfirmed checks that SetLimit says whether a change may still be applied after its context is done.
-func TestSetLimit_Unconfirmed(t *testing.T) {
+// TestSetLimit_ReportsWhetherOutcomeIsUnknown checks that SetLimit, when its context is done, returns
+// ErrUnconfirmed only if it has sent a change that may still be applied.
+func TestSetLimit_ReportsWhetherOutcomeIsUnknown(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.setLimit(2)
 		w.srv.Blackhole(zktest.ToClient, w.operator.SessionID())
@@ -216,8 +223,9 @@ func TestSetLimit_Unconfirmed(t *testing.T) {
 	})
 }
 
-// Limit must not return the earlier limit of a server that lags behind.
-func TestSemaphoreLimit_NotOlderThanCall(t *testing.T) {
+// TestSemaphoreLimit_IsNotReadFromLaggingServer checks that Limit does not return the earlier limit that a
+// server that lags behind still stores.
+func TestSemaphoreLimit_IsNotReadFromLaggingServer(t *testing.T) {
 	runTest(t, 3, func(w *harness) {
 		w.setLimit(2)
 		s := w.semaphore(w.connectTo(1), 1)

@@ -24,10 +24,10 @@ type mutexProtocol struct {
 	mutex, leases         string // the paths of the mutex and of the leases
 	mutexNames, leaseName contender.Naming
 	makeMutex, makeLeases func(ctx context.Context) error
-	// stored is true if the limit is in the data of the znode leases. If it is false and count is nil, the
-	// limit is that of the constructor.
+	// stored is true if the limit is in the data of the znode leases. If stored is false and count is nil, the
+	// limit given to the constructor applies.
 	stored bool
-	count  *value.Value[int] // value of WithSharedCount; nil without it
+	count  *value.Value[int] // the SharedCount of WithSharedCount; nil without this option
 }
 
 // curatorProtocol returns the protocol of Curator's InterProcessSemaphoreV2.
@@ -66,7 +66,7 @@ func kazooProtocol(q *lockQueue, given *givenLimit) *mutexProtocol {
 	return c
 }
 
-// makeWithLimit creates the parent of the leases. Its data is the limit.
+// makeWithLimit creates the parent of the leases, with the limit as its data.
 func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	for {
 		err := connection.Retry(ctx, c.setup.Conn, func() error {
@@ -85,8 +85,8 @@ func (c *mutexProtocol) makeWithLimit(ctx context.Context) error {
 	}
 }
 
-// effectiveLimit returns the stored limit if the protocol stores it, and that of the
-// constructor otherwise. Like kazoo, it ignores data that is not a number.
+// effectiveLimit returns the stored limit, or the limit given to the constructor if no limit is stored. Like
+// kazoo, it ignores data that is not a number.
 func (c *mutexProtocol) effectiveLimit(ctx context.Context) (int, error) {
 	limit, err := c.readLimit(ctx)
 	if connection.IsNoNode(ctx, err) {
@@ -109,7 +109,8 @@ func (c *mutexProtocol) currentLimit(ctx context.Context) (int, error) {
 	return c.effectiveLimit(ctx)
 }
 
-// readLimit returns the limit, or zk.ErrNoNode if none is stored although the protocol stores it.
+// readLimit returns the limit, or zk.ErrNoNode if the protocol stores the limit and no client has stored a
+// limit yet.
 func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 	switch {
 	case c.count != nil:
@@ -122,7 +123,7 @@ func (c *mutexProtocol) readLimit(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if limit, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
-		c.given.compare(limit)
+		c.given.warnIfDifferent(limit)
 		return limit, nil
 	}
 	return c.given.limit, nil
@@ -165,6 +166,7 @@ func (c *mutexProtocol) checkFree(ctx context.Context, n int) error {
 	return nil
 }
 
+// config returns the configuration of a contender in dir, which makeDir creates.
 func (c *mutexProtocol) config(dir string, names contender.Naming, makeDir func(context.Context) error) *queue.Config {
 	cfg := c.setup.Contender(contender.Config{Dir: dir, Naming: names})
 	cfg.MakeDir, cfg.Data = makeDir, c.data

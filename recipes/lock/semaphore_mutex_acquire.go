@@ -30,16 +30,16 @@ type mutexAcquisition struct {
 	leasesCtx   context.Context
 	leaveLeases context.CancelCauseFunc
 
-	maxLeases     int // the limit; 0 until it is known
+	maxLeases     int // the limit; 0 before it was read
 	mutexHeld     bool
-	mutexSession  int64 // the session in which the mutex is held, if the contender is the first
+	mutexSession  int64 // the session in which the mutex is held; valid if mutexHeld is true
 	leasesStarted bool  // the contenders for the leases were started
 	restarting    bool  // the contenders for the leases leave, and are started again with another limit
 	// leaving is the number of contenders for leases that have not left yet, while the acquisition restarts.
 	leaving int
 	paths   []string          // paths of the leases; empty until their contenders are started
-	proven  []int64           // for each lease, the session in which it is proven to be held; 0 if none
-	grant   *connection.Grant // nil before it exists
+	proven  []int64           // for each lease, the session in which its contender certainly holds the lease; 0 if none
+	grant   *connection.Grant // nil before all leases are granted
 	reason  error             // why the acquisition or the hold has ended
 }
 
@@ -113,7 +113,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	done := ctx.Done()
 	for v.running > 0 {
 		if v.grant != nil {
-			limit, counts = nil, nil // the channels end with the mutex, which must not end the hold
+			limit, counts = nil, nil // the channels end when the mutex is released, which must not end the hold
 		}
 		select {
 		case e := <-v.events:
@@ -133,7 +133,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 			case c.Version == (value.Version{}):
 				limit = agree()
 			default:
-				v.given.compare(c.Value)
+				v.given.warnIfDifferent(c.Value)
 				v.setLimit(c.Value)
 			}
 		case <-done:
@@ -144,7 +144,7 @@ func (v *mutexAcquisition) run(ctx context.Context) (*queue.Removal, error) {
 	return queue.RemovalOf(v.removals...), v.reason
 }
 
-// startContender starts a contender.
+// startContender runs a contender in a new goroutine, which passes its states and its end to report.
 func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *queue.Config) {
 	v.running++
 	go func() {
@@ -153,13 +153,15 @@ func (v *mutexAcquisition) startContender(ctx context.Context, lease int, cfg *q
 	}()
 }
 
-// report passes e to run and waits until run has handled it. So the grant ends before its znode is deleted.
+// report passes e to run and waits until run has handled e. So the grant ends before a znode of the hold is
+// deleted.
 func (v *mutexAcquisition) report(e contenderReport) {
 	e.handled = make(chan struct{})
 	v.events <- e
 	<-e.handled
 }
 
+// receiveReport updates the acquisition or the hold after a report of one of its contenders.
 func (v *mutexAcquisition) receiveReport(e contenderReport) {
 	lost := e.Path == ""
 	switch {
@@ -187,7 +189,7 @@ func (v *mutexAcquisition) receiveReport(e contenderReport) {
 		if lost {
 			err = connection.Refine(nil, e.Err)
 		}
-		v.leave(err) // end the grant for good: other clients may acquire the lease now
+		v.leave(err) // end the grant permanently: other clients may acquire the lease now
 	default:
 		v.proven[e.lease] = 0
 		if e.Proven {
@@ -197,9 +199,9 @@ func (v *mutexAcquisition) receiveReport(e contenderReport) {
 	}
 }
 
-// setLimit changes the limit before the grant. If contenders for the leases wait already, they leave, and
-// others take their places and use the new limit. No other client can overtake them, because the mutex is
-// held.
+// setLimit changes the limit before the grant. If contenders for the leases wait already, setLimit makes them
+// leave, and starts other contenders with the new limit in their places. No other client can overtake them,
+// because the mutex is held.
 func (v *mutexAcquisition) setLimit(limit int) {
 	switch {
 	case v.reason != nil:
@@ -235,8 +237,8 @@ func (v *mutexAcquisition) startLeases() {
 	}
 }
 
-// grantLeases creates the grant when all leases are held, and releases the mutex. The path of the hold is
-// that of the lease that was proven last. All leases must belong to the session of the mutex: only then were
+// grantLeases creates the grant when all leases are held, and releases the mutex. The path of the hold is the
+// path of the lease that was confirmed last. All leases must belong to the session of the mutex: only then were
 // they created while the mutex was held.
 func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	if !v.mutexHeld || v.mutexSession != e.Session {
@@ -244,7 +246,7 @@ func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	}
 	for _, session := range v.proven {
 		if session != e.Session {
-			return // the lease is not held yet, or only in a session that has ended
+			return // the lease is not held yet, or was held only in a session that has ended
 		}
 	}
 	if v.grant != nil || v.reason != nil {
@@ -259,11 +261,11 @@ func (v *mutexAcquisition) grantLeases(e contenderReport) {
 	v.leaveMutex(errLeaving)
 }
 
-// errLeaving is the reason with which contenders leave. It differs from all reasons for which a contender can
-// lose its znode, so the znodes of the other contenders are still removed.
+// errLeaving is the reason with which contenders leave. errLeaving differs from all reasons for which a
+// contender can lose its znode, so the znodes of the other contenders are still removed.
 var errLeaving = errors.New("the znode is no longer needed")
 
-// leave ends the grant and makes all contenders leave. It keeps the first reason.
+// leave ends the grant and makes all contenders leave. err becomes the reason, unless leave was called before.
 func (v *mutexAcquisition) leave(err error) {
 	if v.reason == nil {
 		v.reason = err

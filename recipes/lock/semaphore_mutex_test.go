@@ -29,8 +29,8 @@ func eachLayout(t *testing.T, f func(w *harness, layout Option, contend func(lim
 	}
 }
 
-// TestSemaphoreMutex_GrantsUpToLimitInOrder checks that a semaphore with another library's protocol grants
-// no more leases than its limit, and grants them in order.
+// TestSemaphoreMutex_GrantsUpToLimitInOrder checks that a semaphore with the protocol of Curator or kazoo
+// grants no more leases than its limit, and grants them in the order of arrival.
 func TestSemaphoreMutex_GrantsUpToLimitInOrder(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		a, b := contend(3, 1), contend(3, 2)
@@ -55,8 +55,9 @@ func TestSemaphoreMutex_GrantsUpToLimitInOrder(t *testing.T) {
 	})
 }
 
-// A request for more leases than the limit allocates no memory for them.
-func TestSemaphoreMutex_RejectedRequestAllocatesNothing(t *testing.T) {
+// TestSemaphoreMutex_RejectedRequestAllocatesNoLeases checks that a request for more leases than the limit is
+// rejected before memory for its leases is allocated.
+func TestSemaphoreMutex_RejectedRequestAllocatesNoLeases(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -67,8 +68,9 @@ func TestSemaphoreMutex_RejectedRequestAllocatesNothing(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_ZnodesOfOtherLibrary checks that the znodes are those of the other library.
-func TestSemaphoreMutex_ZnodesOfOtherLibrary(t *testing.T) {
+// TestSemaphoreMutex_CreatesZnodesOfOtherLibrary checks that the paths, names and types of all znodes are those
+// of Curator or kazoo.
+func TestSemaphoreMutex_CreatesZnodesOfOtherLibrary(t *testing.T) {
 	for name, tree := range map[string]string{
 		"Curator": `^/
   locks container
@@ -106,8 +108,9 @@ $`,
 	}
 }
 
-// Other children of the leases' znode count as leases, as in Curator and kazoo.
-func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
+// TestSemaphoreMutex_CountsOtherChildrenAsLeases checks that children with other names in the directory of the
+// leases count as leases, as in Curator and kazoo.
+func TestSemaphoreMutex_CountsOtherChildrenAsLeases(t *testing.T) {
 	for name, dir := range map[string]string{"Curator": node + "/leases", "kazoo": node} {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
@@ -125,8 +128,9 @@ func TestSemaphoreMutex_OtherChildrenCount(t *testing.T) {
 	}
 }
 
-// A contender that gives up releases the mutex and its leases.
-func TestSemaphoreMutex_WaiterGivesUp(t *testing.T) {
+// TestSemaphoreMutex_CancelledWaiterReleasesMutex checks that a contender that gives up releases the mutex and
+// the leases that it has already acquired.
+func TestSemaphoreMutex_CancelledWaiterReleasesMutex(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		holder := contend(2, 2)
 		first, second, third := contend(2, 2), contend(2, 1), contend(2, 1)
@@ -141,9 +145,9 @@ func TestSemaphoreMutex_WaiterGivesUp(t *testing.T) {
 	})
 }
 
-// A contender that waits for leases loses the mutex. It must leave. Otherwise two contenders would count each
-// other's leases and wait forever.
-func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
+// TestSemaphoreMutex_WaiterFailsIfMutexIsLost checks that a contender that waits for leases leaves if it loses
+// the mutex. Otherwise two contenders would count each other's leases and wait forever.
+func TestSemaphoreMutex_WaiterFailsIfMutexIsLost(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		holder := contend(1, 1)
 		waiter, next := contend(1, 1), contend(1, 1)
@@ -161,8 +165,9 @@ func TestSemaphoreMutex_MutexIsLost(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_RepliesLost checks that acquisitions and releases succeed when one reply is lost.
-func TestSemaphoreMutex_RepliesLost(t *testing.T) {
+// TestSemaphoreMutex_SucceedsIfReplyIsLost checks that an acquisition and its release succeed if one reply is
+// lost.
+func TestSemaphoreMutex_SucceedsIfReplyIsLost(t *testing.T) {
 	for name, layout := range otherLayouts {
 		for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpDelete, zktest.OpGetData} {
 			for nth := 1; nth <= 2; nth++ {
@@ -187,8 +192,10 @@ func TestSemaphoreMutex_RepliesLost(t *testing.T) {
 	}
 }
 
-// If an acquisition is cancelled while a lease is being created, no znode is left.
-func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
+// TestSemaphoreMutex_CancelledCreateLeavesNoZnode checks that no znode remains if an acquisition is cancelled
+// while it creates a lease.
+// Scenario 40 of docs/traps.md.
+func TestSemaphoreMutex_CancelledCreateLeavesNoZnode(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
 			forEachLoss(t, briefLosses, 1, func(w *harness, l bubble.Fault) {
@@ -210,9 +217,10 @@ func TestTrap40_SemaphoreMutexCancelledDuringCreate(t *testing.T) {
 	}
 }
 
-// TestTrap03_SemaphoreMutexLeaseAppearsLate checks that a contender does not take the znode of its own late
-// create for the lease of another client, and removes it.
-func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
+// TestSemaphoreMutex_RemovesOwnLateLease checks that a contender whose first create of a lease is applied late
+// removes this lease, and does not count it as a lease of another client.
+// Scenario 3 of docs/traps.md.
+func TestSemaphoreMutex_RemovesOwnLateLease(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) {
 			runTest(t, 1, func(w *harness) {
@@ -239,8 +247,9 @@ func TestTrap03_SemaphoreMutexLeaseAppearsLate(t *testing.T) {
 	}
 }
 
-// The hold of a client that is cut off ends before another client can acquire the lease.
-func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
+// TestSemaphoreMutex_HoldEndsBeforeLeaseIsFree checks that the hold of a client that is cut off from the
+// servers ends before another client can acquire the lease.
+func TestSemaphoreMutex_HoldEndsBeforeLeaseIsFree(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		holder := contend(2, 2)
 		h := holder.requireHolds()
@@ -256,9 +265,9 @@ func TestSemaphoreMutex_HolderIsCutOff(t *testing.T) {
 	})
 }
 
-// TestSemaphoreMutex_KazooLimit checks that the limit that kazoo has stored in the data of the znode is used,
-// and that other data there is not taken for a limit.
-func TestSemaphoreMutex_KazooLimit(t *testing.T) {
+// TestSemaphoreMutex_UsesLimitStoredByKazoo checks that a semaphore with kazoo's protocol uses the limit that
+// kazoo has stored in the data of the znode, and ignores data that is not a number.
+func TestSemaphoreMutex_UsesLimitStoredByKazoo(t *testing.T) {
 	for data, limit := range map[string]int{"2": 2, " 2\n": 2, "": 1, "no number": 1, "0": 0} {
 		runTest(t, 1, func(w *harness) {
 			w.createLockNode()
@@ -278,8 +287,9 @@ func TestSemaphoreMutex_KazooLimit(t *testing.T) {
 	}
 }
 
-// TryAcquire returns ErrHeld while another client holds the mutex.
-func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
+// TestSemaphoreMutex_TryAcquireFailsIfMutexIsHeld checks that TryAcquire returns ErrHeld while another client
+// holds the mutex of the semaphore.
+func TestSemaphoreMutex_TryAcquireFailsIfMutexIsHeld(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.acquire(w.semaphore(w.connect(), 2, otherLayouts["kazoo"]), 1).release()
 		h, err := w.mutexAt(w.operator, node+"-__lock__", recipes.WithKazooLayout()).Lock(w.Context())
@@ -295,10 +305,11 @@ func TestSemaphoreMutex_TryAcquireWhileMutexIsHeld(t *testing.T) {
 	})
 }
 
-// TestTrap11_SemaphoreMutexLeaseOfOtherSession checks that a contender is not granted a lease that it has
-// created in the session after that of its mutex. The mutex does not protect this lease: kazoo, which counts
-// before it creates a lease, does not see it.
-func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
+// TestSemaphoreMutex_RejectsLeaseCreatedInNextSession checks that a contender is not granted a lease that it
+// has created in a later session than the one in which it held the mutex. The mutex does not protect such a
+// lease: kazoo counts the leases before it creates its own, and does not see this one.
+// Scenario 11 of docs/traps.md.
+func TestSemaphoreMutex_RejectsLeaseCreatedInNextSession(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.acquire(w.semaphore(w.connect(), 1, otherLayouts["kazoo"]), 1).release()
 		mutex := node + "-__lock__"
@@ -336,9 +347,10 @@ func TestTrap11_SemaphoreMutexLeaseOfOtherSession(t *testing.T) {
 	})
 }
 
-// TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost checks that a transaction of a holder is not applied
-// after one of its leases was deleted, although the holder has not noticed that.
-func TestTrap16_SemaphoreMutexTransactionAfterLeaseIsLost(t *testing.T) {
+// TestSemaphoreMutex_RejectsTransactionAfterLeaseIsLost checks that a transaction of a holder is not applied
+// after one of its leases was deleted, although the holder has not noticed the deletion yet.
+// Scenario 16 of docs/traps.md.
+func TestSemaphoreMutex_RejectsTransactionAfterLeaseIsLost(t *testing.T) {
 	eachLayout(t, func(w *harness, _ Option, contend func(limit, n int) *call) {
 		c := contend(2, 2)
 		h := c.requireHolds()

@@ -47,8 +47,8 @@ type semaphoreSchedule struct {
 	requests  atomic.Int64
 }
 
-// newSemaphoreSchedule returns a schedule without latency, so that a contender whose turn it is has
-// learned it as soon as all goroutines are blocked.
+// newSemaphoreSchedule returns a schedule without latency, so that each contender has learned that it has its
+// turn as soon as all goroutines are blocked.
 func newSemaphoreSchedule(seed uint64, options []Option) *semaphoreSchedule {
 	s := &semaphoreSchedule{schedule: newSchedule(seed), options: options}
 	s.clients += 2
@@ -82,7 +82,7 @@ func (s *semaphoreSchedule) contend(c *client) {
 			_ = sem.SetLimit(context.Background(), 2+c.r.IntN(4))
 		}
 		if c.r.IntN(4) == 0 {
-			s.request(c, sem)
+			s.requestRandomRelease(c, sem)
 		}
 		n := 1 + c.r.IntN(min(2, s.limit))
 		ctx, cancel := c.callContext()
@@ -112,8 +112,8 @@ func (s *semaphoreSchedule) contend(c *client) {
 	}
 }
 
-// request requests the release of a random contender of the semaphore.
-func (s *semaphoreSchedule) request(c *client, sem *Semaphore) {
+// requestRandomRelease requests that a random contender of the semaphore releases its leases.
+func (s *semaphoreSchedule) requestRandomRelease(c *client, sem *Semaphore) {
 	ctx, cancel := c.callContext()
 	defer cancel()
 	all, err := sem.Contenders(ctx)
@@ -138,8 +138,8 @@ func (s *semaphoreSchedule) requireRequestsRemain(f *scheduleRun) {
 	})
 }
 
-// requireNoneStranded verifies that all contenders whose leases are within the limit have acquired them.
-func (s *semaphoreSchedule) requireNoneStranded(f *scheduleRun) {
+// requireAllAdmitted verifies that all contenders whose leases are within the limit have acquired them.
+func (s *semaphoreSchedule) requireAllAdmitted(f *scheduleRun) {
 	s.requireRequestsRemain(f)
 	f.Advance(f.Timeout + 2*time.Second) // wait until isolated sessions have expired
 	s.requireRequestsRemain(f)
@@ -177,12 +177,12 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	var total, requests atomic.Int64
 	faultschedule.Run(t, count, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSemaphoreSchedule(seed, options)
-		healed := s.requireNoneStranded
+		healed := s.requireAllAdmitted
 		if options != nil {
 			healed = nil // contenders for leases of another library do not queue
 		}
 		f := runSchedule(t, s.schedule, s.contend, verbose, healed)
-		f.check(node, leaseModel(s.limit))
+		f.requireLinearizable(node, leaseModel(s.limit))
 		total.Add(s.grants.Load())
 		requests.Add(s.requests.Load())
 		return s, f.History
@@ -195,24 +195,25 @@ func runSemaphoreSchedules(t *testing.T, count int, options []Option) {
 	}
 }
 
-// TestSemaphoreSchedules_NoExcessLeases checks that, under random faults, the leases do not exceed the limit
-// and each client acquires its leases after some time.
-func TestSemaphoreSchedules_NoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
+// TestSemaphoreSchedules_GrantNoExcessLeases checks that, under random faults, the leases do not exceed the
+// limit and each client acquires its leases after some time.
+func TestSemaphoreSchedules_GrantNoExcessLeases(t *testing.T) { runSemaphoreSchedules(t, 80, nil) }
 
-// TestSemaphoreSchedules_OtherLibraries is TestSemaphoreSchedules_NoExcessLeases with the protocols of other libraries.
-func TestSemaphoreSchedules_OtherLibraries(t *testing.T) {
+// TestSemaphoreSchedules_GrantNoExcessLeasesOfOtherLibraries is TestSemaphoreSchedules_GrantNoExcessLeases with
+// the protocols of Curator and kazoo.
+func TestSemaphoreSchedules_GrantNoExcessLeasesOfOtherLibraries(t *testing.T) {
 	for name, layout := range otherLayouts {
 		t.Run(name, func(t *testing.T) { runSemaphoreSchedules(t, 20, []Option{layout}) })
 	}
 }
 
-// TestSemaphoreSchedules_SharedCount is TestSemaphoreSchedules_NoExcessLeases with a limit that is stored
-// in a SharedCount.
-func TestSemaphoreSchedules_SharedCount(t *testing.T) {
+// TestSemaphoreSchedules_GrantNoExcessLeasesWithSharedCount is TestSemaphoreSchedules_GrantNoExcessLeases with
+// a limit that is stored in a SharedCount.
+func TestSemaphoreSchedules_GrantNoExcessLeasesWithSharedCount(t *testing.T) {
 	runSemaphoreSchedules(t, 30, []Option{WithCuratorLayout(), WithSharedCount("/limit")})
 }
 
-// TestSemaphoreSchedules_ModelDetectsExcessLeases checks that the checker rejects a history in which leases
+// TestSemaphoreSchedules_ModelDetectsExcessLeases checks that the model rejects a history in which leases
 // exceed the limit.
 func TestSemaphoreSchedules_ModelDetectsExcessLeases(t *testing.T) {
 	op := func(n int, call, ret int64) porcupine.Operation { return newOperation(leaseOp(n), call, ret) }

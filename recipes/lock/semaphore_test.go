@@ -15,12 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// contend opens a session, requests n leases, and waits until the contender is in the queue.
+// contend opens a session, requests n leases of the semaphore in a new goroutine, and waits until the contender
+// is in the queue.
 func (w *harness) contend(limit, n int) *call {
 	return w.acquire(w.semaphore(w.connect(), limit), n)
 }
 
-// acquire requests n leases, and waits until the contender is in the queue.
+// acquire requests n leases of s in a new goroutine, and waits until the contender is in the queue.
 func (w *harness) acquire(s *Semaphore, n int) *call {
 	c := w.startCall(s.setup.Conn, func(ctx context.Context) (*Hold, error) { return s.Acquire(ctx, n) })
 	w.passTime(0)
@@ -40,8 +41,9 @@ func withoutChecks(log zktest.Log) zktest.Log {
 	return log.Filter(func(e zktest.Entry) bool { return e.Op != zktest.OpMulti || e.Ops != 1 })
 }
 
-// As many contenders hold leases as the limit permits, in whatever order the holders leave.
-func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
+// TestSemaphore_AdmitsUpToLimitInAnyOrderOfReleases checks that as many contenders hold leases as the limit
+// permits, in whatever order the holders release them.
+func TestSemaphore_AdmitsUpToLimitInAnyOrderOfReleases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 8 {
@@ -56,9 +58,9 @@ func TestSemaphore_HoldersLeaveInAnyOrder(t *testing.T) {
 	})
 }
 
-// TestSemaphore_SeveralLeases checks that a contender does not overtake an earlier contender that waits for
-// more leases.
-func TestSemaphore_SeveralLeases(t *testing.T) {
+// TestSemaphore_SmallRequestDoesNotOvertakeLargeOne checks that a contender does not overtake an earlier
+// contender that waits for more leases.
+func TestSemaphore_SmallRequestDoesNotOvertakeLargeOne(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(5, 3), w.contend(5, 2)
 		w.requireHolding(a, b)
@@ -76,9 +78,9 @@ func TestSemaphore_SeveralLeases(t *testing.T) {
 	})
 }
 
-// TestSemaphore_OverLimit checks that a contender does not wait for more leases than the limit, and that an
-// invalid number is rejected.
-func TestSemaphore_OverLimit(t *testing.T) {
+// TestSemaphore_RejectsRequestAboveLimit checks that Acquire and TryAcquire return ErrOverLimit for more leases
+// than the limit, and ErrInvalid for an invalid number.
+func TestSemaphore_RejectsRequestAboveLimit(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 3).requireFails(ErrOverLimit)
 		w.requireContenders()
@@ -95,8 +97,9 @@ func TestSemaphore_OverLimit(t *testing.T) {
 	})
 }
 
-// TryAcquire lists the semaphore to find out whether it would have to wait.
-func TestSemaphore_TryAcquire(t *testing.T) {
+// TestSemaphore_TryAcquireDoesNotOvertakeWaiter checks that TryAcquire returns ErrHeld if too few leases are
+// free, or if another contender waits for leases.
+func TestSemaphore_TryAcquireDoesNotOvertakeWaiter(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.semaphore(w.connect(), 3)
 		first, err := s.TryAcquire(w.Context(), 2)
@@ -117,9 +120,9 @@ func TestSemaphore_TryAcquire(t *testing.T) {
 	})
 }
 
-// A waiting contender at any position gives up: later contenders are admitted, and its znode is
-// removed.
-func TestSemaphore_WaiterGivesUp(t *testing.T) {
+// TestSemaphore_AdmitsOthersAfterWaiterGivesUp checks that a contender that gives up at any position of the
+// queue leaves no znode, and that later contenders are admitted.
+func TestSemaphore_AdmitsOthersAfterWaiterGivesUp(t *testing.T) {
 	for gone := range 3 {
 		runTest(t, 1, func(w *harness) {
 			holder := w.contend(1, 1)
@@ -136,8 +139,9 @@ func TestSemaphore_WaiterGivesUp(t *testing.T) {
 	}
 }
 
-// A large request that blocks later contenders gives up, and they are admitted.
-func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
+// TestSemaphore_AdmitsOthersAfterLargeRequestGivesUp checks that smaller requests are admitted when the large
+// request that blocks them gives up.
+func TestSemaphore_AdmitsOthersAfterLargeRequestGivesUp(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, big := w.contend(4, 2), w.contend(4, 4)
 		a, b, c := w.contend(4, 1), w.contend(4, 1), w.contend(4, 1)
@@ -151,9 +155,10 @@ func TestSemaphore_LargeRequestGivesUp(t *testing.T) {
 	})
 }
 
-// TestTrap24_SemaphorePredecessorIsDeleted checks that a contender wakes when its predecessor is deleted
-// before it is watched (CURATOR-107, helix #44).
-func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
+// TestSemaphore_WakesIfPredecessorIsDeletedBeforeWatch checks that a contender wakes if its predecessor is
+// deleted before the contender has set its watch (CURATOR-107, helix #44).
+// Scenario 24 of docs/traps.md.
+func TestSemaphore_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		gone := w.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead.path(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -170,9 +175,11 @@ func TestTrap24_SemaphorePredecessorIsDeleted(t *testing.T) {
 	})
 }
 
-// TestTrap26_SemaphoreUnrelatedEvents checks that a watch is set again after an unrelated event has consumed
-// it, and that the data that an operator writes is not taken for a limit (CURATOR-258, CURATOR-329).
-func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
+// TestSemaphore_WatchesAgainAfterUnrelatedEvent checks that a contender sets its watch again after an unrelated
+// event has consumed the watch, and that it does not take data that an operator writes for a limit
+// (CURATOR-258, CURATOR-329).
+// Scenario 26 of docs/traps.md.
+func TestSemaphore_WatchesAgainAfterUnrelatedEvent(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		all := []*call{w.contend(2, 1), w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)}
 		for i := range 5 {
@@ -194,10 +201,11 @@ func TestTrap26_SemaphoreUnrelatedEvents(t *testing.T) {
 	})
 }
 
-// TestTrap32_SemaphoreSequenceNumbersExhausted checks that contenders keep their order when the sequence
-// numbers are exhausted, and that new contenders are rejected, because servers since 3.6 assign the same
-// number to all of them (ZOOKEEPER-2944, ZOOKEEPER-4706).
-func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
+// TestSemaphore_RejectsContendersIfNumbersAreExhausted checks that a semaphore rejects new contenders after its
+// sequence numbers are exhausted, because servers since 3.6 assign the same number to all of them, and that
+// contenders that have joined before keep their order (ZOOKEEPER-2944, ZOOKEEPER-4706).
+// Scenario 32 of docs/traps.md.
+func TestSemaphore_RejectsContendersIfNumbersAreExhausted(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 1).release()
 		require.NoError(w, w.srv.SetSequence(node, math.MaxInt32-5))
@@ -221,9 +229,10 @@ func TestTrap32_SemaphoreSequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap36_SemaphoreRemovedBeforeSetLimit checks that SetLimit does not return an error when the znode of
-// the semaphore is removed before it writes (CURATOR-724, kazoo #563).
-func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
+// TestSetLimit_SucceedsIfZnodeIsRemovedBeforeWrite checks that SetLimit does not return an error if the servers
+// remove the znode of the semaphore before SetLimit writes it (CURATOR-724, kazoo #563).
+// Scenario 36 of docs/traps.md.
+func TestSetLimit_SucceedsIfZnodeIsRemovedBeforeWrite(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(1, 1).release()
 		swept := w.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -236,9 +245,11 @@ func TestTrap36_SemaphoreRemovedBeforeSetLimit(t *testing.T) {
 	})
 }
 
-// TestTrap49_SemaphoreCountsExistingLeases checks that leases without a holder are not counted, and that no
-// more leases are granted than the limit (CURATOR-335, CURATOR-315, CURATOR-462, CURATOR-595, kazoo #213).
-func TestTrap49_SemaphoreCountsExistingLeases(t *testing.T) {
+// TestSemaphore_CountsOnlyExistingLeases checks that leases of clients that have left, or whose sessions have
+// expired, are not counted, and that no more leases are granted than the limit (CURATOR-335, CURATOR-315,
+// CURATOR-462, CURATOR-595, kazoo #213).
+// Scenario 49 of docs/traps.md.
+func TestSemaphore_CountsOnlyExistingLeases(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for range 20 {
 			a, b, c := w.contend(3, 1), w.contend(3, 2), w.contend(3, 3)

@@ -28,9 +28,10 @@ func (w *harness) wokenBesides(calls []*call, f func()) (sessions []int64) {
 	return sessions
 }
 
-// A waiting contender is woken only if that is necessary: a release wakes the first waiter, which
-// wakes the next one.
-func TestTrap52_SemaphoreNoHerd(t *testing.T) {
+// TestSemaphore_ReleaseWakesOnlyNextTwoWaiters checks that a release wakes only the first waiter, which then
+// wakes the next one, and that a new contender wakes only the first waiter.
+// Scenario 52 of docs/traps.md.
+func TestSemaphore_ReleaseWakesOnlyNextTwoWaiters(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		var all []*call
 		for range 20 {
@@ -53,9 +54,10 @@ func TestTrap52_SemaphoreNoHerd(t *testing.T) {
 	})
 }
 
-// A contender is admitted, and its write that should wake its follower is lost. The write is retried. So the
-// follower notices that the other holder has left, although its predecessor stays.
-func TestSemaphoreWake_WriteIsLost(t *testing.T) {
+// TestSemaphoreWake_RetriesLostWrite checks that a holder retries the write of its znode that wakes its
+// follower if the write is lost. So the follower notices that another holder has left, although its predecessor
+// stays.
+func TestSemaphoreWake_RetriesLostWrite(t *testing.T) {
 	forEachLoss(t, briefLosses, 1, func(w *harness, l bubble.Fault) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		c, d, e := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
@@ -72,9 +74,10 @@ func TestSemaphoreWake_WriteIsLost(t *testing.T) {
 	})
 }
 
-// A holder is disconnected before it can write its znode to wake its follower. Either its znode is deleted
-// with its session, or it reconnects in time and retries the write.
-func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
+// TestSemaphoreWake_AdmitsFollowerIfHolderDisconnects checks that a contender is admitted although its
+// predecessor is disconnected before it can write its znode to wake the contender: the predecessor either
+// retries the write after a reconnect, or loses its znode with its session.
+func TestSemaphoreWake_AdmitsFollowerIfHolderDisconnects(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		runTest(t, 1, func(w *harness) {
 			a, b := w.contend(2, 1), w.contend(2, 1)
@@ -104,9 +107,9 @@ func TestSemaphoreWake_HolderIsDisconnected(t *testing.T) {
 	}
 }
 
-// If the write of the predecessor precedes the follower's watch, the follower notices the write by the
-// version of the znode.
-func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
+// TestSemaphoreWake_NoticesWriteBeforeWatch checks that a contender notices by the version of its predecessor's
+// znode that the predecessor has written the znode before the contender has set its watch.
+func TestSemaphoreWake_NoticesWriteBeforeWatch(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b, c := w.contend(2, 1), w.contend(2, 1), w.contend(2, 1)
 		conn := w.connect()
@@ -125,10 +128,9 @@ func TestSemaphoreWake_WriteBeforeWatch(t *testing.T) {
 	})
 }
 
-// The first waiter is admitted, or writes its znode to wake the second one, while the connection of that
-// waiter is down. If the client library fails to set the watches again, the contender reads the watched
-// znodes again.
-func TestSemaphoreWake_WaiterIsDisconnected(t *testing.T) {
+// TestSemaphoreWake_AdmitsWaiterAfterReconnect checks that a waiter is admitted that was disconnected while the
+// znode that it watches was written or deleted, even if the client library fails to set its watches again.
+func TestSemaphoreWake_AdmitsWaiterAfterReconnect(t *testing.T) {
 	for i, name := range []string{"the first waiter", "the second"} {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, watches are lost: %v", name, lost), func(t *testing.T) {
@@ -153,9 +155,9 @@ func TestSemaphoreWake_WaiterIsDisconnected(t *testing.T) {
 	}
 }
 
-// A holder that is not permitted to write its znode cannot wake its follower, which would wait although a
-// lease is free. So the hold ends.
-func TestSemaphoreWake_HolderMayNotWriteItsZnode(t *testing.T) {
+// TestSemaphoreWake_HoldEndsWithoutPermissionToWrite checks that the hold of a contender ends if the contender
+// may not write its znode to wake its follower. Otherwise the follower would wait although a lease is free.
+func TestSemaphoreWake_HoldEndsWithoutPermissionToWrite(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		acl := append(zk.WorldACL(zk.PermAll&^zk.PermWrite), zk.DigestACL(zk.PermAll, "somebody", "else")...)
 		contend := func(opts ...Option) *call {
@@ -171,9 +173,9 @@ func TestSemaphoreWake_HolderMayNotWriteItsZnode(t *testing.T) {
 	})
 }
 
-// TestSemaphoreWake_PredecessorOfOtherLibrary checks that a contender is admitted when its predecessor
-// belongs to another library, which does not write its znode when it is admitted.
-func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
+// TestSemaphoreWake_AdmitsFollowerOfOtherLibrary checks that a contender is admitted whose predecessor belongs
+// to another library, which does not write its znode when it is admitted.
+func TestSemaphoreWake_AdmitsFollowerOfOtherLibrary(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		a, b := w.contend(2, 1), w.contend(2, 1)
 		w.createContender("-lease-")
@@ -185,9 +187,10 @@ func TestSemaphoreWake_PredecessorOfOtherLibrary(t *testing.T) {
 	})
 }
 
-// The watch of a contender that has left stays in the pool of watches, and is lost at a reconnect. The next
-// contender on the connection is admitted nevertheless.
-func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
+// TestSemaphore_AdmitsContenderIfPooledWatchIsLost checks that a contender is admitted although the connection
+// lost, at a reconnect, the watch that it reuses: the watch of an earlier contender that has left.
+// Scenario 27 of docs/traps.md.
+func TestSemaphore_AdmitsContenderIfPooledWatchIsLost(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		holder, ahead := w.contend(1, 1), w.contend(1, 1)
 		conn := w.connect()
@@ -210,8 +213,10 @@ func TestTrap27_SemaphorePooledWatchIsLost(t *testing.T) {
 	})
 }
 
-// Contenders that wait for a holder and leave do not leave watches on its znode.
-func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
+// TestSemaphore_WatchesDoNotAddUp checks that contenders that wait for a holder and leave do not leave watches
+// on the holder's znode.
+// Scenario 25 of docs/traps.md.
+func TestSemaphore_WatchesDoNotAddUp(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.contend(2, 2)
 		conn := w.connect()
@@ -241,8 +246,9 @@ func TestTrap25_SemaphoreWatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// Watches that are not needed any more are removed when their znode is deleted.
-func TestSemaphoreWake_LeavesNoWatch(t *testing.T) {
+// TestSemaphoreWake_RemovesWatchesOfDeletedZnodes checks that watches that no contender needs any more are
+// removed when their znode is deleted.
+func TestSemaphoreWake_RemovesWatchesOfDeletedZnodes(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		w.setLimit(2)
 		a, b, c, d := w.contend(9, 1), w.contend(9, 1), w.contend(9, 1), w.contend(9, 2)

@@ -24,7 +24,8 @@ import (
 // succeeds. With n waiting clients, each release costs 2n requests, half of them writes, and a client can wait for
 // any time. So a Single is suitable for a few clients and long holds. For others use a [Mutex].
 //
-// Like those of a [Mutex], its methods may be called from any goroutine, and each call is a separate contender.
+// Like the methods of a [Mutex], its methods may be called from any goroutine, and each call is a separate
+// contender.
 type Single struct {
 	setup *recipe.Setup
 	data  []byte
@@ -35,10 +36,11 @@ type Single struct {
 // parents of the znode are created as persistent znodes. Options are those of package recipes. Errors:
 // [recipes.ErrInvalid].
 //
-// The first call of [Hold.Multi] creates another ephemeral znode with the same parent, which remains until the session
-// ends. It ensures that no transaction is applied after the session has ended, although the znode at path can be that
-// of the next holder. Programs must not delete the znode of a holder: the next client holds the lock immediately, and
-// a transaction or a release of the former holder that is in flight is applied. Call Release after Multi has returned.
+// The first call of [Hold.Multi] creates another ephemeral znode with the same parent, which remains until the
+// session ends. It ensures that no transaction is applied after the session has ended, although the znode at path can
+// belong to the next holder. Programs must not delete the znode of a holder: the next client holds the lock
+// immediately, and a transaction or a release of the former holder that is in flight is applied. Call Release after
+// Multi has returned.
 func NewSingle(conn *zk.Conn, path string, data []byte, opts ...Option) (*Single, error) {
 	s, err := recipe.New(conn, path, opts, Option.ApplyLock)
 	if err != nil {
@@ -77,13 +79,13 @@ func (s *Single) Do(ctx context.Context, f func(ctx context.Context, h *Hold) er
 }
 
 // Holder returns the client that holds the lock: its Name is the data of the znode, and Holds is true. If no client
-// holds the lock, the result is the zero Contender. Holder sends one request. The result is that of the server that
-// the connection uses, and may be slightly out of date. If the znode is persistent, the error wraps
+// holds the lock, the result is the zero Contender. Holder sends one request. The server to which the client is
+// connected answers, so the result may be slightly out of date. If the znode is persistent, the error wraps
 // [recipes.ErrTaken].
 func (s *Single) Holder(ctx context.Context) (Contender, error) {
 	data, stat, err := connection.ReadExisting(ctx, s.setup.Conn, s.setup.Path)
 	switch {
-	case stat == nil: // no client holds the lock, or err is the reason why the holder is not known
+	case stat == nil: // no client holds the lock, or err says why the holder could not be read
 	case !connection.IsEphemeral(stat):
 		err = s.takenError(&ephemeral.TakenError{Path: s.setup.Path, Persistent: true})
 	default:
@@ -124,7 +126,7 @@ func (s *Single) acquireOnce(ctx context.Context, noWait bool) (*Hold, error) {
 		return nil, err
 	}
 	left := make(chan struct{})
-	close(left) // only the goroutine of the node runs, and it has ended
+	close(left) // the entry has no goroutine: n removes the znode
 	return &Hold{
 		entry: &entry{
 			conn: s.setup.Conn, dir: s.setup.Path, timeout: s.setup.Timeout, path: n.Path(),
@@ -141,9 +143,10 @@ func (s *Single) takenError(e *ephemeral.TakenError) error {
 }
 
 // recordPath returns the path of a record: an ephemeral znode of a session, with the same parent as the znode
-// of the lock. It creates the record if necessary. gone is an earlier result that does not exist any more, or
-// empty. A transaction requires the record, because the client library can send it in the next session, in
-// which the znode at the path of the lock can be that of another client.
+// of the lock. It creates the record if necessary. gone is the path that an earlier call has returned, if that
+// record does not exist any more, and is empty otherwise. A transaction requires the record, because the client
+// library can send the transaction in the next session, in which the znode at the path of the lock can belong
+// to another client.
 func (s *Single) recordPath(ctx context.Context, session int64, gone string) (string, error) {
 	w := txn.Shared(txn.Config{Options: s.setup.Options, Dir: path.Dir(s.setup.Path)})
 	if r := w.RecordOf(session); r != "" && r != gone {

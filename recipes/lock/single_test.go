@@ -40,6 +40,7 @@ type handWritten struct {
 	data string
 }
 
+// tryLock creates the znode, and reports whether the client has acquired the lock.
 func (c handWritten) tryLock() bool {
 	c.w.Helper()
 	_, err := c.conn.Create(singlePath, []byte(c.data), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
@@ -49,7 +50,7 @@ func (c handWritten) tryLock() bool {
 	return err == nil
 }
 
-// unlock deletes the znode if the client's data is in it.
+// unlock deletes the znode, which must contain the client's data.
 func (c handWritten) unlock() {
 	c.w.Helper()
 	data, stat, err := c.conn.Get(singlePath)
@@ -59,7 +60,7 @@ func (c handWritten) unlock() {
 	c.w.passTime(0)
 }
 
-// runSingle runs f in a bubble with the given number of servers. The parent of the znode exists.
+// runSingle runs f in a bubble with the given number of servers. The parent of the lock's znode exists.
 func runSingle(t *testing.T, servers int, f func(w *harness)) {
 	t.Helper()
 	runTest(t, servers, func(w *harness) {
@@ -68,9 +69,9 @@ func runSingle(t *testing.T, servers int, f func(w *harness)) {
 	})
 }
 
-// Hand-written programs and programs with Single share a lock: it has one holder at a time, and each kind of
-// program reads the data of the other.
-func TestSingle_SharedWithHandWritten(t *testing.T) {
+// TestSingle_ExcludesHandWrittenPrograms checks that a lock that hand-written programs and programs with Single
+// share has one holder at a time, and that each kind of program reads the data of the other.
+func TestSingle_ExcludesHandWrittenPrograms(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		const owner = `{"hostname":"host-1","pid":7}`
 		old := handWritten{w, w.connect(), `{"hostname":"host-0","pid":1}`}
@@ -106,9 +107,9 @@ func TestSingle_SharedWithHandWritten(t *testing.T) {
 	})
 }
 
-// When the session of a holder expires, the next client acquires the lock. Both can be hand-written programs
-// or use Single.
-func TestSingle_HolderDies(t *testing.T) {
+// TestSingle_NextClientAcquiresAfterSessionExpiry checks that the next client acquires the lock when the
+// session of the holder expires, whether the holder and the next client use Single or are hand-written.
+func TestSingle_NextClientAcquiresAfterSessionExpiry(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		old := handWritten{w, w.connect(), "old"}
 		require.True(w, old.tryLock())
@@ -128,9 +129,10 @@ func TestSingle_HolderDies(t *testing.T) {
 	})
 }
 
-// The server of the holder is separated from the other servers, but answers the holder's pings and reads. The
-// hold ends before another client can acquire the lock.
-func TestSingle_EndsBeforeTheSessionExpires(t *testing.T) {
+// TestSingle_HoldEndsBeforeSessionExpires checks that a hold ends before another client can acquire the lock if
+// the holder's server is separated from the other servers, although it still answers pings and reads of the
+// holder.
+func TestSingle_HoldEndsBeforeSessionExpires(t *testing.T) {
 	runSingle(t, 3, func(w *harness) {
 		a := w.lockSingle(w.connectTo(1), "a")
 		w.passTime(timeout)
@@ -149,8 +151,10 @@ func TestSingle_EndsBeforeTheSessionExpires(t *testing.T) {
 	})
 }
 
-// After a create whose reply was lost, the client recognizes the znode as its own.
-func TestTrap01_SingleReplyLost(t *testing.T) {
+// TestSingle_RecognizesOwnZnodeIfReplyIsLost checks that a client whose create was applied although its reply
+// was lost recognizes the znode as its own.
+// Scenario 1 of docs/traps.md.
+func TestSingle_RecognizesOwnZnodeIfReplyIsLost(t *testing.T) {
 	for _, l := range bubble.LostReplies {
 		t.Run(l.Name, func(t *testing.T) {
 			runSingle(t, 1, func(w *harness) {
@@ -165,9 +169,9 @@ func TestTrap01_SingleReplyLost(t *testing.T) {
 	}
 }
 
-// After a create whose request was lost, the client does not take the znode of another client with the same
-// data for its own.
-func TestSingle_SameDataInAnotherProcess(t *testing.T) {
+// TestSingle_DoesNotAdoptZnodeWithSameData checks that a client whose create was lost does not take the znode
+// of another client with the same data for its own.
+func TestSingle_DoesNotAdoptZnodeWithSameData(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		other, conn := handWritten{w, w.connect(), "same"}, w.connect()
 		hook := w.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: singlePath, Session: conn.SessionID(), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -184,9 +188,9 @@ func TestSingle_SameDataInAnotherProcess(t *testing.T) {
 	})
 }
 
-// A hand-written holder can use the same connection as a Single. Its znode belongs to the same session.
-// Single respects it.
-func TestSingle_HandWrittenOnTheSameConnection(t *testing.T) {
+// TestSingle_RespectsHandWrittenHolderOfSameSession checks that Single waits for a hand-written holder on the
+// same connection, whose znode belongs to the same session.
+func TestSingle_RespectsHandWrittenHolderOfSameSession(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		conn := w.connect()
 		old := handWritten{w, conn, "owner"}
@@ -202,8 +206,9 @@ func TestSingle_HandWrittenOnTheSameConnection(t *testing.T) {
 	})
 }
 
-// Goroutines that share a connection exclude each other. TryLock fails while another goroutine waits.
-func TestSingle_GoroutinesShareConnection(t *testing.T) {
+// TestSingle_ExcludesGoroutinesOfOneConnection checks that goroutines that share a connection exclude each
+// other, and that TryLock fails while another goroutine waits.
+func TestSingle_ExcludesGoroutinesOfOneConnection(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		conn := w.connect()
 		var waiting []*call
@@ -227,8 +232,10 @@ func TestSingle_GoroutinesShareConnection(t *testing.T) {
 	})
 }
 
-// A caller of Lock that gives up does not block others, and leaves no znode behind.
-func TestTrap06_SingleContextIsDone(t *testing.T) {
+// TestSingle_CancelledLockLeavesNoZnode checks that a call of Lock that is cancelled leaves no znode, and does
+// not block other goroutines.
+// Scenario 6 of docs/traps.md.
+func TestSingle_CancelledLockLeavesNoZnode(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		old, conn := handWritten{w, w.connect(), "old"}, w.connect()
 		require.True(w, old.tryLock())
@@ -253,7 +260,8 @@ func TestTrap06_SingleContextIsDone(t *testing.T) {
 	})
 }
 
-// A wait survives the end of the session.
+// TestSingle_WaitSurvivesSessionExpiry checks that a call of Lock that waits continues in the next session if
+// its session expires.
 func TestSingle_WaitSurvivesSessionExpiry(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		old := handWritten{w, w.connect(), "old"}
@@ -281,8 +289,9 @@ func TestSingle_WaitSurvivesSessionExpiry(t *testing.T) {
 	})
 }
 
-// Lock rejects a persistent znode, because it would never be deleted. The error tells the user to delete it.
-func TestSingle_PersistentZnode(t *testing.T) {
+// TestSingle_RejectsPersistentZnode checks that Lock, TryLock and Holder reject a persistent znode, because the
+// servers would never delete it, and that the error tells the user to delete it.
+func TestSingle_RejectsPersistentZnode(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		s := w.single(w.connect(), "a")
 		w.create(singlePath)
@@ -301,8 +310,9 @@ func TestSingle_PersistentZnode(t *testing.T) {
 	})
 }
 
-// Single creates missing parents as persistent znodes: a hand-written program may create them only when it starts.
-func TestSingle_CreatesMissingParents(t *testing.T) {
+// TestSingle_CreatesMissingParentsAsPersistentZnodes checks that Single creates missing parents as persistent
+// znodes, because a hand-written program may create them only when it starts.
+func TestSingle_CreatesMissingParentsAsPersistentZnodes(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		s := w.single(w.connect(), "a")
 		for range 2 {
@@ -316,8 +326,9 @@ func TestSingle_CreatesMissingParents(t *testing.T) {
 	})
 }
 
-// Lock fails without the permission to create the znode, or to read the znode of the holder.
-func TestSingle_WithoutPermission(t *testing.T) {
+// TestSingle_FailsWithoutPermission checks that Lock returns ErrPermission if it may not create the znode, or
+// may not read the znode of the holder.
+func TestSingle_FailsWithoutPermission(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		_, err := w.operator.Create("/app", nil, 0, zk.WorldACL(zk.PermAll&^zk.PermCreate))
 		require.NoError(w, err)
@@ -342,9 +353,10 @@ func TestSingle_WithoutPermission(t *testing.T) {
 	})
 }
 
-// While the connection is down, the znode of the holder is deleted, and another client creates a znode at the
-// same path. After the reconnect, the former holder does not take that znode for its own.
-func TestSingle_ReplacedWhileDisconnected(t *testing.T) {
+// TestSingle_DoesNotAdoptZnodeCreatedWhileDisconnected checks that a holder does not take the znode of another
+// client at the same path for its own, if its znode was deleted and the other one created while the holder was
+// disconnected.
+func TestSingle_DoesNotAdoptZnodeCreatedWhileDisconnected(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		w.allowOverlap = true // the test deletes the holder's znode, so two holds can overlap
 		a, next := w.lockSingle(w.connect(), "a"), handWritten{w, w.connect(), "next"}
@@ -362,8 +374,8 @@ func TestSingle_ReplacedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// A hold survives short breaks of the connection.
-func TestSingle_SurvivesBreaks(t *testing.T) {
+// TestSingle_HoldSurvivesConnectionBreaks checks that a hold survives short breaks of the connection.
+func TestSingle_HoldSurvivesConnectionBreaks(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		a := w.lockSingle(w.connect(), "a")
 		for range 3 {
@@ -376,9 +388,10 @@ func TestSingle_SurvivesBreaks(t *testing.T) {
 	})
 }
 
-// A transaction is applied only while the lock is held. A record binds it to the session. If another client
-// deletes the record, the next transaction creates it again.
-func TestSingle_MultiIsGuarded(t *testing.T) {
+// TestSingle_AppliesTransactionOnlyWhileHeld checks that a transaction is applied only while the lock is held.
+// Each transaction requires a record, an ephemeral znode of the holder's session. If another client deletes the
+// record, the next transaction creates it again.
+func TestSingle_AppliesTransactionOnlyWhileHeld(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		w.create("/register")
 		a := w.lockSingle(w.connect(), "a")
@@ -414,9 +427,11 @@ func TestSingle_MultiIsGuarded(t *testing.T) {
 	})
 }
 
-// The client library sends a transaction that waits for a connection in the next session, if the current one
-// expires. In that session, another client can hold the lock with a znode at the same path.
-func TestTrap19_SingleTransactionInTheNextSession(t *testing.T) {
+// TestSingle_RejectsTransactionSentInNextSession checks that a transaction is not applied if the client library
+// sends it in the next session, because the current session has expired while it waited for a connection. In
+// the next session, another client can hold the lock with a znode at the same path.
+// Scenario 19 of docs/traps.md.
+func TestSingle_RejectsTransactionSentInNextSession(t *testing.T) {
 	runSingle(t, 3, func(w *harness) {
 		w.allowOverlap = true
 		w.create("/register")
@@ -444,8 +459,9 @@ func TestTrap19_SingleTransactionInTheNextSession(t *testing.T) {
 	})
 }
 
-// Acquisitions leave no goroutine, watch, subscription or claim of the path behind.
-func TestSingle_LeavesNothing(t *testing.T) {
+// TestSingle_LeavesNoGoroutineOrWatch checks that acquisitions leave no goroutine and no watch, and do not
+// occupy the path on the connection.
+func TestSingle_LeavesNoGoroutineOrWatch(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		conn, old := w.connect(), handWritten{w, w.connect(), "old"}
 		s := w.single(conn, "a")
@@ -471,8 +487,9 @@ func TestSingle_LeavesNothing(t *testing.T) {
 	})
 }
 
-// A release wakes each waiting client, and each of them sends a create and a read.
-func TestSingle_CostOfWaiters(t *testing.T) {
+// TestSingle_ReleaseCostsTwoRequestsPerWaiter checks that a release wakes each waiting client, and that each of
+// them sends a create and a read.
+func TestSingle_ReleaseCostsTwoRequestsPerWaiter(t *testing.T) {
 	runSingle(t, 1, func(w *harness) {
 		const waiters = 5
 		holder := w.lockSingle(w.connect(), "holder")
@@ -491,8 +508,9 @@ func TestSingle_CostOfWaiters(t *testing.T) {
 	})
 }
 
-// NewSingle rejects invalid parameters and options of other locks.
-func TestNewSingle_InvalidArguments(t *testing.T) {
+// TestNewSingle_RejectsInvalidArguments checks that NewSingle rejects invalid arguments, and options that apply
+// only to other locks.
+func TestNewSingle_RejectsInvalidArguments(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		for name, f := range map[string]func() (*Single, error){
 			"no connection":  func() (*Single, error) { return NewSingle(nil, singlePath, nil) },

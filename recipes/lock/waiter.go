@@ -14,10 +14,10 @@ import (
 // methods may be called from any goroutine.
 type Waiter struct {
 	setup  *recipe.Setup
-	names  func(context.Context) ([]string, error) // names of the contenders, starting with the head of the queue
+	names  func(context.Context) ([]string, error) // returns the names of the contenders, starting with the head of the queue
 	ctx    context.Context
 	entry  *entry      // nil if refused is set
-	detach func() bool // stops watching the context, so that its end does not remove the contender
+	detach func() bool // makes the contender stay when ctx is done
 
 	refused error
 	began   time.Time // when the contender joined
@@ -45,7 +45,8 @@ func (w *Waiter) join(c acquisition) *Waiter {
 }
 
 // Wait blocks until the lock is granted, like [Mutex.Lock] or [Semaphore.Acquire], with the context given to Join and
-// the same errors, and [recipes.ErrSessionExpired]: a Waiter has one position. Only one call of Wait returns the Hold.
+// the same errors. Wait also returns [recipes.ErrSessionExpired], because a Waiter has one position and does not join
+// the queue again in the next session. Only one call of Wait returns the Hold.
 func (w *Waiter) Wait() (*Hold, error) {
 	h, err := w.wait()
 	observe(w.setup, h, w.began)
@@ -71,12 +72,11 @@ func (w *Waiter) wait() (*Hold, error) {
 	}
 }
 
-// Position returns the number of contenders ahead in the queue: 0 for the contender at its
-// head. It sends one request without a watch, and blocks until ZooKeeper answers. The
-// result is that of the server that the connection uses, and may be slightly out of date.
-// The error is the cause of ctx, or the reason why the contender is not in the queue any
-// more. If another client has deleted its znode, Position blocks until the contender has
-// noticed that, which takes a few milliseconds for each contender ahead.
+// Position returns the number of contenders ahead in the queue: 0 for the contender at its head. It sends one
+// request without a watch, and blocks until ZooKeeper answers. The server to which the client is connected
+// answers, so the result may be slightly out of date. The error is the cause of ctx, or the reason why the
+// contender is not in the queue any more. If another client has deleted its znode, Position blocks until the
+// contender has noticed that, which takes a few milliseconds for each contender ahead.
 func (w *Waiter) Position(ctx context.Context) (int, error) {
 	ahead, err := w.position(ctx)
 	return ahead, w.setup.Fail("find the position in", w.setup.Path, err)

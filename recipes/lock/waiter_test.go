@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWaiter_PositionAndWait checks that Position returns the number of contenders ahead, and that Wait
-// returns the hold.
-func TestWaiter_PositionAndWait(t *testing.T) {
+// TestWaiter_ReportsPositionAndReturnsHold checks that Position returns the number of contenders ahead, and
+// that Wait returns the hold.
+func TestWaiter_ReportsPositionAndReturnsHold(t *testing.T) {
 	runTest(t, 1, func(w *harness) {
 		first, second := w.lock(w.connect()), w.lock(w.connect())
 		ctx, cancel := context.WithCancel(w.Context())
@@ -47,9 +47,9 @@ func TestWaiter_PositionAndWait(t *testing.T) {
 	})
 }
 
-// TestWaiter_GivesUpWithContext checks that a contender whose context is done leaves no znode, and that Wait
-// returns the cause.
-func TestWaiter_GivesUpWithContext(t *testing.T) {
+// TestWaiter_LeavesNoZnodeIfContextIsDone checks that a contender whose context is done leaves no znode, and
+// that Wait returns the cause.
+func TestWaiter_LeavesNoZnodeIfContextIsDone(t *testing.T) {
 	t.Run("while the contender waits", func(t *testing.T) {
 		runTest(t, 1, func(w *harness) {
 			first := w.lock(w.connect())
@@ -95,9 +95,10 @@ func TestWaiter_GivesUpWithContext(t *testing.T) {
 	})
 }
 
-// If the contender's znode is deleted, Wait and Position return ErrDeleted long before the holder leaves,
-// even if the contender does not watch its znode.
-func TestWaiter_ZnodeIsDeleted(t *testing.T) {
+// TestWaiter_ReturnsErrDeletedIfZnodeIsDeleted checks that Wait and Position return ErrDeleted long before the
+// holder leaves if another client deletes the contender's znode, even if the contender does not watch its
+// znode.
+func TestWaiter_ReturnsErrDeletedIfZnodeIsDeleted(t *testing.T) {
 	for _, ahead := range []int{1, 2, 20} {
 		runTest(t, 1, func(w *harness) {
 			conn := w.connect()

@@ -7,9 +7,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Ack acknowledges the item: one transaction deletes the item and executes ops, and commits
-// only while the claim is valid. Therefore ops are executed exactly once for each item. ops
-// are those of [Item.Multi].
+// Ack acknowledges the item: one transaction deletes the item and executes ops, and commits only while the
+// claim is valid. Therefore ops are executed exactly once for each item. ops may have the types that
+// [Item.Multi] accepts.
 //
 // Ack returns nil when the transaction is confirmed. It blocks for at most two seconds and
 // may be repeated: if no call has returned the outcome of an earlier Ack yet, Ack waits for
@@ -53,6 +53,7 @@ func AckAll(items ...*Item) error {
 	return q.wrapError("acknowledge items of", q.newAcknowledgement(items...).run())
 }
 
+// newAcknowledgement returns a completion that acknowledges items.
 func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 	c := &completion{q: q, as: errAcknowledged}
 	for _, i := range items {
@@ -69,23 +70,23 @@ func (q *Queue) newAcknowledgement(items ...*Item) *completion {
 	return c
 }
 
-// Return returns the item to the queue. It keeps its position, and is immediately available to
-// other consumers. This consumer claims it again immediately after the first attempt, 100 ms after
-// the second, and twice as long after each further attempt, up to a minute; with a cause of [Later], no consumer
-// does so before the delay has passed. cause is the reason,
-// and may be nil. If this was the last attempt that [WithMaxAttempts] allows, or cause is of [Reject], the
-// item becomes a dead letter with cause as its reason.
+// Return returns the item to the queue. The item keeps its position, and is immediately available to other
+// consumers. This consumer claims it again immediately after the first attempt, 100 ms after the second, and
+// twice as long after each further attempt, up to a minute; if cause is an error of [Later], no consumer claims
+// the item before the delay has passed. cause is the reason for the return, and may be nil. If this was the
+// last attempt that [WithMaxAttempts] allows, or cause is an error of [Reject], the item becomes a dead letter
+// with cause as its reason.
 //
 // Return blocks for at most two seconds and may be repeated. Errors are those of [Item.Ack].
-// [recipes.ErrNotHeld] means that the item has been returned already or will be;
-// [recipes.ErrReleased] means that it was acknowledged.
+// [recipes.ErrNotHeld] means that the item returns to the queue, or has already returned, because its claim was
+// lost; [recipes.ErrReleased] means that it was acknowledged.
 func (i *Item) Return(cause error) error {
 	c := &completion{q: i.d.q, as: errReturned, items: []*delivery{i.d}, cause: cause}
 	c.build = func(d *delivery) ([]operation, error) {
 		if !d.isLastAttempt() && !isRejection(cause) {
 			ops := []operation{d.deleteClaimOp()}
 			if delay := delayOf(cause); delay > 0 {
-				m, err := d.delayedReturn(delay)
+				m, err := d.markerAfter(delay)
 				if err != nil {
 					return nil, err
 				}

@@ -22,7 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// If the claim of one item is lost, AckAll acknowledges no item, and the other items remain claimed.
+// TestAckAll_IsAtomic checks that AckAll acknowledges no item if the claim of one item is lost, and that the
+// other items remain claimed.
 func TestAckAll_IsAtomic(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -44,15 +45,15 @@ func TestAckAll_IsAtomic(t *testing.T) {
 	})
 }
 
-// Two calls acknowledge the same items in different orders, while another call writes for one of the items.
-// The calls must not wait for each other.
-func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
+// TestAckAll_OppositeOrdersDoNotDeadlock checks that two calls that acknowledge the same items in opposite
+// orders do not wait for each other, while a third call writes for one of the items.
+func TestAckAll_OppositeOrdersDoNotDeadlock(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		require.NoError(h, putAll(h.Context(), q, [][]byte{[]byte("one"), []byte("two")}))
 		items, err := q.TakeUpTo(h.Context(), 2)
 		require.NoError(h, err)
-		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both")
+		require.Equal(h, items[0].Token(), items[1].Token(), "one request has claimed both items")
 		hold, release := bubble.Hold(h)
 		h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), hold)
 		failing := bubble.Async(func() error {
@@ -71,8 +72,9 @@ func TestAckAll_SameItemsInDifferentOrders(t *testing.T) {
 	})
 }
 
-// The operations of an acknowledgement are applied together with it, or not at all.
-func TestAck_WithOperations(t *testing.T) {
+// TestAck_AppliesOperationsAtomically checks that the operations that are passed to Ack are applied together
+// with the acknowledgement, or not at all.
+func TestAck_AppliesOperationsAtomically(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		next := queueAt(h, q.conn, "/next", config{})
@@ -96,9 +98,9 @@ func TestAck_WithOperations(t *testing.T) {
 	})
 }
 
-// A znode that Curator's putMulti has written contains several payloads. Ack fails until the program has
-// called Parts.
-func TestAck_RequiresParts(t *testing.T) {
+// TestAck_FailsUntilPartsIsCalled checks that Ack of an item with several payloads, as Curator's putMulti
+// writes it, fails until the program has called Parts.
+func TestAck_FailsUntilPartsIsCalled(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -118,9 +120,9 @@ func TestAck_RequiresParts(t *testing.T) {
 	})
 }
 
-// A returned item is available immediately. Its next delivery has the next attempt number and a greater
-// token.
-func TestReturn_AvailableImmediately(t *testing.T) {
+// TestReturn_MakesItemAvailableImmediately checks that a returned item is available to other consumers
+// immediately, and that its next delivery has the next attempt number and a greater token.
+func TestReturn_MakesItemAvailableImmediately(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one", "two")
@@ -143,7 +145,8 @@ func TestReturn_AvailableImmediately(t *testing.T) {
 	})
 }
 
-// The consumer that has returned an item receives it again, at its previous position.
+// TestReturn_KeepsPosition checks that the consumer that has returned an item receives the item again, at its
+// previous position.
 func TestReturn_KeepsPosition(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -161,9 +164,9 @@ func TestReturn_KeepsPosition(t *testing.T) {
 	})
 }
 
-// An item that is returned after each delivery is delivered at growing intervals, and costs few requests.
-// Other items, and consumers that wait for other items, are not delayed.
-func TestReturn_RepeatedReturnsAreDelayed(t *testing.T) {
+// TestReturn_DelaysRepeatedDeliveries checks that an item that is returned after each delivery is delivered at
+// growing intervals, costs few requests, and does not delay other items or consumers that wait for them.
+func TestReturn_DelaysRepeatedDeliveries(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, cancel := context.WithCancel(h.Context())
 		defer cancel()
@@ -202,12 +205,14 @@ func TestReturn_RepeatedReturnsAreDelayed(t *testing.T) {
 		<-consuming
 		require.Less(h, failures[1].Sub(failures[0]), 10*time.Millisecond, "the second attempt")
 		require.InDelta(h, maxRetryDelay, failures[len(failures)-1].Sub(failures[len(failures)-2]), float64(time.Second))
-		require.Greater(h, len(failures), 100, "it is delivered again and again")
+		require.Greater(h, len(failures), 100, "the item is delivered again and again")
 	})
 }
 
-// If the reply to a return is lost, the consumer deletes its own claim, and not that of the next consumer.
-func TestTrap05_ReturnReplyLost(t *testing.T) {
+// TestReturn_DeletesOnlyOwnClaimIfReplyIsLost checks that a consumer deletes its own claim, and not the claim
+// of the next consumer, if the reply to its return is lost.
+// Scenario 5 of docs/traps.md.
+func TestReturn_DeletesOnlyOwnClaimIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -224,9 +229,11 @@ func TestTrap05_ReturnReplyLost(t *testing.T) {
 	})
 }
 
-// An Ack that reaches its time limit continues. The next Ack returns its result: its operations are not
-// executed twice, and the item is not acknowledged without them.
-func TestTrap06_AckReachesTimeLimit(t *testing.T) {
+// TestAck_ContinuesAfterTimeLimit checks that an Ack that reaches its time limit continues in the background.
+// The next Ack returns the result of the first one: the operations are not executed twice, and the item is not
+// acknowledged without them.
+// Scenario 6 of docs/traps.md.
+func TestAck_ContinuesAfterTimeLimit(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		slow := func(q *Queue) *zktest.Hook {
 			return h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
@@ -267,8 +274,9 @@ func TestTrap06_AckReachesTimeLimit(t *testing.T) {
 	})
 }
 
-// Calls of AckAll that are repeated while the servers do not answer add no goroutines, and return the outcome
-// of the first call. An Ack with operations does not return the success of calls that have not executed them.
+// TestAckAll_RepeatedCallsReturnFirstOutcome checks that repeated calls of AckAll add no goroutines while the
+// servers do not answer, and return the outcome of the first call. An Ack with operations does not return the
+// success of calls that have not executed its operations.
 func TestAckAll_RepeatedCallsReturnFirstOutcome(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		const timeout = time.Minute // the lease must outlast the slow requests
@@ -339,8 +347,8 @@ func TestAckAll_RepeatedCallsReturnFirstOutcome(t *testing.T) {
 	})
 }
 
-// Ack returns nil after success, although it ends the context of the claim first, and even if the context of
-// the program is done.
+// TestAck_ReturnsNilAfterSuccess checks that Ack returns nil after success, although it ends the context of the
+// claim first, and even if the context of the program is done.
 func TestAck_ReturnsNilAfterSuccess(t *testing.T) {
 	for _, delay := range []time.Duration{0, 5 * time.Millisecond} {
 		run(t, func(h *bubble.Test) {
@@ -367,8 +375,10 @@ func TestAck_ReturnsNilAfterSuccess(t *testing.T) {
 	}
 }
 
-// If the reply to an acknowledgement is lost, the consumer recognizes that it has deleted the item itself.
-func TestTrap08_AckReplyLost(t *testing.T) {
+// TestAck_SucceedsIfReplyIsLost checks that a consumer recognizes that it has deleted the item itself if the
+// reply to its acknowledgement is lost.
+// Scenario 8 of docs/traps.md.
+func TestAck_SucceedsIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one", "two")
@@ -383,9 +393,10 @@ func TestTrap08_AckReplyLost(t *testing.T) {
 	})
 }
 
-// TestTrap08_AckReplyLostWithSession checks that Ack does not return nil when the session ended before the
+// TestAck_FailsIfSessionEndsBeforeReply checks that Ack does not return nil if the session ended before the
 // reply arrived. If the item does not exist any more, it is unknown which consumer has deleted it.
-func TestTrap08_AckReplyLostWithSession(t *testing.T) {
+// Scenario 8 of docs/traps.md.
+func TestAck_FailsIfSessionEndsBeforeReply(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint(applied), func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
@@ -417,9 +428,10 @@ func TestTrap08_AckReplyLostWithSession(t *testing.T) {
 	}
 }
 
-// An acknowledgement that a server receives after the session has expired is not applied. The lease
-// does not prevent this here.
-func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
+// TestAck_IsNotAppliedAfterSessionExpired checks that an acknowledgement that a server receives after the
+// session has expired is not applied. The lease does not prevent the request in this test, because the grant
+// never expires.
+func TestAck_IsNotAppliedAfterSessionExpired(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -438,9 +450,10 @@ func TestAck_ReceivedAfterSessionExpired(t *testing.T) {
 	})
 }
 
-// The outcome of returning an unread item is unknown, because the reply and the record are lost. The item
-// must not remain claimed.
-func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
+// TestReturnUnread_LeavesNoClaimIfOutcomeIsUnknown checks that an item that the program has not received does
+// not remain claimed if the outcome of its return is unknown, because the reply and the record that would show
+// the outcome are lost.
+func TestReturnUnread_LeavesNoClaimIfOutcomeIsUnknown(t *testing.T) {
 	for name, hook := range map[string]func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook{
 		"request lost": (*zktest.Server).Before, "reply lost": (*zktest.Server).After,
 	} {
@@ -470,9 +483,9 @@ func TestReturnUnread_ReplyAndRecordLost(t *testing.T) {
 	}
 }
 
-// The outcome of a return is unknown, because the reply and the record are lost. If the next consumer has
-// claimed the item, its claim must not be deleted.
-func TestReturn_ReplyAndRecordLost(t *testing.T) {
+// TestReturn_KeepsNextClaimIfOutcomeIsUnknown checks that Return does not delete the claim of the next consumer
+// if its own outcome is unknown, because the reply and the record that would show the outcome are lost.
+func TestReturn_KeepsNextClaimIfOutcomeIsUnknown(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other, third, operator := newQueue(h), newQueue(h), newQueue(h), h.Connect()
 		putItems(h, q, "one")

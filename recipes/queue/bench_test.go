@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// BenchmarkQueue measures the CPU time of client and server, which run in one process without network
-// latency. The items have 100 bytes.
+// BenchmarkQueue measures the CPU time of client and server, which run in one process without network latency.
+// The items have 100 bytes.
 func BenchmarkQueue(b *testing.B) {
 	for _, method := range []string{"one by one", "consume 1", "consume 64", "up to 64", "put", "put 100", "put from 64"} {
 		b.Run(method, func(b *testing.B) {

@@ -19,13 +19,13 @@ import (
 // of the item contains how many children the item has had, which is the number of attempts.
 const attemptNode = "attempt"
 
-// claimItems claims items, and returns the deliveries of those that it has claimed. It returns an error if
-// this participant cannot claim any item.
+// claimItems claims the chosen items, and returns the deliveries of the items that it has claimed. It returns
+// an error if this participant cannot claim any item.
 func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 	ids := make([]string, len(chosen)) // a unique ID for each claim
 	claims := make([]txn.Transaction, len(chosen))
 	early := make([]*earlyRead, len(chosen))
-	ends := make([][]any, len(chosen)) // for items that were returned with a delay, the operations that end the delay
+	ends := make([][]any, len(chosen)) // for each item that was returned with a delay, the operations that end the delay
 	for i, e := range chosen {
 		ids[i] = rand.Text()
 		attempt := path.Join(d.q.itemPath(e.name), attemptNode)
@@ -65,7 +65,7 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 		case failed == 1 && errors.Is(o.Err, zk.ErrNoNode):
 			remove[e.name] = true
 			lostRaces++
-		// The item is the cause, by its name, ACL, type or children.
+		// The servers reject the claim because of the item's name, ACL, type or children.
 		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge):
 			d.skipItem(e.name, fmt.Errorf("the item cannot be claimed: %w", connection.Refine(nil, o.Err)))
 		case errors.Is(o.Err, txn.ErrUnknown):
@@ -83,8 +83,8 @@ func (d *dispatcher) claimItems(chosen []entry) ([]*delivery, error) {
 	return claimed, fatal
 }
 
-// newDelivery returns the delivery of an item that was claimed. Until the item is read, only the dispatcher
-// may write for it.
+// newDelivery returns the delivery of an item that was claimed. Until the item is read, only the dispatcher may
+// send transactions for it.
 func (d *dispatcher) newDelivery(e entry, o txn.Outcome, early *earlyRead) *delivery {
 	claimed := &delivery{
 		entry: e, q: d.q, session: o.Session, token: o.Zxid, writing: make(chan struct{}, 1), early: early,
@@ -119,9 +119,10 @@ func (q *Queue) readContent(ctx context.Context, path string) (content, error) {
 type earlyRead struct {
 	send    func() // sends the request, unless it was already sent
 	result  chan content
-	session int64 // the session before the request; it is set before the result is sent
+	session int64 // the session of the connection before the request; set before the result is sent
 }
 
+// newEarlyRead returns a read of the item with the given name, which is not sent yet.
 func (d *dispatcher) newEarlyRead(name string) *earlyRead {
 	r := &earlyRead{result: make(chan content, 1)}
 	r.send = sync.OnceFunc(func() {
@@ -145,7 +146,7 @@ func (r *earlyRead) contentOf(session, zxid int64) (c content, ok bool) {
 	if r == nil {
 		return content{}, false
 	}
-	r.send() // the read was not sent yet if the writer searched for the claim after a lost reply
+	r.send() // the read was not sent yet if the writer has searched for the claim after a lost reply
 	c = <-r.result
 	return c, c.stat != nil && r.session == session && c.stat.Pzxid >= zxid
 }
@@ -156,8 +157,8 @@ func isZnodeError(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, connection.ErrConnClosed)
 }
 
-// readItems concurrently reads the items that were claimed, and returns those that can be delivered. If this
-// connection cannot read the data of an item, the item is left to other consumers. The attempt counts, and
+// readItems concurrently reads the items that were claimed, and returns the items that can be delivered. If
+// this connection cannot read the data of an item, other consumers can claim the item. The attempt counts, and
 // after the last attempt the item becomes a dead letter.
 func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 	answers := make([]<-chan connection.Answer[content], len(claimed))
@@ -198,8 +199,8 @@ func (d *dispatcher) readItems(claimed []*delivery) (ready []*delivery) {
 	return ready
 }
 
-// setContent sets the content of the item. It returns an error if the data was read and is not in
-// the format of the layout.
+// setContent sets the content of the item. unread means that the data could not be read. setContent returns an
+// error if the data is not in the format of the layout.
 func (d *delivery) setContent(c content, unread bool) (err error) {
 	d.raw, d.unread, d.version, d.czxid = c.raw, unread, c.stat.Version, c.stat.Czxid
 	d.ctime = c.stat.Ctime

@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// deleteClaim deletes the claim of a delivery. If the servers reject that, it tries again in the background,
+// deleteClaim deletes the claim of a delivery. If the servers reject the deletion, a goroutine tries again,
 // because no consumer can claim the item as long as the claim exists.
 func (q *Queue) deleteClaim(d *delivery) {
 	o := q.writer.Start(txn.Transaction{Ops: []any{d.deleteClaimOp().op}, Session: d.session}).Outcome()
@@ -21,8 +21,8 @@ func (q *Queue) deleteClaim(d *delivery) {
 	}
 }
 
-// deleteClaimLater tries to delete the claim of a delivery until the servers accept it, the session of the
-// claim ends or the connection is closed. It continues after the queue was closed.
+// deleteClaimLater tries to delete the claim of a delivery until the servers accept the deletion, the session
+// of the claim ends or the connection is closed. It continues after Close of the queue.
 func (q *Queue) deleteClaimLater(d *delivery) {
 	connection.Insist(func() error {
 		stat, err := q.newestStat(q.claimPath(d.name))

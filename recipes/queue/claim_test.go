@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The read of an item takes no additional round trip: it is sent together with the claim.
-func TestClaim_ReadTakesNoRoundTrip(t *testing.T) {
+// TestClaim_ReadTakesNoAdditionalRoundTrip checks that the read of an item takes no additional round trip,
+// because it is sent together with the claim.
+func TestClaim_ReadTakesNoAdditionalRoundTrip(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		measure := func() (put, take, ack time.Duration) {
@@ -41,9 +42,10 @@ func TestClaim_ReadTakesNoRoundTrip(t *testing.T) {
 	})
 }
 
-// An early read is not used if it does not include the attempt of its claim, or if it was made in another
-// session: it can then show another item, which the servers have lost since.
-func TestEarlyRead_OlderThanClaimIsNotUsed(t *testing.T) {
+// TestEarlyRead_IsIgnoredIfOlderThanClaim checks that an early read is ignored if it does not include the
+// attempt of its claim, or if it was sent in another session. A read in another session can show another item,
+// which the servers have lost since.
+func TestEarlyRead_IsIgnoredIfOlderThanClaim(t *testing.T) {
 	const claim, session = 10, 1
 	read := func(pzxid int64) *earlyRead {
 		r := &earlyRead{send: func() {}, result: make(chan content, 1), session: session}
@@ -63,9 +65,10 @@ func TestEarlyRead_OlderThanClaimIsNotUsed(t *testing.T) {
 	require.False(t, ok)
 }
 
-// If the reply to a claim is lost, the consumer recognizes its claim. Otherwise no consumer could take the
-// item while the session lives.
-func TestTrap01_ClaimReplyLost(t *testing.T) {
+// TestClaim_IsRecognizedIfReplyIsLost checks that a consumer recognizes its claim if the reply is lost.
+// Otherwise no consumer could take the item while the session lives.
+// Scenario 1 of docs/traps.md.
+func TestClaim_IsRecognizedIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one", "two")
@@ -81,9 +84,10 @@ func TestTrap01_ClaimReplyLost(t *testing.T) {
 	})
 }
 
-// A claim of the previous session of the same program belongs to another client, and is deleted
-// with that session.
-func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
+// TestTake_WaitsForClaimOfPreviousSession checks that a consumer does not adopt a claim of the program's
+// previous session, but waits until that session ends and the servers delete the claim.
+// Scenario 19 of docs/traps.md.
+func TestTake_WaitsForClaimOfPreviousSession(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "one")
@@ -102,9 +106,10 @@ func TestTrap19_ClaimOfPreviousSession(t *testing.T) {
 	})
 }
 
-// An item that is larger than the receive buffer of a consumer is reported once. It remains in the queue for
-// consumers with a larger buffer, and does not delay other items.
-func TestClaim_ItemTooLargeToReceive(t *testing.T) {
+// TestTake_SkipsItemTooLargeToReceive checks that a consumer skips an item that is larger than its receive
+// buffer: it reports the item once, delivers the other items without a delay, and leaves the item to consumers
+// with a larger buffer.
+func TestTake_SkipsItemTooLargeToReceive(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		producer := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
 		large := string(make([]byte, 100<<10))
@@ -114,12 +119,12 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 		q := queueOn(h, h.Connect(), config{}, recipes.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 		h.Server.ResetLog()
 		for _, payload := range []string{"second", "third"} {
-			item := await(h, q, payload)
+			item := awaitItem(h, q, payload)
 			requireAck(h, item)
 		}
 		taking := startTake(h, q)
 		bubble.Advance(10 * time.Minute)
-		require.Equal(h, 1, countReconnects(h), "the item is read once")
+		require.Equal(h, 1, countConnects(h), "the item is read once")
 		require.Equal(h, 1, strings.Count(log.String(), "the data of "+q.path+"/"), log.String())
 		require.Less(h, h.Server.Log().Session(q.conn.SessionID()).Count(zktest.OpMulti), 60)
 
@@ -133,8 +138,9 @@ func TestClaim_ItemTooLargeToReceive(t *testing.T) {
 	})
 }
 
-// If one item of a batch is too large to be received, the other items of the batch are delivered.
-func TestClaim_BatchWithItemTooLarge(t *testing.T) {
+// TestTakeUpTo_DeliversOthersIfOneItemIsTooLarge checks that TakeUpTo delivers the other items of a batch if
+// one item is too large to be received.
+func TestTakeUpTo_DeliversOthersIfOneItemIsTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		producer := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
 		putItems(h, producer, "first", string(make([]byte, 100<<10)), "third")
@@ -152,9 +158,9 @@ func TestClaim_BatchWithItemTooLarge(t *testing.T) {
 	})
 }
 
-// The outcome of a claim is unknown, because the reply and the record are lost. The claim must be deleted: by
-// this consumer when it next lists the claims, or by Close.
-func TestClaim_ReplyAndRecordLost(t *testing.T) {
+// TestClaim_IsDeletedIfOutcomeIsUnknown checks that a claim is deleted if its outcome is unknown, because the
+// reply and the record that would show the outcome are lost: by the next listing of the claims, or by Close.
+func TestClaim_IsDeletedIfOutcomeIsUnknown(t *testing.T) {
 	for name, closeQueue := range map[string]bool{"listed": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// The two ways of completing an item, as reasons with which its grant ends.
+// The two ways of completing an item, as values of completion.as and delivery.completed.
 var (
 	errAcknowledged = errors.New("acknowledged")
 	errReturned     = errors.New("returned")
@@ -51,9 +51,10 @@ type completion struct {
 	items []*delivery
 	// build returns the operations for an item.
 	build func(*delivery) ([]operation, error)
-	// operations are the operations of the user, and later all operations.
+	// operations are the operations of the user, and, after buildOperations, all operations.
 	operations []operation
-	// alone is set if the user has passed operations. The transaction then shares no request with others.
+	// alone is set if the user has passed operations. The transaction then shares no request with other
+	// transactions.
 	alone bool
 	// toDeadLetters is set if the item becomes a dead letter. inPlace is set if that item stays in the
 	// directory of the items.
@@ -65,7 +66,7 @@ type completion struct {
 	// finished contains the deliveries that the completion has ended.
 	finished []*delivery
 
-	// Set by run and start. Other calls for the same items may wait for the result.
+	// The following fields are set by run and start. Later calls for the same items may wait for the result.
 	call []*delivery // all items of the call, including those that apply has removed from the field items
 	done chan struct{}
 	err  error // set before done is closed
@@ -77,7 +78,7 @@ func (c *completion) buildLetter(d *delivery, reason string) []operation {
 	return d.deadLetterOps(reason, c.inPlace)
 }
 
-// apply writes the completion in a transaction, and ends the deliveries of its items.
+// apply sends the transaction of the completion, and ends the deliveries of its items.
 func (c *completion) apply() error {
 	for _, d := range c.items {
 		d.writing <- struct{}{}
@@ -213,7 +214,8 @@ func (c *completion) finish(o txn.Outcome) error {
 	return o.Err
 }
 
-// finishDeliveries finishes the deliveries of the completion.
+// finishDeliveries calls finishDelivery for each item of the completion, and tells the dispatcher about
+// returned items.
 func (c *completion) finishDeliveries(completed, reason error) {
 	for _, d := range c.items {
 		c.finishDelivery(d, completed, reason)
@@ -223,8 +225,8 @@ func (c *completion) finishDeliveries(completed, reason error) {
 	}
 }
 
-// isNotApplied reports whether a completion with an unknown outcome was certainly not applied. Only the
-// existence of the items shows that, if the completion deletes them. The completion cannot be applied later
+// isNotApplied reports whether a completion with an unknown outcome was certainly not applied. Only an item
+// that still exists shows this, if the completion deletes its items. The completion cannot be applied later
 // either, because the record of the writer does not exist any more.
 func (c *completion) isNotApplied() bool {
 	if c.as == errReturned && !c.toDeadLetters || c.inPlace {
@@ -236,7 +238,7 @@ func (c *completion) isNotApplied() bool {
 }
 
 // finishDelivery ends the delivery of an item that can be neither acknowledged nor returned any more. The
-// caller is the goroutine that writes for the item.
+// caller must have sent to d.writing.
 func (c *completion) finishDelivery(d *delivery, completed, reason error) {
 	d.completed = completed
 	d.grant.End(reason)

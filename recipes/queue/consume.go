@@ -11,21 +11,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Items returns a loop over claimed items, each of which the loop's body acknowledges or returns, itself
-// or later. The loop waits for items, across sessions, and ends after ctx is done. Otherwise its last
-// element is an error without an item: [recipes.ErrClosed], [recipes.ErrConnClosed], or the error of a
-// necessary request that ZooKeeper rejects. An item that cannot be claimed or read does not end the loop:
-// see [Queue.Take].
+// Items returns an iterator over items that it claims. The loop's body, or another goroutine later, must
+// acknowledge or return each item. The loop waits for items, across sessions, and ends after ctx is done.
+// Otherwise its last element is an error without an item: [recipes.ErrClosed], [recipes.ErrConnClosed], or the
+// error of a necessary request that ZooKeeper rejects. An item that cannot be claimed or read does not end the
+// loop: see [Queue.Take].
 //
 // As many items as [WithPrefetch] sets are claimed before the loop reaches them. If the loop ends, for any
-// reason, those are returned to the queue, and the attempt does not count; that takes at most two seconds.
-// An item whose claim is lost before the loop reaches it is skipped. Several goroutines may each have a loop.
+// reason, the items that it has not reached are returned to the queue, and their attempts do not count; the
+// return takes at most two seconds. The loop skips an item whose claim is lost before the loop reaches it.
+// Several goroutines may each have a loop.
 func (q *Queue) Items(ctx context.Context) iter.Seq2[*Item, error] {
 	return func(yield func(*Item, error) bool) {
 		c := &consumer{q: q, results: make(chan takeResult, q.cfg.prefetch)}
 		defer c.returnUnread()
 		if err := c.deliverItems(ctx, yield); err != nil {
-			yield(nil, q.wrapError("consume", err))
+			yield(nil, q.wrapError("consume items of", err))
 		}
 	}
 }
@@ -40,8 +41,8 @@ type consumer struct {
 	unread []*Item
 }
 
-// deliverItems calls yield with items until yield returns false or ctx is done. If another reason ends it, it
-// returns that reason.
+// deliverItems calls yield with items until yield returns false or ctx is done. If the loop ends for another
+// reason, deliverItems returns the reason.
 func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bool) error {
 	for ctx.Err() == nil {
 		var next *Item
@@ -50,7 +51,7 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 		}
 		// Request further items now, so that they are claimed while the loop's body runs.
 		if err := c.requestItems(); err != nil {
-			return err // Close returns the items, and also next
+			return err // Close returns the unread items, and also next
 		}
 		if next != nil && next.Err() == nil { // monitorLease returns an item whose claim was lost to the queue
 			next.d.receive()
@@ -76,7 +77,8 @@ func (c *consumer) deliverItems(ctx context.Context, yield func(*Item, error) bo
 	return nil
 }
 
-// requestItems requests items until as many are requested or unread as may be claimed in advance.
+// requestItems requests items until the requests and the unread items together are as many as WithPrefetch
+// allows.
 func (c *consumer) requestItems() error {
 	for len(c.requests)+len(c.unread) < c.q.cfg.prefetch {
 		r := &takeRequest{n: 1, results: c.results}
@@ -120,4 +122,5 @@ func (q *Queue) returnUnread(items []*Item) {
 	limit.Await(done, time.Now().Add(limit.Confirm))
 }
 
+// errUnread is the reason with which the delivery of an item ends that the program has not received.
 var errUnread = errors.New("queue: the item was not received")

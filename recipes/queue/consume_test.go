@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A loop over Items receives the items in order, with and without WithPrefetch.
+// TestItems_DeliversInOrder checks that a loop over Items receives the items in order, with and without
+// WithPrefetch.
 func TestItems_DeliversInOrder(t *testing.T) {
 	for _, prefetch := range []int{0, 1, 7} {
 		t.Run(fmt.Sprint(prefetch), func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestItems_DeliversInOrder(t *testing.T) {
 	}
 }
 
-// Several consumers receive each item exactly once, and each consumer receives a fair share.
+// TestItems_ConsumersShareItems checks that several consumers receive each item exactly once, and that each
+// consumer receives a fair share.
 func TestItems_ConsumersShareItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -85,8 +87,9 @@ func TestItems_ConsumersShareItems(t *testing.T) {
 	})
 }
 
-// If an item was claimed for a loop, but the loop has not received it, the attempt does not count.
-func TestItems_UnreadItemIsNoAttempt(t *testing.T) {
+// TestItems_DoesNotCountAttemptOfUnreadItem checks that a delivery does not count as an attempt if the item was
+// claimed for a loop that ends before it receives the item.
+func TestItems_DoesNotCountAttemptOfUnreadItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{prefetch: 3})
 		putItems(h, q, "one", "two", "three", "four", "five")
@@ -109,8 +112,9 @@ func TestItems_UnreadItemIsNoAttempt(t *testing.T) {
 	})
 }
 
-// An unread item that is too large to be written again is returned to the queue, but the attempt counts.
-func TestItems_UnreadItemTooLargeToWrite(t *testing.T) {
+// TestItems_CountsAttemptOfLargeUnreadItem checks that an item that a loop has not received is returned to the
+// queue even if it is too large to be written again, but that the delivery counts as an attempt then.
+func TestItems_CountsAttemptOfLargeUnreadItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		conn := h.Connect(zk.WithMaxBufferSize(0))
 		q := queueOn(h, conn, config{})
@@ -133,8 +137,9 @@ func TestItems_UnreadItemTooLargeToWrite(t *testing.T) {
 	})
 }
 
-// An item whose claim is lost before the loop reaches it is not delivered with that claim.
-func TestItems_LostItemIsNotDelivered(t *testing.T) {
+// TestItems_DoesNotDeliverLostItem checks that a loop does not deliver an item whose claim is lost before the
+// loop reaches the item.
+func TestItems_DoesNotDeliverLostItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, conn := h.Context(), h.Connect()
 		q, other := queueOn(h, conn, config{prefetch: 3}), newQueue(h)
@@ -165,7 +170,8 @@ func TestItems_LostItemIsNotDelivered(t *testing.T) {
 	})
 }
 
-// A loop over Items continues in the next session if the session expires.
+// TestItems_ContinuesInNextSession checks that a loop over Items continues in the next session if its session
+// expires.
 func TestItems_ContinuesInNextSession(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, cancel := context.WithCancel(h.Context())
@@ -187,10 +193,11 @@ func TestItems_ContinuesInNextSession(t *testing.T) {
 	})
 }
 
-// Some consumers cannot read an item. It ends none of their calls, all other items are delivered, and the
-// item becomes a dead letter with its data after its attempts.
-func TestItems_UnreadableItem(t *testing.T) {
-	for name, unlimited := range map[string]bool{"fleet with small buffers": false, "and one that can read it": true} {
+// TestItems_ContinuesDespiteUnreadableItem checks that an item that some consumers cannot read does not end
+// their loops or delay other items, and that it becomes a dead letter with its data after its attempts unless
+// another consumer can read it.
+func TestItems_ContinuesDespiteUnreadableItem(t *testing.T) {
+	for name, unlimited := range map[string]bool{"no consumer can read the item": false, "one consumer can read the item": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				cfg := config{maxAttempts: 30}

@@ -20,9 +20,9 @@ import (
 // DeadLetter is an item that is not delivered any more, because it has reached
 // the limit of [WithMaxAttempts] or because its data is not in the format of the layout.
 //
-// If the data could not be read by the consumer of the last attempt, or could not be moved,
-// the item is not moved but blocked: it remains in the queue, with a claim that is
-// permanent, until the dead letter is requeued or discarded. It counts for [Queue.Len].
+// If the consumer of the last attempt could not read the data, or could not move the item, the item is blocked:
+// it remains in the queue, with a permanent claim, until the dead letter is requeued or discarded. [Queue.Len]
+// counts such an item.
 type DeadLetter struct {
 	// ID is the name of the dead letter's znode.
 	ID string
@@ -81,6 +81,7 @@ func (d *delivery) deadLetterOps(reason string, inPlace bool) []operation {
 	}
 }
 
+// letterName returns the name of the dead letter of an item.
 func letterName(item string, czxid int64) string { return fmt.Sprintf("%s-%x", item, uint64(czxid)) }
 
 // DeadLetters returns the dead letters, in the order of their items. Dead letters that
@@ -114,7 +115,7 @@ func (q *Queue) compareDeadLetters(a, b string) int {
 	return compareEntries(x, y)
 }
 
-// itemOfDeadLetter returns the name of the item of which letter is the name of the dead letter.
+// itemOfDeadLetter returns the name of the item that has become the dead letter with the name letter.
 func itemOfDeadLetter(letter string) string {
 	if i := strings.LastIndexByte(letter, '-'); i >= 0 {
 		return letter[:i]
@@ -150,8 +151,8 @@ func (q *Queue) readDeadLetter(ctx context.Context, name string) (DeadLetter, er
 	return l, nil
 }
 
-// readReason reads the reason of a dead letter. If its data is invalid, the result contains only what the
-// name of the dead letter shows.
+// readReason reads the reason of a dead letter. If the data of the reason is invalid or unreadable, the result
+// contains the item in the name of the dead letter, and says why the reason is unknown.
 func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, error) {
 	var r reasonData
 	c, err := q.readContent(ctx, path.Join(q.cfg.dead, letter, reasonNode))
@@ -167,12 +168,12 @@ func (q *Queue) readReason(ctx context.Context, letter string) (reasonData, erro
 	return r, nil
 }
 
-// decodeReason decodes the data of the znode with the reason of a dead letter. It rejects a name that is not
-// the name of an item: with the path of another znode, DeadLetters would read that znode and Discard would
-// delete it.
+// decodeReason decodes the data of the znode with the reason of a dead letter. It rejects data that names
+// another item than the name of the dead letter. Otherwise DeadLetters would read, and Discard would delete,
+// any znode whose path another client has written into the data.
 func decodeReason(letter string, data []byte) (r reasonData, err error) {
 	if err = json.Unmarshal(data, &r); err == nil && r.Item != itemOfDeadLetter(letter) {
-		err = fmt.Errorf("the data of the reason names the item %q", r.Item)
+		err = fmt.Errorf("the data of the reason names the item %q instead of %q", r.Item, itemOfDeadLetter(letter))
 	}
 	return r, err
 }
@@ -192,20 +193,20 @@ func (q *Queue) payloads(raw []byte) ([][]byte, error) {
 // Err of the dead letter.
 func (q *Queue) Requeue(ctx context.Context, l DeadLetter) error {
 	if l.Err != nil {
-		return q.wrapError("requeue", fmt.Errorf("the data of dead letter %s cannot be read: %w", l.ID, l.Err))
+		return q.wrapError("requeue a dead letter of", fmt.Errorf("the data of dead letter %s cannot be read: %w", l.ID, l.Err))
 	}
 	e, ok := parseName(q.layout, l.Item)
 	if !ok {
-		return q.wrapError("requeue", fmt.Errorf("%w: %q is not the name of an item", connection.ErrInvalid, l.Item))
+		return q.wrapError("requeue a dead letter of", fmt.Errorf("%w: %q is not the name of an item", connection.ErrInvalid, l.Item))
 	}
-	return q.wrapError("requeue", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{
+	return q.wrapError("requeue a dead letter of", q.deleteDeadLetter(ctx, l, &zk.CreateRequest{
 		Path: q.itemPath(prefixOf(e)), Data: l.Raw, Acl: q.acl, Flags: zk.FlagSequence,
 	}))
 }
 
 // Discard deletes a dead letter permanently. Errors are those of [Queue.Requeue].
 func (q *Queue) Discard(ctx context.Context, l DeadLetter) error {
-	return q.wrapError("discard", q.deleteDeadLetter(ctx, l))
+	return q.wrapError("discard a dead letter of", q.deleteDeadLetter(ctx, l))
 }
 
 // deleteDeadLetter deletes a dead letter, and applies the operations items in the same transaction.
@@ -249,7 +250,7 @@ func (q *Queue) deleteDeadLetter(ctx context.Context, l DeadLetter, items ...any
 }
 
 // blockedItemOps returns the operations that delete an item that has become a dead letter in place, and its
-// claim. It omits what other clients have already deleted.
+// claim. It omits the znodes that other clients have already deleted.
 func (q *Queue) blockedItemOps(ctx context.Context, letter, item string) (deletes []any, err error) {
 	for path, isOfLetter := range map[string]func(*zk.Stat) bool{
 		q.itemPath(item):  func(s *zk.Stat) bool { return letterName(item, s.Czxid) == letter },

@@ -17,8 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// An item that was returned after its last attempt becomes a dead letter, which can be requeued.
-func TestDeadLetter_AfterLastReturn(t *testing.T) {
+// TestDeadLetter_IsCreatedAfterLastReturn checks that an item becomes a dead letter when it is returned after
+// its last attempt, and that the dead letter can be requeued.
+func TestDeadLetter_IsCreatedAfterLastReturn(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 3})
 		putItems(h, q, "bad", "good")
@@ -51,8 +52,9 @@ func TestDeadLetter_AfterLastReturn(t *testing.T) {
 	})
 }
 
-// If an item crashes its consumers, these attempts count, and it becomes a dead letter.
-func TestDeadLetter_AfterCrashes(t *testing.T) {
+// TestDeadLetter_IsCreatedAfterCrashes checks that deliveries count as attempts if an item crashes its
+// consumers, so that the item becomes a dead letter.
+func TestDeadLetter_IsCreatedAfterCrashes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 3})
 		putItems(h, q, "deadly", "good")
@@ -73,9 +75,10 @@ func TestDeadLetter_AfterCrashes(t *testing.T) {
 	})
 }
 
-// The lease expires while an item is read that is to become a dead letter. The claim is deleted, and the item
-// becomes a dead letter with the next claim.
-func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
+// TestDeadLetter_IsCreatedByNextClaimIfLeaseExpires checks that the claim is deleted if the lease expires while
+// the consumer reads an item that is to become a dead letter, and that the item becomes a dead letter with the
+// next claim.
+func TestDeadLetter_IsCreatedByNextClaimIfLeaseExpires(t *testing.T) {
 	for name, c := range map[string]struct {
 		data     []byte
 		attempts int // the attempts before the first claim of the test
@@ -118,7 +121,7 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 				letters := deadLetters(h, q, 1)
 				require.Contains(h, letters[0].Reason, c.reason)
 				require.Equal(h, c.data, letters[0].Raw)
-				require.Len(h, letters[0].Parts, c.attempts, "parts, of a well-formed item only")
+				require.Len(h, letters[0].Parts, c.attempts, "only a well-formed item has parts")
 				require.NotContains(h, childrenOn(h, operator, q.cfg.claims), "queue-0000000000")
 				putItems(h, q, "two")
 				require.Equal(h, "two", string((<-taking).Data()))
@@ -127,9 +130,9 @@ func TestDeadLetter_LeaseExpiresDuringRead(t *testing.T) {
 	}
 }
 
-// An item of another client that is too large to be moved becomes a dead letter in place. It is not
-// delivered, keeps its data, and can be discarded.
-func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
+// TestDeadLetter_LargeItemRemainsInQueue checks that an item that is too large to be moved becomes a dead
+// letter in place: it remains in the queue with its data, is not delivered, and can be discarded.
+func TestDeadLetter_LargeItemRemainsInQueue(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1})
 		putItems(h, q, "one")
@@ -150,7 +153,7 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 		letters := deadLetters(h, reader, 1)
 		require.Equal(h, "too much", letters[0].Reason)
 		require.Equal(h, large, letters[0].Parts[0])
-		require.ErrorIs(h, reader.Requeue(ctx, letters[0]), recipes.ErrTooLarge, "not by a transaction of this library")
+		require.ErrorIs(h, reader.Requeue(ctx, letters[0]), recipes.ErrTooLarge, "a transaction of this library cannot move the item")
 		require.Len(h, children(h, "/jobs"), 1)
 		require.NoError(h, reader.Discard(ctx, letters[0]))
 		require.ErrorIs(h, reader.Discard(ctx, letters[0]), recipes.ErrDeleted)
@@ -159,8 +162,9 @@ func TestDeadLetter_ItemTooLargeToMove(t *testing.T) {
 	})
 }
 
-// Dead letters are listed in the order of their items.
-func TestDeadLetters_Order(t *testing.T) {
+// TestDeadLetters_AreInOrderOfItems checks that DeadLetters returns the dead letters in the order of their
+// items.
+func TestDeadLetters_AreInOrderOfItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1})
 		for i := range 3 {
@@ -182,8 +186,10 @@ func TestDeadLetters_Order(t *testing.T) {
 	})
 }
 
-// If the reply is lost, an item becomes exactly one dead letter, and a requeued dead letter exactly one item.
-func TestTrap07_RequeueReplyLost(t *testing.T) {
+// TestRequeue_IsAppliedOnceIfReplyIsLost checks that an item becomes exactly one dead letter, and a requeued
+// dead letter exactly one item, if the reply is lost.
+// Scenario 7 of docs/traps.md.
+func TestRequeue_IsAppliedOnceIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		ctx, conn := h.Context(), h.Connect()
 		q := queueOn(h, conn, config{maxAttempts: 1})
@@ -201,9 +207,9 @@ func TestTrap07_RequeueReplyLost(t *testing.T) {
 	})
 }
 
-// Another client writes a dead letter that names the path of another znode. DeadLetters does not show that
-// znode, and Discard does not delete it.
-func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
+// TestDeadLetter_DoesNotExposeAnotherZnode checks that a dead letter of another client that names the path of
+// another znode does not make DeadLetters show that znode, or Discard delete it.
+func TestDeadLetter_DoesNotExposeAnotherZnode(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		require.NoError(h, q.Create(ctx))
@@ -224,6 +230,8 @@ func TestDeadLetter_NamesAnotherZnode(t *testing.T) {
 	})
 }
 
+// FuzzDecodeReason checks that decodeReason accepts only the name of the dead letter's own item, and that the
+// accepted data can be encoded and decoded again.
 func FuzzDecodeReason(f *testing.F) {
 	f.Add("queue-0000000000-1", []byte(`{"item":"queue-0000000000","attempts":3,"reason":"x","inPlace":true}`))
 	f.Add("queue-0000000000-1", []byte(`{"item":"../x"}`))
@@ -241,8 +249,9 @@ func FuzzDecodeReason(f *testing.F) {
 	})
 }
 
-// By default, an item that always fails becomes a dead letter. With WithMaxAttempts(0) it does not.
-func TestWithMaxAttempts_Default(t *testing.T) {
+// TestWithMaxAttempts_DefaultMakesDeadLetter checks that an item that always fails becomes a dead letter by
+// default, and does not with WithMaxAttempts(0).
+func TestWithMaxAttempts_DefaultMakesDeadLetter(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts   []Option
 		within time.Duration
@@ -258,7 +267,7 @@ func TestWithMaxAttempts_Default(t *testing.T) {
 				require.NoError(h, err)
 				h.Cleanup(func() { require.NoError(h, bubble.Repeated(q.Close)) })
 				calls := 0
-				stop := handle(h, q, func(context.Context, *Item) error { calls++; return errors.New("failed") })
+				stop := startHandle(h, q, func(context.Context, *Item) error { calls++; return errors.New("failed") })
 				putItems(h, q, "one")
 				bubble.Advance(test.within)
 				require.NoError(h, stop())

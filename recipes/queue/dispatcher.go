@@ -18,7 +18,7 @@ import (
 type dispatcher struct {
 	q     *Queue
 	sub   *connection.Subscription
-	epoch uint64 // the epoch of the connection when the directories were last checked
+	epoch uint64 // the epoch of the connection at the last call of refresh
 	rand  *rand.Rand
 
 	items  *directory
@@ -27,11 +27,11 @@ type dispatcher struct {
 	// listed contains the items of the last listing, in order. Items that this dispatcher has claimed since,
 	// or found to be deleted, are removed.
 	listed []entry
-	// claimedNames contains the names of items that are claimed: those of the last listing of the claims, and
-	// those whose claim has failed since.
+	// claimedNames contains the names of items that are claimed: the names in the last listing of the claims,
+	// and the names of items that this dispatcher has failed to claim since.
 	claimedNames map[string]bool
-	// delayed contains the markers of items that were returned with a delay, by the name of the item: those
-	// of the last listing of the claims, and those that this participant has created since.
+	// delayed contains the markers of items that were returned with a delay, by the name of the item: the
+	// markers in the last listing of the claims, and the markers that this participant has created since.
 	delayed map[string]marker
 	// skipped contains, by name, the listed items that this dispatcher does not claim for some time: it could
 	// not claim, read or move them to the dead letters in this session, or the program has returned them
@@ -43,12 +43,12 @@ type dispatcher struct {
 	uncertain map[string]string
 
 	listedItems   int           // number of items of the last listing
-	claimedItems  int           // number of those items that this dispatcher has claimed since
-	lostRaces     int           // number of those items that other clients have claimed or deleted
+	claimedItems  int           // number of listed items that this dispatcher has claimed since
+	lostRaces     int           // number of listed items that other clients have claimed or deleted
 	listedAt      time.Time     // when the last listing was complete
 	listingLasted time.Duration // duration of the last listing
 
-	batch  int // number of items that are claimed at the same time
+	batch  int // number of items that are claimed together
 	spread int // number of additional items from which the items to be claimed are selected at random
 }
 
@@ -110,14 +110,14 @@ func (d *dispatcher) setConnClosed() {
 	d.q.failRequests(err)
 }
 
-// serveRequests claims up to n items and answers requests with them. If no item is available, it waits until
-// one may be.
+// serveRequests claims up to n items and answers requests with them. If no item is available, it waits until an
+// item may be available.
 func (d *dispatcher) serveRequests(n int) error {
 	chosen, due, err := d.chooseListed(n, false)
 	var lastTry uint64
 	if err == nil && len(chosen) == 0 {
 		if _, lastTry = d.q.requestedItems(); lastTry > 0 {
-			// A request of TryTake must see the items that exist when it is made, so list again.
+			// A call of TryTake must see the items that exist at the time of the call, so list again.
 			d.items.stale, d.claims.stale = true, true
 		}
 		chosen, due, err = d.chooseListed(n, true)
@@ -165,10 +165,10 @@ func (d *dispatcher) waitForItems(due time.Time) error {
 	}
 }
 
-// chooseListed lists the directories that have changed, and chooses up to n items, in order. If
-// force is not set, it lists only if that is worthwhile. due is the local time at which the next
-// delayed or skipped item is due, or zero. It has a monotonic reading, so that the local wall clock can be set
-// while the dispatcher waits.
+// chooseListed lists the directories that have changed, and chooses up to n items, in order. If force is not
+// set, chooseListed lists only if isWorthListing returns true. due is the local time at which the next delayed
+// or skipped item is due, or zero. due has a monotonic reading, so that the local wall clock can be set while
+// the dispatcher waits.
 func (d *dispatcher) chooseListed(n int, force bool) (chosen []entry, due time.Time, err error) {
 	if err := d.refresh(force); err != nil {
 		return nil, due, err
@@ -221,12 +221,12 @@ func earlierTime(a, b time.Time) time.Time {
 // skippedItem is an item that a dispatcher does not claim before a time.
 type skippedItem struct {
 	until    time.Time
-	failures int
-	reported bool
+	failures int  // the number of failures, which determines until
+	reported bool // the reason was logged
 }
 
-// skipItem leaves an item to other consumers for some time, because of err, which concerns only this item. It
-// logs the error once for each item.
+// skipItem makes the dispatcher leave an item to other consumers for some time, because of err, which concerns
+// only this item. It logs err once for each item.
 func (d *dispatcher) skipItem(name string, err error) {
 	s := d.skipped[name]
 	if !s.reported {
@@ -257,8 +257,8 @@ func (d *dispatcher) selectRandomly(entries []entry, n int) []entry {
 	return selected
 }
 
-// removeListed removes items from the list. They are near its beginning, so the rest of the list is not
-// copied.
+// removeListed removes the items with these names from the list. Such items are near the beginning of the list,
+// so the rest of the list is not copied.
 func (d *dispatcher) removeListed(names map[string]bool) {
 	n := 0 // the items before index n include all that are removed
 	for i, left := 0, len(names); i < len(d.listed) && left > 0; i++ {

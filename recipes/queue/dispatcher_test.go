@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Delayed items are delivered when they are due, even if an item with an earlier time is put while the
-// consumer waits.
-func TestDispatcher_DelayedItems(t *testing.T) {
+// TestDispatcher_DeliversDelayedItemsWhenDue checks that delayed items are delivered when they are due, even if
+// an item with an earlier time is put while the consumer waits.
+func TestDispatcher_DeliversDelayedItemsWhenDue(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, producer, consumer := h.Context(), newQueue(h), newQueue(h)
 		begin := time.Now()
@@ -43,10 +43,10 @@ func TestDispatcher_DelayedItems(t *testing.T) {
 	})
 }
 
-// The local time at which an item is due must have a monotonic reading. Otherwise, if the wall clock is set
-// back while the dispatcher waits, the item would not be due when the timer fires. This test uses real time,
-// because the clock of a bubble has no monotonic reading.
-func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
+// TestDispatcher_DueTimeHasMonotonicReading checks that the local time at which an item is due has a monotonic
+// reading. Otherwise the item would not be due when the timer fires, if the wall clock is set back while the
+// dispatcher waits. This test uses real time, because the clock of a bubble has no monotonic reading.
+func TestDispatcher_DueTimeHasMonotonicReading(t *testing.T) {
 	conn, _, err := zktest.Start(t).Connect(bubble.SessionTimeout)
 	require.NoError(t, err)
 	q, err := New(conn, "/jobs", config{})
@@ -62,8 +62,10 @@ func TestDispatcher_DueTimeIsMonotonic(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// The order of delayed items depends only on their names, not on the time at which they are sorted.
-func TestTrap53_OrderDependsOnNames(t *testing.T) {
+// TestDispatcher_OrderDependsOnlyOnNames checks that the order of delayed items depends only on their names,
+// and not on the time at which they are sorted.
+// Scenario 53 of docs/traps.md.
+func TestDispatcher_OrderDependsOnlyOnNames(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		begin := time.Now()
@@ -71,14 +73,15 @@ func TestTrap53_OrderDependsOnNames(t *testing.T) {
 			require.NoError(h, putItem(ctx, q, fmt.Append(nil, ms), WithTime(begin.Add(time.Duration(1000+ms)*time.Millisecond))))
 		}
 		for i := range 60 {
-			await(h, q, fmt.Sprint(i))
+			awaitItem(h, q, fmt.Sprint(i))
 			require.Equal(h, time.Duration(1000+i)*time.Millisecond, time.Since(begin))
 		}
 	})
 }
 
-// An item of higher priority is claimed after an eighth of the listed items, not only after all of them.
-func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
+// TestDispatcher_UrgentItemOvertakesListedItems checks that an item of higher priority is claimed after an
+// eighth of the listed items, and not only after all of them.
+func TestDispatcher_UrgentItemOvertakesListedItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		for range 10 {
@@ -97,9 +100,9 @@ func TestDispatcher_PriorityOvertakesListedItems(t *testing.T) {
 	})
 }
 
-// A consumer that works on an item for longer than a second takes the most urgent item next, even if the
-// queue is long.
-func TestDispatcher_UrgentItemIsNext(t *testing.T) {
+// TestDispatcher_SlowConsumerReceivesUrgentItemNext checks that a consumer that works on an item for longer
+// than a second receives the most urgent item next, even if the queue is long.
+func TestDispatcher_SlowConsumerReceivesUrgentItemNext(t *testing.T) {
 	for _, n := range []int{100, 2000} {
 		run(t, func(h *bubble.Test) {
 			producer, consumer := newQueue(h), newQueue(h)
@@ -120,9 +123,9 @@ func TestDispatcher_UrgentItemIsNext(t *testing.T) {
 	}
 }
 
-// requestsDuring returns the requests that a session sends while f runs, without pings and events. A read that
-// reached the server before the claim of its item was repeated after it, and is omitted: two goroutines send
-// the claim and the read, in any order.
+// requestsDuring returns the requests that a session sends while f runs, without pings and events. Two
+// goroutines send the claim of an item and the read of the item, in any order. If the read reaches the server
+// before the claim, the client repeats the read, and requestsDuring omits the first read.
 func requestsDuring(srv *zktest.Server, session int64, f func()) zktest.Log {
 	begin := len(srv.Log())
 	f()
@@ -140,8 +143,9 @@ func requestsDuring(srv *zktest.Server, session int64, f func()) zktest.Log {
 	})
 }
 
-// Each item costs two writes and a read. Many items together cost two writes, and one read for each.
-func TestDispatcher_RequestsPerItem(t *testing.T) {
+// TestDispatcher_SendsThreeRequestsPerItem checks that taking and acknowledging an item sends two writes and a
+// read, and that many items together need two writes, and one read for each.
+func TestDispatcher_SendsThreeRequestsPerItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "first")

@@ -14,22 +14,21 @@
 // [Item.Ack] are executed exactly once for each item, in the transaction of the
 // acknowledgement. With [Queue.PutRequest] they can move an item to another queue.
 //
-// The timely report of a lost claim assumes that clocks run at about the same rate and that the
-// process is not stopped. If the program closes a connection of zk.Connect while it has items,
-// the report is some milliseconds late; on connections of package zkdial it is in time. Effects
-// outside ZooKeeper that must not be repeated should be protected by the token.
+// The timely report of a lost claim assumes that clocks run at about the same rate and that the process is not
+// suspended. If the program closes a connection of zk.Connect while it has items, the report is some
+// milliseconds late; on connections of package zkdial it is in time. Effects outside ZooKeeper that must not be
+// repeated should be protected by the token.
 //
 // If the reply to a request is lost, the outcome is determined before the request is
 // retried. If that is impossible, because the session has ended, the error is
 // [recipes.ErrUnconfirmed].
 //
-// A single consumer receives items in order. Several consumers begin items approximately in
-// order, because each takes one of the first few unclaimed items, and complete them in any
-// order. An item that is returned keeps its position, but a consumer that has returned it
-// repeatedly does not claim it again for some time ([Item.Return]), and no consumer does if it was returned with a
-// delay ([Later]), as [Queue.Handle] does. A consumer notices a new
-// item that belongs before items it has already listed when it has taken 16 items, or an eighth
-// of a longer list, after a second, or when other consumers have taken several of its items.
+// A single consumer receives items in order. Several consumers begin items approximately in order, because each
+// takes one of the first few unclaimed items, and complete them in any order. An item that is returned keeps its
+// position, but a consumer that has returned it repeatedly does not claim it again for some time ([Item.Return]),
+// and no consumer claims it before the end of a delay with which it was returned ([Later]), as [Queue.Handle]
+// does. A consumer notices a new item that belongs before items it has already listed when it has taken 16 items,
+// or an eighth of a longer list, after a second, or when other consumers have taken several of its items.
 //
 // Attempts are counted before delivery, so an item that crashes its consumer is counted as
 // well. After 25 attempts ([WithMaxAttempts]) such an item becomes a [DeadLetter], which can be listed,

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// receive records that the program receives the item. It emits an event for that, and another event at the
-// end of the delivery.
+// receive records that the program receives the item. It emits an event now, and another event at the end of
+// the delivery.
 func (d *delivery) receive() {
 	d.receivedAt = time.Now()
 	d.received.Store(true)

@@ -16,9 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Whatever another program writes into an item, a claim or a dead letter, or beside them, all other items are
-// delivered, no call ends with an error, and dead letters can be listed.
-func TestForeignParticipant(t *testing.T) {
+// TestQueue_DeliversItemsDespiteForeignZnodes checks that all items are delivered, that no call ends with an
+// error, and that dead letters can be listed, whatever another program writes into one item, claim or dead
+// letter, or beside them.
+func TestQueue_DeliversItemsDespiteForeignZnodes(t *testing.T) {
 	const item = "/jobs/queue-0000000000"
 	type foreign struct {
 		*bubble.Test
@@ -118,7 +119,7 @@ func TestForeignParticipant(t *testing.T) {
 				require.NoError(h, producer.Create(h.Context()))
 				require.NoError(h, producer.makeDead(h.Context()))
 				c.write(f)
-				total := producer.children(h)
+				total := producer.childCount(h)
 
 				ctx, cancel := context.WithCancel(h.Context())
 				defer cancel()
@@ -136,7 +137,7 @@ func TestForeignParticipant(t *testing.T) {
 						}
 					}()
 				}
-				for round := range 2 { // once before and once after the attempts of the foreign item
+				for round := range 2 { // the first time before, the second time after the attempts to process the foreign item
 					for i := range 10 {
 						putItems(h, producer, fmt.Sprintf("item %d %d", round, i))
 					}
@@ -156,10 +157,10 @@ func TestForeignParticipant(t *testing.T) {
 				switch c.outcome {
 				case delivered:
 					require.Len(h, counts, 21)
-					require.Zero(h, producer.children(h))
+					require.Zero(h, producer.childCount(h))
 				case remains:
 					require.Len(h, counts, 20)
-					require.Equal(h, total, producer.children(h))
+					require.Equal(h, total, producer.childCount(h))
 				case dead, unread:
 					require.Len(h, letters, 1)
 					require.Equal(h, c.outcome == unread, letters[0].Err != nil, "%+v", letters[0])
@@ -169,7 +170,7 @@ func TestForeignParticipant(t *testing.T) {
 						err = producer.Discard(h.Context(), letters[0])
 					}
 					require.NoError(h, err)
-					require.Zero(h, producer.children(h))
+					require.Zero(h, producer.childCount(h))
 				}
 				if c.outcome != dead && c.outcome != unread {
 					require.Empty(h, letters)
@@ -179,16 +180,16 @@ func TestForeignParticipant(t *testing.T) {
 	}
 }
 
-// children returns the number of children of the directory of the items.
-func (q *Queue) children(h *bubble.Test) int {
+// childCount returns the number of children that the directory of the items has.
+func (q *Queue) childCount(h *bubble.Test) int {
 	n, err := q.Len(h.Context())
 	require.NoError(h, err)
 	return n
 }
 
-// An item is skipped, and the servers lose their data. A new item with the same name is delivered without
-// delay.
-func TestDataLoss_ItemWithSkippedNameIsDelivered(t *testing.T) {
+// TestQueue_DeliversReusedNameAfterDataLoss checks that a new item is delivered without delay if it has the
+// name of an item that the consumer skipped before the servers lost their data.
+func TestQueue_DeliversReusedNameAfterDataLoss(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		producer, q := queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{}), newQueue(h)
 		putItems(h, producer, string(make([]byte, 100<<10)))

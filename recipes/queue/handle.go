@@ -42,7 +42,7 @@ func WithWorkers(n int) HandleOption {
 func WithBackoff(f func(attempt int) time.Duration) HandleOption {
 	return handleOption(func(s *handleSettings) error {
 		if f == nil {
-			return fmt.Errorf("%w: queue.WithBackoff(nil)", recipes.ErrInvalid)
+			return fmt.Errorf("%w: queue.WithBackoff: the function is nil", recipes.ErrInvalid)
 		}
 		s.backoff = f
 		return nil
@@ -55,24 +55,23 @@ func Backoff(attempt int) time.Duration {
 	return min(minRetryDelay<<min(max(attempt, 1)-1, 16), maxRetryDelay)
 }
 
-// Handle takes items and calls f for each, until ctx is done; it then waits for the calls in progress, and
-// returns nil. If f returns nil, the item is acknowledged. If it returns an error, the item is returned to the
-// queue with the error as its cause, and no consumer receives it before a delay has passed that grows with its
-// attempts ([WithBackoff]). The delay is stored together with the return, so it also applies after a restart. f
-// can return an error of [Later], which has a delay, or of [Reject], with which the item becomes a dead letter
-// immediately. The context of f ends when the
-// claim of the item is lost or ctx is done: f must then return soon. If it returns an error after ctx is done, the
-// item is returned, and the attempt does not count.
+// Handle takes items and calls f for each, until ctx is done; it then waits for the calls in progress, and returns
+// nil. If f returns nil, Handle acknowledges the item. If f returns an error, Handle returns the item to the queue
+// with the error as the cause, and no consumer receives it before a delay has passed that grows with its attempts
+// ([WithBackoff]). The delay is stored together with the return, so it also applies after a restart. f can return
+// an error of [Later], which has a delay, or of [Reject], with which the item becomes a dead letter immediately.
+// The context of f ends when the claim of the item is lost or ctx is done: f must then return soon. If f returns
+// an error after ctx is done, the item is returned, and the attempt does not count.
 //
 // f may acknowledge or return the item itself, for example by Ack with operations of the same transaction. An item
 // whose acknowledgement or return is not confirmed may be delivered again, and a warning is logged. An item whose
 // acknowledgement is rejected, for example with [ErrParts], is returned with a delay.
 //
-// Errors are [recipes.ErrInvalid] and those with which a loop over [Queue.Items] ends.
+// Errors are [recipes.ErrInvalid] and the errors with which a loop over [Queue.Items] ends.
 func (q *Queue) Handle(ctx context.Context, f func(ctx context.Context, i *Item) error, opts ...HandleOption) error {
 	s := handleSettings{workers: 1, backoff: Backoff}
 	if err := recipe.EachOption(opts, func(opt HandleOption) error { return opt.applyHandle(&s) }); err != nil {
-		return q.wrapError("handle", err)
+		return q.wrapError("handle items of", err)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -103,6 +102,7 @@ func (q *Queue) handleItems(ctx context.Context, f func(context.Context, *Item) 
 	return nil
 }
 
+// handleItem calls f for one item, and acknowledges or returns the item.
 func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Context, *Item) error, backoff func(int) time.Duration) {
 	work, end := connection.Work(item.Context(), ctx)
 	defer end(nil)
@@ -113,7 +113,7 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	case errors.Is(over, recipes.ErrReleased): // the function f has acknowledged or returned the item
 	case failure == nil:
 		err = item.Ack()
-		// Return the item if the acknowledgement is rejected: the claim would remain.
+		// Return the item if the acknowledgement is rejected. Otherwise the claim would remain.
 		if err != nil && item.Err() == nil && !errors.Is(err, recipes.ErrUnconfirmed) {
 			err = errors.Join(err, item.Return(Later(backoff(item.Attempt()), err)))
 		}
@@ -130,8 +130,8 @@ func (q *Queue) handleItem(ctx context.Context, item *Item, f func(context.Conte
 	}
 }
 
-// Reject returns an error for the handler of an item that will fail in each attempt, such as one with
-// malformed data: the item becomes a dead letter at once, with cause as its reason.
+// Reject returns an error for the handler of an item that will fail in each attempt, such as one with malformed
+// data: the item becomes a dead letter immediately, with cause as its reason.
 func Reject(cause error) error { return &rejection{cause} }
 
 type rejection struct{ cause error }

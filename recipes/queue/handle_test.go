@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// handle calls Handle in the background. The returned function stops Handle and returns its result.
-func handle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts ...HandleOption) (stop func() error) {
+// startHandle calls Handle in a new goroutine. The returned function cancels the context of Handle, and returns
+// the result of Handle.
+func startHandle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts ...HandleOption) (stop func() error) {
 	ctx, cancel := context.WithCancel(h.Context())
 	result := make(chan error, 1)
 	go func() { result <- q.Handle(ctx, f, opts...) }()
@@ -28,13 +29,14 @@ func handle(h *bubble.Test, q *Queue, f func(context.Context, *Item) error, opts
 	}
 }
 
-// Handle acknowledges an item if the handler returns nil, and returns it if the handler returns an error.
-func TestHandle_ResultCompletesItem(t *testing.T) {
+// TestHandle_AcknowledgesOrReturnsItemByResult checks that Handle acknowledges an item if the handler returns
+// nil, and returns the item if the handler returns an error.
+func TestHandle_AcknowledgesOrReturnsItemByResult(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 3})
 		failed := errors.New("failed")
 		calls := map[string]int{}
-		stop := handle(h, q, func(ctx context.Context, i *Item) error {
+		stop := startHandle(h, q, func(ctx context.Context, i *Item) error {
 			payload := string(i.Data())
 			calls[payload]++
 			require.Equal(h, calls[payload], i.Attempt())
@@ -72,14 +74,14 @@ func TestHandle_ResultCompletesItem(t *testing.T) {
 	})
 }
 
-// WithWorkers sets how many calls of the handler run at a time.
-func TestHandle_WithWorkers(t *testing.T) {
+// TestHandle_RunsAsManyCallsAsWorkers checks that WithWorkers sets how many calls of the handler run at a time.
+func TestHandle_RunsAsManyCallsAsWorkers(t *testing.T) {
 	for _, workers := range []int{1, 4} {
 		run(t, func(h *bubble.Test) {
 			q := newQueue(h)
 			var mu sync.Mutex
 			running, most, done := 0, 0, 0
-			stop := handle(h, q, func(context.Context, *Item) error {
+			stop := startHandle(h, q, func(context.Context, *Item) error {
 				mu.Lock()
 				running++
 				most = max(most, running)
@@ -102,8 +104,8 @@ func TestHandle_WithWorkers(t *testing.T) {
 	}
 }
 
-// The context of the handler ends with the claim and with the context of Handle. Handle waits for the
-// handler.
+// TestHandle_ContextEndsWithClaim checks that the context of the handler ends with the claim, and with the
+// context of Handle, and that Handle waits for the handler.
 func TestHandle_ContextEndsWithClaim(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -113,21 +115,21 @@ func TestHandle_ContextEndsWithClaim(t *testing.T) {
 			causes = append(causes, context.Cause(ctx))
 			return ctx.Err()
 		}
-		stop := handle(h, q, handler)
+		stop := startHandle(h, q, handler)
 		putItems(h, newQueue(h), "one")
 		bubble.Advance(time.Second)
 		require.NoError(h, h.Server.ExpireSession(q.conn.SessionID()))
 		bubble.Advance(bubble.SessionTimeout)
 		require.Len(h, causes, 1)
 		require.ErrorIs(h, causes[0], recipes.ErrSessionExpired)
-		require.NoError(h, stop(), "it continues in the next session")
+		require.NoError(h, stop(), "Handle continues in the next session")
 		require.Len(h, causes, 2)
 		require.ErrorIs(h, causes[1], context.Canceled)
 		require.Equal(h, 2, takeItem(h, newQueue(h), "one").Attempt(), "the interrupted attempt does not count")
 	})
 }
 
-// Handle returns the error that ends the loops of its workers.
+// TestHandle_ReturnsErrorOfWorker checks that Handle returns the error that ends the loops of its workers.
 func TestHandle_ReturnsErrorOfWorker(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -149,12 +151,13 @@ func TestHandle_ReturnsErrorOfWorker(t *testing.T) {
 	})
 }
 
-// An item whose acknowledgement is lost is delivered again, and Handle continues.
-func TestHandle_AcknowledgementIsLost(t *testing.T) {
+// TestHandle_ContinuesIfAcknowledgementIsLost checks that Handle continues if an acknowledgement is lost, and
+// that the item is delivered again.
+func TestHandle_ContinuesIfAcknowledgementIsLost(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		calls := 0
-		stop := handle(h, q, func(context.Context, *Item) error {
+		stop := startHandle(h, q, func(context.Context, *Item) error {
 			if calls++; calls == 1 {
 				h.Server.Before(nthRequest(q.conn, zktest.OpMulti, 1), func(r *zktest.Request) zktest.Verdict {
 					_ = h.Server.ExpireSession(q.conn.SessionID())
@@ -171,12 +174,12 @@ func TestHandle_AcknowledgementIsLost(t *testing.T) {
 	})
 }
 
-// If the program stops during an attempt, the attempt does not count, unless the handler has rejected the
-// item.
-func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
+// TestHandle_DoesNotCountInterruptedAttempt checks that an attempt does not count if the context of Handle ends
+// during the attempt, unless the handler has rejected the item.
+func TestHandle_DoesNotCountInterruptedAttempt(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxAttempts: 1})
-		stop := handle(h, q, func(ctx context.Context, i *Item) error {
+		stop := startHandle(h, q, func(ctx context.Context, i *Item) error {
 			<-ctx.Done()
 			if string(i.Data()) == "rejected" {
 				return Reject(ctx.Err())
@@ -192,12 +195,12 @@ func TestHandle_StoppedAttemptDoesNotCount(t *testing.T) {
 	})
 }
 
-// TestHandle_AcknowledgementIsRejected checks that an item whose acknowledgement is rejected does not remain
-// claimed: it is returned, and becomes a dead letter after the last attempt.
-func TestHandle_AcknowledgementIsRejected(t *testing.T) {
+// TestHandle_ReturnsItemIfAcknowledgementIsRejected checks that Handle returns an item whose acknowledgement is
+// rejected, so that the item does not remain claimed and becomes a dead letter after its last attempt.
+func TestHandle_ReturnsItemIfAcknowledgementIsRejected(t *testing.T) {
 	for name, test := range map[string]struct {
 		data        []byte
-		child       bool // a child of another client, which counts as an attempt
+		child       bool // another client creates a child of the item, which counts as an attempt
 		maxAttempts int
 		reason      string
 	}{
@@ -213,7 +216,7 @@ func TestHandle_AcknowledgementIsRejected(t *testing.T) {
 					create(h, "/jobs/queue-0000000000/x", nil)
 				}
 				calls := 0
-				stop := handle(h, q, func(context.Context, *Item) error { calls++; return nil })
+				stop := startHandle(h, q, func(context.Context, *Item) error { calls++; return nil })
 				bubble.Advance(time.Minute)
 				require.Equal(h, 2, calls)
 				require.Contains(h, deadLetters(h, q, 1)[0].Reason, test.reason)

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// run runs f in a bubble, closes the queues, and requires that no znode and no watch remains.
+// run runs f in a bubble, closes the queues, and requires that no ephemeral znode and no watch remains.
 func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
 	t.Helper()
 	bubble.Run(t, func(h *bubble.Test) {
@@ -29,8 +29,8 @@ func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
 	}, opts...)
 }
 
-// requireNothingRemains requires that no record and no claim exists, and no watch except those that the next
-// queue on the connection uses.
+// requireNothingRemains requires that no record and no claim exists, and no watch except the watches on
+// children, which the next queue on the connection reuses.
 func requireNothingRemains(h *bubble.Test) {
 	h.Helper()
 	synctest.Wait()
@@ -40,18 +40,20 @@ func requireNothingRemains(h *bubble.Test) {
 	}
 }
 
-// newQueue returns a participant with a separate connection.
+// newQueue returns a participant of the queue at /jobs with a new connection.
 func newQueue(h *bubble.Test) *Queue { return queueOn(h, h.Connect(), config{}) }
 
-// ApplyQueue makes a config an option, for tests of several queues.
+// ApplyQueue makes config an Option, with which a test sets all options of this package at once.
 func (c config) ApplyQueue(s *recipe.Setup) {
 	recipe.Own("config", func(own *config) { *own = c })(s)
 }
 
+// queueOn returns a participant of the queue at /jobs that uses conn.
 func queueOn(h *bubble.Test, conn *zk.Conn, cfg config, opts ...Option) *Queue {
 	return queueAt(h, conn, "/jobs", cfg, opts...)
 }
 
+// queueAt returns a participant of the queue at path. The participant is closed at the end of the test.
 func queueAt(h *bubble.Test, conn *zk.Conn, path string, cfg config, opts ...Option) *Queue {
 	q, err := New(conn, path, append([]Option{cfg, recipes.WithSessionTimeout(bubble.SessionTimeout)}, opts...)...)
 	require.NoError(h, err)
@@ -82,7 +84,7 @@ func putItems(h *bubble.Test, q *Queue, payloads ...string) {
 	}
 }
 
-// takeItem takes an item, and requires that it has the payload.
+// takeItem takes an item that is available now, and requires that the item has the payload.
 func takeItem(h *bubble.Test, q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.TryTake(h.Context())
@@ -92,8 +94,8 @@ func takeItem(h *bubble.Test, q *Queue, payload string) *Item {
 	return item
 }
 
-// await waits for an item, and requires that it has the payload.
-func await(h *bubble.Test, q *Queue, payload string) *Item {
+// awaitItem takes an item, for which it waits if necessary, and requires that the item has the payload.
+func awaitItem(h *bubble.Test, q *Queue, payload string) *Item {
 	h.Helper()
 	item, err := q.Take(h.Context())
 	require.NoError(h, err)
@@ -101,7 +103,7 @@ func await(h *bubble.Test, q *Queue, payload string) *Item {
 	return item
 }
 
-// startTake takes an item in the background.
+// startTake calls Take in a new goroutine, and returns a channel that receives the item.
 func startTake(h *bubble.Test, q *Queue) <-chan *Item {
 	taken := make(chan *Item, 1)
 	go func() {
@@ -154,6 +156,7 @@ func requireLen(h *bubble.Test, q *Queue, want int) {
 	require.Equal(h, want, n)
 }
 
+// deadLetters returns the dead letters of q, and requires that there are want of them.
 func deadLetters(h *bubble.Test, q *Queue, want int) []DeadLetter {
 	h.Helper()
 	letters, err := q.DeadLetters(h.Context())
@@ -162,8 +165,8 @@ func deadLetters(h *bubble.Test, q *Queue, want int) []DeadLetter {
 	return letters
 }
 
-// forEachLoss runs f once for each fault after which a client does not know whether a request was applied,
-// but keeps its leases. lose causes the fault at the next transaction of a queue.
+// forEachLoss runs f in a separate test for each fault after which a client does not know whether a request was
+// applied, but keeps its leases. lose causes the fault at the next transaction of q.
 func forEachLoss(t *testing.T, f func(h *bubble.Test, lose func(q *Queue))) {
 	for _, l := range slices.Concat(bubble.ConnectionLost[:2], bubble.SessionMoved) {
 		t.Run(l.Name, func(t *testing.T) {
@@ -179,7 +182,7 @@ func nthRequest(conn *zk.Conn, op zktest.Op, n int) zktest.Match {
 	return zktest.Match{Op: op, Session: conn.SessionID(), Nth: n}
 }
 
-// children returns the names of the children of a znode, or nil if it does not exist.
+// children returns the names of the children of a znode, or nil if the znode does not exist.
 func children(h *bubble.Test, path string) []string {
 	h.Helper()
 	conn := h.Connect()
@@ -187,6 +190,7 @@ func children(h *bubble.Test, path string) []string {
 	return childrenOn(h, conn, path)
 }
 
+// childrenOn is like children, but uses conn.
 func childrenOn(h *bubble.Test, conn *zk.Conn, path string) []string {
 	h.Helper()
 	names, _, err := conn.Children(path)
@@ -196,5 +200,5 @@ func childrenOn(h *bubble.Test, conn *zk.Conn, path string) []string {
 	return names
 }
 
-// countReconnects returns how often clients have connected since the log was reset.
-func countReconnects(h *bubble.Test) int { return h.Server.Log().Count(zktest.OpConnect) }
+// countConnects returns how often clients have connected or reconnected since the test has reset the log.
+func countConnects(h *bubble.Test) int { return h.Server.Log().Count(zktest.OpConnect) }

@@ -20,10 +20,10 @@ type State int
 
 // The states of an item in the queue.
 const (
-	Waiting State = iota // Waiting means that the item is or will be taken by a consumer.
+	Waiting State = iota // Waiting means that no consumer has the item, and that consumers can take it.
 	Delayed              // Delayed means that the item is not due yet, by the local clock.
 	Claimed              // Claimed means that a consumer has the item.
-	Blocked              // Blocked means that a [DeadLetter] has remained in the queue.
+	Blocked              // Blocked means that the item is a [DeadLetter] that has remained in the queue.
 )
 
 func (s State) String() string {
@@ -74,6 +74,7 @@ func (q *Queue) itemInfo(ctx context.Context, id string) (Info, error) {
 	return i, err
 }
 
+// parseID parses the ID of an item, and rejects other strings.
 func (q *Queue) parseID(id string) (entry, error) {
 	e, ok := parseName(q.layout, id)
 	if !ok {
@@ -120,13 +121,13 @@ func (q *Queue) readInfo(ctx context.Context, e entry, claim content) (Info, err
 
 // List returns the first n items, in the order in which consumers begin them; claimed and delayed items are
 // included. It lists the names of all items, and reads n of them. Items that are completed during the call may
-// be missing, and each State is that of a different moment.
+// be missing, and List reads each State at a different moment.
 func (q *Queue) List(ctx context.Context, n int) ([]Info, error) {
 	if n < 1 {
-		return nil, q.wrapError("list", fmt.Errorf("%w: List(%d): must be at least 1", connection.ErrInvalid, n))
+		return nil, q.wrapError("list items of", fmt.Errorf("%w: List(%d): must be at least 1", connection.ErrInvalid, n))
 	}
 	infos, err := q.list(ctx, n)
-	return infos, q.wrapError("list", err)
+	return infos, q.wrapError("list items of", err)
 }
 
 func (q *Queue) list(ctx context.Context, n int) ([]Info, error) {
@@ -191,7 +192,7 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 		switch {
 		case errors.Is(err, zk.ErrNoNode), found.Stat != nil && czxid != 0 && found.Stat.Czxid != czxid:
 			return q.outcomeOf(ctx, id, czxid)
-		case found.Stat == nil: // with a Stat, only the data could not be read
+		case found.Stat == nil: // if the Stat is known, only the data could not be read
 			return err
 		}
 		czxid = found.Stat.Czxid
@@ -209,7 +210,7 @@ func (q *Queue) waitFor(ctx context.Context, id string) error {
 }
 
 // outcomeOf returns ErrDead if the item, which has left the queue, became a dead letter, and nil otherwise.
-// czxid is that of the item; 0 if it is not known.
+// czxid is the czxid of the item, or 0 if it is not known.
 func (q *Queue) outcomeOf(ctx context.Context, id string, czxid int64) error {
 	letters, err := q.names(ctx, q.cfg.dead)
 	if err != nil {
@@ -223,8 +224,9 @@ func (q *Queue) outcomeOf(ctx context.Context, id string, czxid int64) error {
 	return nil
 }
 
-// Withdraw deletes an item that no consumer has claimed. It returns [ErrClaimed] if a consumer has it, and
-// [recipes.ErrDeleted] if it is not in the queue. [recipes.ErrUnconfirmed] is as for [Queue.Put].
+// Withdraw deletes an item that no consumer has claimed. It returns [ErrClaimed] if a consumer has the item,
+// and [recipes.ErrDeleted] if the item is not in the queue. [recipes.ErrUnconfirmed] has the same meaning as
+// for [Queue.Put].
 func (q *Queue) Withdraw(ctx context.Context, id string) error {
 	return q.wrapError("withdraw an item of", q.withdraw(ctx, id))
 }
@@ -242,7 +244,7 @@ func (q *Queue) withdraw(ctx context.Context, id string) error {
 	claim := q.claimPath(id)
 	var end []any    // the operations that end the delay of the item
 	var last marker  // the marker that end deletes; empty if end is empty
-	missing := false // true if the marker does not exist
+	missing := false // true if another client has deleted the marker
 	for {
 		// The create of a claim fails if the item is claimed. Then the whole transaction fails.
 		o, err := q.runTransaction(ctx, txn.Transaction{Ops: append(

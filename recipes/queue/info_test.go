@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Put returns the ID even if its reply was lost, unless the item was already completed.
+// TestPut_ReturnsID checks that Put returns the ID of the item even if the reply was lost, unless the item was
+// already completed.
 func TestPut_ReturnsID(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other := h.Context(), newQueue(h), h.Connect()
@@ -46,13 +47,14 @@ func TestPut_ReturnsID(t *testing.T) {
 	})
 }
 
-// A Put with WithWaiting ends when the queue has room, the context is done or the queue is closed.
-func TestPut_WithWaiting(t *testing.T) {
+// TestPut_WaitsUntilQueueHasRoom checks that Put with WithWaiting returns when the queue has room, the context
+// is done or the queue is closed.
+func TestPut_WaitsUntilQueueHasRoom(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := queueOn(h, h.Connect(), config{maxItems: 2})
 		putItems(h, q, "one", "two")
 		_, err := q.PutAll(h.Context(), make([][]byte, 3), WithWaiting())
-		require.ErrorIs(h, err, ErrFull, "it would wait for ever")
+		require.ErrorIs(h, err, ErrFull, "Put would wait forever")
 		waiting := func(ctx context.Context) <-chan error {
 			result := make(chan error, 1)
 			go func() { result <- putItem(ctx, q, []byte("three"), WithWaiting()) }()
@@ -76,8 +78,9 @@ func TestPut_WithWaiting(t *testing.T) {
 	})
 }
 
-// List returns the items in the order of their delivery, with their states.
-func TestList_ReturnsItems(t *testing.T) {
+// TestList_ReturnsItemsInOrderOfDelivery checks that List returns the items in the order of their delivery,
+// with their states.
+func TestList_ReturnsItemsInOrderOfDelivery(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 2})
 		none, err := q.List(ctx, 1)
@@ -119,8 +122,9 @@ func TestList_ReturnsItems(t *testing.T) {
 	})
 }
 
-// An item that cannot be decoded or moved to the dead letters is listed with the reason.
-func TestList_UnreadableItem(t *testing.T) {
+// TestGet_ReportsWhyItemIsBlocked checks that Get reports why an item that could be neither decoded nor moved
+// to the dead letters is blocked.
+func TestGet_ReportsWhyItemIsBlocked(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		require.NoError(h, q.Create(h.Context()))
@@ -137,8 +141,9 @@ func TestList_UnreadableItem(t *testing.T) {
 	})
 }
 
-// Withdraw deletes an item only if no consumer has it.
-func TestWithdraw_DeletesItem(t *testing.T) {
+// TestWithdraw_DeletesOnlyUnclaimedItem checks that Withdraw deletes an item only if no consumer has claimed
+// the item.
+func TestWithdraw_DeletesOnlyUnclaimedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "one", "two")
@@ -160,8 +165,9 @@ func TestWithdraw_DeletesItem(t *testing.T) {
 	})
 }
 
-// Wait returns when the item has left the queue. It returns ErrDead if the item became a dead letter.
-func TestWait_ReturnsOutcome(t *testing.T) {
+// TestWait_ReturnsOutcomeOfItem checks that Wait returns when the item has left the queue, and returns ErrDead
+// if the item became a dead letter.
+func TestWait_ReturnsOutcomeOfItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, consumer := newQueue(h), queueOn(h, h.Connect(), config{maxAttempts: 2})
 		wait := func(id string) <-chan error {
@@ -182,10 +188,10 @@ func TestWait_ReturnsOutcome(t *testing.T) {
 			require.NoError(h, takeItem(h, consumer, "two").Return(errors.New("failed")))
 		}
 		require.ErrorIs(h, <-results[1], ErrDead)
-		require.ErrorIs(h, q.Wait(h.Context(), "queue-0000000001"), ErrDead, "afterwards")
+		require.ErrorIs(h, q.Wait(h.Context(), "queue-0000000001"), ErrDead, "after the item has left the queue")
 		require.NoError(h, q.Withdraw(h.Context(), "queue-0000000002"))
 		require.NoError(h, <-results[2])
-		require.NoError(h, q.Wait(h.Context(), "queue-0000000002"), "afterwards")
+		require.NoError(h, q.Wait(h.Context(), "queue-0000000002"), "after the item has left the queue")
 
 		putItems(h, q, "four")
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
@@ -202,9 +208,9 @@ func TestWait_ReturnsOutcome(t *testing.T) {
 	})
 }
 
-// TestWait_UnreadableItem checks that Wait does not need the data of the item, which can be larger than the
-// connection accepts.
-func TestWait_UnreadableItem(t *testing.T) {
+// TestWait_DoesNotNeedDataOfItem checks that Wait does not need the data of the item, which can be larger than
+// the connection accepts.
+func TestWait_DoesNotNeedDataOfItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, consumer := newQueue(h), queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
 		id, err := q.Put(h.Context(), make([]byte, 100<<10))
@@ -220,14 +226,14 @@ func TestWait_UnreadableItem(t *testing.T) {
 	})
 }
 
-// create creates a znode by the connection of another client.
+// create creates a persistent znode with a new connection, as another client does.
 func create(h *bubble.Test, path string, data []byte) {
 	h.Helper()
 	_, err := h.Connect().Create(path, data, 0, openACL)
 	require.NoError(h, err)
 }
 
-// deleteItem deletes an item as a client does that ignores claims.
+// deleteItem deletes the znode of an item, as a client does that ignores claims.
 func deleteItem(h *bubble.Test, id string) {
 	h.Helper()
 	require.NoError(h, h.Connect().Delete("/jobs/"+id, -1))

@@ -56,10 +56,10 @@ func (i *Item) Attempt() int { return i.d.attempt }
 // token. The token is the creation zxid of the claim. Zxids increase during the life of an
 // ensemble, and restart if the ensemble is rebuilt without its data.
 //
-// Only tokens of the same item may be compared. Tokens of different items, elections and
-// locks are unrelated, although all are zxids: if one record is checked against both, it
-// rejects the holder of the smaller token. A job that writes to a shared resource should
-// keep a separate record for each item, for instance keyed by the path of the item.
+// Only tokens of the same item may be compared. Tokens of different items, elections and locks are unrelated,
+// although all are zxids: a resource that compares the tokens of two items with one record rejects the holder
+// of the smaller token. A job that writes to a shared resource should keep a separate record for each item, for
+// instance keyed by the path of the item.
 func (i *Item) Token() int64 { return i.d.grant.Token() }
 
 // Done returns a channel that is closed when the item is acknowledged, returned or lost, or
@@ -81,11 +81,10 @@ func (i *Item) Deadline() time.Time { return i.d.grant.Deadline() }
 // the error that Err returns.
 func (i *Item) Context() context.Context { return i.d.grant.Context() }
 
-// Multi executes ops as one ZooKeeper transaction that commits only while the claim is
-// valid, even if this process was stopped or requests were delayed. A call without ops
-// verifies the claim at the ensemble. ops must be *[zk.CreateRequest],
-// *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The responses
-// correspond to ops, and are nil if ops were applied but the reply was lost.
+// Multi executes ops as one ZooKeeper transaction that commits only while the claim is valid, even if this
+// process was suspended or requests were delayed. A call without ops verifies the claim at the ensemble. ops
+// must be *[zk.CreateRequest], *[zk.SetDataRequest], *[zk.DeleteRequest] or *[zk.CheckVersionRequest]. The
+// responses correspond to ops, and are nil if ops were applied but the reply was lost.
 //
 // The error wraps [recipes.ErrNotHeld] if the claim is lost, and nothing was applied. It wraps
 // [recipes.ErrUnconfirmed] if the session ended or the connection was closed during the
@@ -140,7 +139,7 @@ type delivery struct {
 
 	// The following fields are the content of the item, and are empty until the item is read.
 	raw     []byte
-	unread  bool // the data could not be read, and stat is that of the znode
+	unread  bool // the data could not be read, so that raw and parts are empty
 	parts   [][]byte
 	version int32
 	czxid   int64
@@ -162,19 +161,21 @@ type delivery struct {
 	// writing has capacity 1, and contains an element while a goroutine writes for the item. Only that
 	// goroutine may use completed.
 	writing chan struct{}
-	// late contains the completions whose first item this is, and whose call returned before they ended. The
-	// next call that returns their result removes them. The mutex of the queue guards it.
+	// late contains the completions of which this is the first item, and whose calls have returned before the
+	// completions have ended. The next call that returns the result of a completion removes the completion. The
+	// mutex of the queue guards late.
 	late []*completion
 	// completed is nil as long as the item can be acknowledged or returned. Afterwards it is errAcknowledged,
 	// errReturned or the reason why it can be neither.
 	completed error
 }
 
-// claimLost returns recipes.ErrNotHeld with a reason.
+// claimLost returns the error of Multi if the claim was lost for the given reason.
 func (d *delivery) claimLost(reason error) error {
-	return d.wrapError("use", fmt.Errorf("%w: %w", recipes.ErrNotHeld, reason))
+	return d.wrapError("write for", fmt.Errorf("%w: %w", recipes.ErrNotHeld, reason))
 }
 
+// wrapError adds the operation and the path of the item to an error, and translates it.
 func (d *delivery) wrapError(operation string, err error) error {
 	if err == nil {
 		return nil

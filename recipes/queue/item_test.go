@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A transaction is applied only while the claim is valid, and exactly once.
-func TestItem_MultiIsGuarded(t *testing.T) {
+// TestItem_AppliesTransactionOnlyWhileClaimed checks that a transaction of an item is applied only while the
+// claim is valid, and exactly once.
+func TestItem_AppliesTransactionOnlyWhileClaimed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -30,7 +31,7 @@ func TestItem_MultiIsGuarded(t *testing.T) {
 
 		h.Server.After(nthRequest(q.conn, zktest.OpMulti, 1), zktest.Cut)
 		responses, err = item.Multi(&zk.CreateRequest{Path: "/written/more", Acl: q.acl})
-		require.NoError(h, err, "the record shows that it was applied")
+		require.NoError(h, err, "the record shows that the transaction was applied")
 		require.Nil(h, responses)
 		require.Equal(h, 1, strings.Count(h.Server.Tree(), "more"))
 

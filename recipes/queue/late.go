@@ -15,7 +15,7 @@ import (
 // call for the same items has returned ErrUnconfirmed, run returns the result of that call instead, unless
 // that call has failed because another call was faster.
 func (c *completion) run() error {
-	// Completions that have items in common lock them in the same order, so that they do not wait for each
+	// Completions that have items in common lock them in the same order, so that no two of them wait for each
 	// other. Claims of one request have the same token.
 	slices.SortFunc(c.items, func(a, b *delivery) int {
 		return cmp.Or(cmp.Compare(a.token, b.token), cmp.Compare(a.name, b.name))
@@ -32,14 +32,14 @@ func (c *completion) run() error {
 		c.start()
 	}
 	if !limit.Await(r.done, end) {
-		r.continueInBackground()
+		r.addLate()
 		return fmt.Errorf("%w: %w", connection.ErrUnconfirmed, limit.ErrConfirm)
 	}
 	r.removeLate()
 	return r.err
 }
 
-// start applies the completion in the background.
+// start applies the completion in a new goroutine.
 func (c *completion) start() {
 	c.done = make(chan struct{})
 	open := c.q.startCall() == nil // otherwise the deliveries have ended, and apply sends nothing
@@ -53,7 +53,7 @@ func (c *completion) start() {
 	}()
 }
 
-// findLate returns an earlier completion of the same kind and the same items whose result was not returned
+// findLate returns an earlier completion of the same kind and the same items whose result no call has returned
 // yet, or nil. A call with operations of the user does not return the result of a completion without them.
 func (c *completion) findLate() *completion {
 	c.q.mu.Lock()
@@ -66,8 +66,8 @@ func (c *completion) findLate() *completion {
 	return nil
 }
 
-// continueInBackground stores the completion until a call returns its result.
-func (c *completion) continueInBackground() {
+// addLate stores the completion, which continues in the background, until a call returns its result.
+func (c *completion) addLate() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	if first := c.call[0]; !slices.Contains(first.late, c) {
@@ -75,6 +75,7 @@ func (c *completion) continueInBackground() {
 	}
 }
 
+// removeLate removes the completion after a call has returned its result.
 func (c *completion) removeLate() {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()

@@ -40,7 +40,7 @@ func isPostponement(err error) bool {
 	return errors.As(err, &p)
 }
 
-// delayOf returns the delay that Later has set in cause, or 0 if cause contains none.
+// delayOf returns the delay that Later has set in cause, or 0 if cause contains no delay.
 func delayOf(cause error) time.Duration {
 	var p *postponement
 	if errors.As(cause, &p) {
@@ -50,10 +50,10 @@ func delayOf(cause error) time.Duration {
 }
 
 // A delayed return replaces the claim of the item by a persistent znode of the same name. So no consumer can
-// claim the item, even if it has listed the item before. The data of this znode is the name of a marker,
-// which is created in the same transaction. A listing of the claims contains the marker, which shows that the
-// item is delayed, and until when. The data is written twice, so that the version of the znode differs from
-// that of a consumer's claim.
+// claim the item, even if it has listed the item before. The data of this znode is the name of a marker, which
+// is created in the same transaction. A listing of the claims contains the marker, which shows that the item is
+// delayed, and until when. The data is written twice, so that the version of the znode differs from the version
+// of a consumer's claim.
 
 const (
 	markerPrefix = "later-"
@@ -69,13 +69,14 @@ type marker struct {
 	due  int64 // the time in milliseconds since 1970, by the clock of the ensemble's leader
 }
 
+// newMarker returns the marker of an item that is delayed until due.
 func newMarker(item string, due time.Time) marker {
 	m := marker{due: dueTime(due)}
 	m.name = fmt.Sprintf("%s%X-%s", markerPrefix, m.due, item)
 	return m
 }
 
-// parseMarker parses the name of a marker. ok is false if name is not that of a marker.
+// parseMarker parses the name of a marker. ok is false if name is not the name of a marker.
 func parseMarker(name string) (m marker, item string, ok bool) {
 	rest, ok := strings.CutPrefix(name, markerPrefix)
 	due, item, found := strings.Cut(rest, "-")
@@ -86,7 +87,8 @@ func parseMarker(name string) (m marker, item string, ok bool) {
 // isDue reports whether the delay is over at the time leader, by the clock of the ensemble's leader.
 func (m marker) isDue(leader time.Time) bool { return !time.UnixMilli(m.due).After(leader) }
 
-// delayOps returns the operations that delay the item. They follow the deletion of its claim.
+// delayOps returns the operations that delay the item, which follow the deletion of its claim in the
+// transaction.
 func (d *delivery) delayOps(m marker) []operation {
 	claim := d.q.claimPath(d.name)
 	return []operation{
@@ -97,7 +99,7 @@ func (d *delivery) delayOps(m marker) []operation {
 }
 
 // endDelay returns the operations that a claim needs to end the delay of the item, or none if the item is not
-// delayed. If another client has deleted the persistent claim, they delete only the marker.
+// delayed. If another client has deleted the persistent claim, the operations delete only the marker.
 func (d *dispatcher) endDelay(item string) []any {
 	m, delayed := d.delayed[item]
 	if !delayed {
@@ -110,8 +112,8 @@ func (d *dispatcher) endDelay(item string) []any {
 	return ops
 }
 
-// endDelayOps returns the operations that end the delay of an item. They fail if another client has ended the
-// delay.
+// endDelayOps returns the operations that end the delay of an item. The operations fail if another client has
+// ended the delay.
 func (q *Queue) endDelayOps(item string, m marker) []any {
 	return []any{
 		&zk.DeleteRequest{Path: path.Join(q.cfg.claims, m.name), Version: -1},
@@ -137,8 +139,8 @@ func (q *Queue) readClaim(ctx context.Context, item string) (content, error) {
 	return c, err
 }
 
-// deleteOrphanedMarkers deletes the markers and the persistent claims of items that another client has
-// deleted. It does so only when such a marker is due.
+// deleteOrphanedMarkers deletes the markers and the persistent claims of items that another client has deleted,
+// once the markers are due.
 func (d *dispatcher) deleteOrphanedMarkers() {
 	if len(d.delayed) == 0 {
 		return
@@ -160,8 +162,8 @@ func (d *dispatcher) deleteOrphanedMarkers() {
 	}
 }
 
-// delayedReturn returns the marker of an item that is returned now with a delay.
-func (d *delivery) delayedReturn(delay time.Duration) (marker, error) {
+// markerAfter returns the marker with which the item is returned now, so that it is due after delay.
+func (d *delivery) markerAfter(delay time.Duration) (marker, error) {
 	leader, _, err := d.q.leaderTime(d.q.ctx)
 	if err != nil {
 		return marker{}, connection.Refine(d.q.conn, err)

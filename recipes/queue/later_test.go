@@ -15,10 +15,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
+// errJob is the error with which jobs fail in tests.
 var errJob = errors.New("job failed")
 
-// returnLater takes an item, returns it with a delay of a minute, and returns its ID.
-func returnLater(h *bubble.Test, q *Queue, payload string) string {
+// delayItem takes an item, returns it with a delay of a minute, and returns its ID.
+func delayItem(h *bubble.Test, q *Queue, payload string) string {
 	h.Helper()
 	item := takeItem(h, q, payload)
 	require.NoError(h, item.Return(Later(time.Minute, errJob)))
@@ -26,8 +27,8 @@ func returnLater(h *bubble.Test, q *Queue, payload string) string {
 	return item.ID()
 }
 
-// requireNoMarkers requires that no item is delayed, and that no claim exists.
-func requireNoMarkers(h *bubble.Test) {
+// requireNoMarkerOrClaim requires that neither a marker of a delayed item nor a claim exists.
+func requireNoMarkerOrClaim(h *bubble.Test) {
 	h.Helper()
 	require.NotContains(h, h.Server.Tree(), markerPrefix)
 	for _, name := range children(h, "/jobs-claims") {
@@ -35,10 +36,10 @@ func requireNoMarkers(h *bubble.Test) {
 	}
 }
 
-// No consumer receives a delayed item early: neither the consumer that has returned it, nor one that has
-// listed it before or lists it afterwards, nor one that starts after the connection of the first consumer has
-// ended. Delayed items keep their ID, position and attempts.
-func TestLater_NoEarlyDelivery(t *testing.T) {
+// TestLater_DoesNotDeliverItemEarly checks that no consumer receives a delayed item early: neither the consumer
+// that has returned it, nor one that has listed it before or lists it afterwards, nor one that starts after the
+// connection of the first consumer has ended. Delayed items keep their ID, position and attempts.
+func TestLater_DoesNotDeliverItemEarly(t *testing.T) {
 	for _, opts := range [][]Option{nil, {recipes.WithKazooLayout()}} {
 		run(t, func(h *bubble.Test) {
 			q := queueOn(h, h.Connect(), config{}, opts...)
@@ -75,9 +76,9 @@ func TestLater_NoEarlyDelivery(t *testing.T) {
 	}
 }
 
-// A job that fails is delivered once after each back-off, however many consumers there are, and becomes a
-// dead letter at the end.
-func TestHandle_Backoff(t *testing.T) {
+// TestHandle_DeliversFailedItemOncePerBackoff checks that an item whose handler fails is delivered once after
+// each back-off, however many consumers there are, and becomes a dead letter after its last attempt.
+func TestHandle_DeliversFailedItemOncePerBackoff(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		var attempts []time.Time
 		job := func(context.Context, *Item) error {
@@ -89,7 +90,7 @@ func TestHandle_Backoff(t *testing.T) {
 		var stops []func() error
 		for range 3 {
 			q := queueOn(h, h.Connect(), config{maxAttempts: 4})
-			stops = append(stops, handle(h, q, job, WithBackoff(func(n int) time.Duration { return time.Duration(n) * time.Minute })))
+			stops = append(stops, startHandle(h, q, job, WithBackoff(func(n int) time.Duration { return time.Duration(n) * time.Minute })))
 		}
 		bubble.Advance(time.Hour)
 		for _, stop := range stops {
@@ -101,18 +102,19 @@ func TestHandle_Backoff(t *testing.T) {
 		}
 		letters := deadLetters(h, producer, 1)
 		require.Equal(h, errJob.Error(), letters[0].Reason)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 		require.ErrorIs(h, producer.Handle(h.Context(), job, WithBackoff(nil)), recipes.ErrInvalid)
 	})
 }
 
-// TestHandle_DelaysReturnedItem checks that Handle uses the default back-off, the delay of an error of Later,
-// and an error of Reject within it.
+// TestHandle_DelaysReturnedItem checks that Handle delays a returned item by the default back-off, or by the
+// delay of an error of Later, and that an error of Reject inside an error of Later makes the item a dead
+// letter.
 func TestHandle_DelaysReturnedItem(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		began, last := time.Now(), map[string]time.Duration{}
-		stop := handle(h, q, func(_ context.Context, i *Item) error {
+		stop := startHandle(h, q, func(_ context.Context, i *Item) error {
 			payload := string(i.Data())
 			last[payload] = time.Since(began)
 			switch {
@@ -132,19 +134,20 @@ func TestHandle_DelaysReturnedItem(t *testing.T) {
 		require.InDelta(h, 3.1, last["fails"].Seconds(), 0.5) // the sum of the delays 0.1, 0.2, 0.4, 0.8 and 1.6 s
 		require.Less(h, last["rejected"], time.Second)
 		deadLetters(h, q, 1)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 		require.Equal(h, 100*time.Millisecond, Backoff(0))
 		require.Equal(h, time.Minute, Backoff(100))
 	})
 }
 
-// A delayed item can be withdrawn. Wait waits until a delayed item has left the queue.
-func TestLater_WithdrawAndWait(t *testing.T) {
+// TestLater_ItemCanBeWithdrawnAndAwaited checks that Withdraw deletes a delayed item, and that Wait waits until
+// a delayed item has left the queue.
+func TestLater_ItemCanBeWithdrawnAndAwaited(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one", "two")
-		one := returnLater(h, q, "one")
-		two := returnLater(h, q, "two")
+		one := delayItem(h, q, "one")
+		two := delayItem(h, q, "two")
 		done := bubble.Async(func() error { return q.Wait(h.Context(), two) })
 		bubble.Advance(time.Second)
 		require.Empty(h, done, "a delayed item is not a dead letter")
@@ -157,13 +160,13 @@ func TestLater_WithdrawAndWait(t *testing.T) {
 		requireAck(h, item)
 		bubble.Advance(0)
 		require.NoError(h, <-done)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
-// TestLater_ClaimedDuringWithdraw checks that Withdraw does not delete an item whose delay has just ended and
-// that a consumer has claimed.
-func TestLater_ClaimedDuringWithdraw(t *testing.T) {
+// TestWithdraw_KeepsItemThatIsClaimedDuringCall checks that Withdraw does not delete an item whose delay ends
+// during the call, so that another consumer claims the item.
+func TestWithdraw_KeepsItemThatIsClaimedDuringCall(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -178,19 +181,19 @@ func TestLater_ClaimedDuringWithdraw(t *testing.T) {
 		bubble.RequireRun(h, hook)
 		require.ErrorIs(h, err, ErrClaimed)
 		requireAck(h, <-taken)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
-// TestLater_OperatorDeletes checks that an item is delivered, and no marker remains, after an operator has
-// deleted the delayed item, its marker or its claim.
-func TestLater_OperatorDeletes(t *testing.T) {
+// TestLater_LeavesNoMarkerAfterDeletionByOperator checks that an item is delivered, and that no marker remains,
+// after an operator has deleted the delayed item, its marker or its claim.
+func TestLater_LeavesNoMarkerAfterDeletionByOperator(t *testing.T) {
 	for _, what := range []string{"item", "marker", "claim"} {
 		t.Run(what, func(t *testing.T) {
 			run(t, func(h *bubble.Test) {
 				q, conn := newQueue(h), h.Connect()
 				putItems(h, q, "one")
-				id := returnLater(h, q, "one")
+				id := delayItem(h, q, "one")
 				path := "/jobs/" + id
 				for _, name := range children(h, "/jobs-claims") {
 					if what == "claim" && name == id || what == "marker" && strings.HasPrefix(name, markerPrefix) {
@@ -213,18 +216,19 @@ func TestLater_OperatorDeletes(t *testing.T) {
 					requireAck(h, <-taken)
 				}
 				bubble.Advance(time.Second)
-				requireNoMarkers(h)
+				requireNoMarkerOrClaim(h)
 			})
 		})
 	}
 }
 
-// An item whose marker was deleted can be withdrawn.
-func TestLater_WithdrawWithoutMarker(t *testing.T) {
+// TestWithdraw_DeletesDelayedItemWithoutMarker checks that Withdraw deletes a delayed item whose marker another
+// client has deleted.
+func TestWithdraw_DeletesDelayedItemWithoutMarker(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
-		id := returnLater(h, q, "one")
+		id := delayItem(h, q, "one")
 		for _, name := range children(h, "/jobs-claims") {
 			if strings.HasPrefix(name, markerPrefix) {
 				require.NoError(h, h.Connect().Delete("/jobs-claims/"+name, -1))
@@ -234,13 +238,13 @@ func TestLater_WithdrawWithoutMarker(t *testing.T) {
 		defer cancel()
 		require.NoError(h, q.Withdraw(ctx, id))
 		requireLen(h, q, 0)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
-// The consumer that has returned an item with a delay knows the persistent claim, so it claims the item again
-// with one transaction.
-func TestLater_FirstClaimSucceeds(t *testing.T) {
+// TestLater_ClaimsItemAgainWithOneTransaction checks that the consumer that has returned an item with a delay
+// claims the item again with one transaction, because it remembers the persistent claim.
+func TestLater_ClaimsItemAgainWithOneTransaction(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -252,13 +256,13 @@ func TestLater_FirstClaimSucceeds(t *testing.T) {
 		require.NoError(h, err)
 		require.Equal(h, 1, h.Server.Log().Count(zktest.OpMulti))
 		requireAck(h, next)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
-// TestLater_MarkerOfClaimedItem checks that a marker that becomes due does not end the claim of a consumer
-// that holds the item.
-func TestLater_MarkerOfClaimedItem(t *testing.T) {
+// TestLater_DueMarkerDoesNotEndClaim checks that a marker that becomes due does not end the claim of a consumer
+// that has the item.
+func TestLater_DueMarkerDoesNotEndClaim(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -274,13 +278,13 @@ func TestLater_MarkerOfClaimedItem(t *testing.T) {
 		putItems(h, q, "two")
 		requireAck(h, <-taken)
 		bubble.Advance(time.Second)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
-// TestLater_ReplyIsLost checks that an item is delivered, and not early, when the reply to its delayed
-// return, or to the claim that ends the delay, is lost.
-func TestLater_ReplyIsLost(t *testing.T) {
+// TestLater_DeliversItemWhenDueIfReplyIsLost checks that an item is delivered, and not early, if the reply to
+// its delayed return, or to the claim that ends the delay, is lost.
+func TestLater_DeliversItemWhenDueIfReplyIsLost(t *testing.T) {
 	forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -293,25 +297,26 @@ func TestLater_ReplyIsLost(t *testing.T) {
 		require.NoError(h, err)
 		require.GreaterOrEqual(h, time.Since(began), 58*time.Second)
 		requireAck(h, next)
-		requireNoMarkers(h)
+		requireNoMarkerOrClaim(h)
 	})
 }
 
-// If the quota does not permit the marker, the item is returned without a delay.
-func TestLater_QuotaRejectsMarker(t *testing.T) {
+// TestLater_ReturnsItemWithoutDelayIfQuotaIsExceeded checks that an item is returned without a delay if the
+// quota does not permit its marker.
+func TestLater_ReturnsItemWithoutDelayIfQuotaIsExceeded(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
 		item := takeItem(h, q, "one")
 		h.Server.Before(zktest.Match{Op: zktest.OpMulti, Path: "/jobs-claims/" + markerPrefix + "*", Nth: 1}, zktest.Fail(zktest.Code(-125)))
 		require.Error(h, item.Return(Later(time.Minute, nil)))
-		requireAck(h, await(h, q, "one"))
+		requireAck(h, awaitItem(h, q, "one"))
 	})
 }
 
-// TestParseMarker_ItemAndTime checks that parseMarker returns the item and the time in the name of a marker,
-// and rejects another name.
-func TestParseMarker_ItemAndTime(t *testing.T) {
+// TestParseMarker_ReturnsItemAndTime checks that parseMarker returns the item and the time in the name of a
+// marker, and rejects other names.
+func TestParseMarker_ReturnsItemAndTime(t *testing.T) {
 	for _, item := range []string{"queue-0000000042", "queue-|19A3F5C2E80|0000000042", "entry-100-0000000042"} {
 		m := newMarker(item, time.UnixMilli(1234))
 		got, of, ok := parseMarker(m.name)

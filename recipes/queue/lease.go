@@ -89,8 +89,8 @@ func (q *Queue) endAllDeliveries(reason error) []*delivery {
 	return q.endDeliveries(all)
 }
 
-// deadline returns the time until which the session of the claim certainly lives. It is zero if the session
-// is over.
+// deadline returns the time until which the session of the claim certainly lives, or the zero time if the
+// session has ended.
 func (d *delivery) deadline() time.Time {
 	state := d.q.sub.State()
 	if state.Session != d.session {
@@ -99,8 +99,8 @@ func (d *delivery) deadline() time.Time {
 	return state.Deadline
 }
 
-// proveWithNewRecord continues the checks of the session with a new record, because the writer has replaced
-// the previous one, or another client has deleted it.
+// proveWithNewRecord continues the checks of the session with a new record, because the writer has replaced the
+// previous record, or another client has deleted that record.
 func (q *Queue) proveWithNewRecord() {
 	o := q.writer.Start(txn.Transaction{}).Outcome()
 	q.mu.Lock()
@@ -110,8 +110,8 @@ func (q *Queue) proveWithNewRecord() {
 	}
 }
 
-// addDelivery adds a delivery. The first delivery starts the checks of the session, with record, the record
-// of the writer that has sent the claim at the time sent.
+// addDelivery adds a delivery. The first delivery starts the checks of the session, with the writer's znode at
+// the path record. The writer has sent the claim at the time sent.
 func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,7 +121,8 @@ func (q *Queue) addDelivery(d *delivery, record string, sent time.Time) {
 	q.deliveries[d] = struct{}{}
 }
 
-// removeDelivery removes a delivery. After the last one, the session is not checked any more.
+// removeDelivery removes a delivery, unless it was removed before. The removal of the last delivery stops the
+// checks of the session.
 func (q *Queue) removeDelivery(d *delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -142,8 +143,8 @@ type returnedItem struct {
 	marker   marker
 }
 
-// addReturnedItem tells the dispatcher that the claim of an item was deleted, so that it lists the item
-// again. m is the marker of the item if its return was delayed.
+// addReturnedItem tells the dispatcher that the claim of an item was deleted, so that it lists the item again.
+// m is the marker of the item if the item was returned with a delay.
 func (q *Queue) addReturnedItem(d *delivery, m marker) {
 	r := returnedItem{entry: d.entry, at: time.Now(), marker: m}
 	if d.completed == errReturned && m.due == 0 {

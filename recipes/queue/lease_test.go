@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// An item is lost if its session or its lease has expired, even if the lease is valid again.
-func TestLossReason_OfClaim(t *testing.T) {
+// TestLossReason_ReportsExpiredSessionOrLease checks that lossReason reports a claim as lost if its session or
+// its lease has expired, even if the lease is valid again.
+func TestLossReason_ReportsExpiredSessionOrLease(t *testing.T) {
 	assigned := &delivery{session: 7, assigned: true, lapses: 3}
 	claimed := &delivery{session: 7}
 	for name, c := range map[string]struct {
@@ -36,8 +37,8 @@ func TestLossReason_OfClaim(t *testing.T) {
 	}
 }
 
-// A consumer that is cut off learns that its item is lost before another consumer can claim the item, and
-// cannot write any more.
+// TestLease_ExpiresBeforeNextClaim checks that a consumer that is cut off from the servers learns that its item
+// is lost before another consumer can claim the item, and that it cannot write for the item any more.
 func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 	for name, fault := range map[string]func(srv *zktest.Server, session int64){
 		"black hole": func(srv *zktest.Server, session int64) { srv.Blackhole(zktest.BothWays, session) },
@@ -56,7 +57,7 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 					<-item.Done()
 					notified = time.Since(begin)
 				})
-				again := await(h, other, "one")
+				again := awaitItem(h, other, "one")
 				taken := time.Since(begin)
 				waiting.Wait()
 				require.Less(h, notified, taken)
@@ -74,9 +75,9 @@ func TestLease_ExpiresBeforeNextClaim(t *testing.T) {
 	}
 }
 
-// The lease expires and the session survives. The item is lost nevertheless. The consumer returns it to the
-// queue when a server answers.
-func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
+// TestLease_ExpiryReturnsItemInSameSession checks that an item is lost if the lease expires although the
+// session survives, and that the consumer returns the item to the queue when a server answers.
+func TestLease_ExpiryReturnsItemInSameSession(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, other := newQueue(h), newQueue(h)
 		putItems(h, q, "one")
@@ -86,15 +87,17 @@ func TestLease_ExpiresAndSessionSurvives(t *testing.T) {
 		<-item.Done()
 		require.ErrorIs(h, item.Err(), recipes.ErrLeaseExpired)
 		h.Server.Heal(session)
-		again := await(h, other, "one")
+		again := awaitItem(h, other, "one")
 		require.Equal(h, session, q.conn.SessionID())
 		require.Equal(h, 2, again.Attempt())
 	})
 }
 
-// The client library starts a new session without an event. The items of the previous session are lost, and
-// nothing is written for them in the new session.
-func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
+// TestItem_IsLostIfSessionChangesWithoutEvent checks that the items of the previous session are lost if the
+// client library starts a new session without an event, and that nothing is written for them in the new
+// session.
+// Scenario 18 of docs/traps.md.
+func TestItem_IsLostIfSessionChangesWithoutEvent(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -103,12 +106,12 @@ func TestTrap18_SessionChangesUnnoticed(t *testing.T) {
 		require.ErrorIs(h, bubble.Repeated(func() error { return item.Ack() }), recipes.ErrNotHeld)
 		<-item.Done()
 		require.ErrorIs(h, item.Err(), recipes.ErrSessionExpired)
-		again := await(h, q, "one")
+		again := awaitItem(h, q, "one")
 		require.Equal(h, 2, again.Attempt())
 		require.ErrorIs(h, item.Ack(), recipes.ErrNotHeld)
 		_, err := item.Multi()
 		require.ErrorIs(h, err, recipes.ErrNotHeld)
-		require.NoError(h, again.Err(), "the previous delivery does not affect it")
+		require.NoError(h, again.Err(), "the previous delivery does not affect the next one")
 		require.NoError(h, again.Ack())
 	})
 }

@@ -18,11 +18,12 @@ import (
 type directory struct {
 	path   string
 	reader *watch.Reader
-	create func(context.Context) error
-	check  func(ctx context.Context, path string) error
-	stale  bool // the directory may have changed since it was listed
+	create func(context.Context) error                  // creates the directory
+	check  func(ctx context.Context, path string) error // checks who may change the directory
+	stale  bool                                         // the directory may have changed since it was listed
 }
 
+// isStale reports whether the directory may have changed since it was listed.
 func (d *directory) isStale() bool {
 	d.stale = d.stale || d.reader.Watch().Fired()
 	return d.stale
@@ -58,7 +59,7 @@ func (d *dispatcher) refresh(force bool) error {
 		return connection.ErrConnClosed
 	}
 	if state.Epoch != d.epoch {
-		// The client library sets its watches again after a reconnect, but does not retry if that fails, and
+		// The client library sets its watches again after a reconnect, but does not retry if this fails, and
 		// can lose changes in the meantime. So list again.
 		d.epoch = state.Epoch
 		d.items.stale, d.claims.stale = true, true
@@ -102,8 +103,8 @@ func (d *dispatcher) refresh(force bool) error {
 }
 
 // isWorthListing reports whether a directory that has changed is listed again before all items of the last
-// listing were claimed. If each claim were followed by a listing, n items would cost n² names. So a listing
-// is used until an eighth of it was claimed, or until another listing costs little compared with the time
+// listing were claimed. If each claim were followed by a listing, n items would cost n² names. So a listing is
+// used until an eighth of its items was claimed, or until another listing costs little compared with the time
 // that has passed.
 func (d *dispatcher) isWorthListing() bool {
 	return len(d.listed) == 0 || d.claimedItems >= max(d.listedItems/8, 16) || d.lostRaces > d.listedItems/256 ||
@@ -168,7 +169,7 @@ func (d *dispatcher) deleteUncertainClaim(name, id string) {
 	}).Outcome()
 }
 
-// setItems replaces the listed items by those in a listing of the directory. It ignores names that are not
+// setItems replaces the listed items by the items in a listing of the directory. It ignores names that are not
 // names of items.
 func (d *dispatcher) setItems(names []string) {
 	d.listed = d.listed[:0]

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A consumer takes a thousand items with few listings.
-func TestListing_FewListingsForManyItems(t *testing.T) {
+// TestListing_SendsFewRequestsForManyItems checks that a consumer takes a thousand items with few listings.
+func TestListing_SendsFewRequestsForManyItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		for range 10 {
@@ -32,7 +32,8 @@ func TestListing_FewListingsForManyItems(t *testing.T) {
 	})
 }
 
-// A consumer whose listings are slow spends no more than about a twentieth of its time on them.
+// TestListing_SlowListingsAreRare checks that a consumer whose listings are slow spends no more than about a
+// twentieth of its time on them.
 func TestListing_SlowListingsAreRare(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		const items, work, listing = 40, 2 * time.Second, time.Second
@@ -55,8 +56,10 @@ func TestListing_SlowListingsAreRare(t *testing.T) {
 	})
 }
 
-// Calls of Take that return without an item, and queues that are closed, leave no further watches.
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// TestListing_WatchesDoNotAddUp checks that calls of Take that return without an item, and queues that are
+// closed, do not add watches.
+// Scenario 25 of docs/traps.md.
+func TestListing_WatchesDoNotAddUp(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		for range 50 {
@@ -90,9 +93,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// An event that does not concern an item consumes the watch. The consumer must nevertheless notice the next
-// item.
-func TestTrap26_UnrelatedEvent(t *testing.T) {
+// TestListing_NoticesItemAfterUnrelatedEvent checks that a consumer notices the next item after an event that
+// concerns no item has consumed its watch.
+// Scenario 26 of docs/traps.md.
+func TestListing_NoticesItemAfterUnrelatedEvent(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, operator := newQueue(h), h.Connect()
 		taken := startTake(h, q)
@@ -113,9 +117,10 @@ func TestTrap26_UnrelatedEvent(t *testing.T) {
 	})
 }
 
-// The client library does not retry if it cannot restore its watches after a reconnect. The
-// consumer must list again to find items that were put since.
-func TestTrap27_WatchIsLost(t *testing.T) {
+// TestListing_NoticesItemAfterWatchIsLost checks that a consumer lists again after a reconnect, and so finds
+// items that were put since. The client library does not retry if it fails to restore its watches.
+// Scenario 27 of docs/traps.md.
+func TestListing_NoticesItemAfterWatchIsLost(t *testing.T) {
 	for name, breakConnection := range map[string]func(h *bubble.Test, session int64){
 		"connection": func(h *bubble.Test, session int64) { h.Server.DropConnections(session) },
 		"session":    func(h *bubble.Test, session int64) { _ = h.Server.ExpireSession(session) },
@@ -150,9 +155,10 @@ func TestTrap27_WatchIsLost(t *testing.T) {
 	}
 }
 
-// TestTrap27_WatchIsLostDuringListing checks that a consumer whose watch was lost notices an urgent item
-// before it has delivered all items that it has listed.
-func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
+// TestListing_NoticesUrgentItemAfterWatchIsLost checks that a consumer whose watch was lost notices an urgent
+// item before it has delivered all items that it has listed.
+// Scenario 27 of docs/traps.md.
+func TestListing_NoticesUrgentItemAfterWatchIsLost(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, producer := newQueue(h), newQueue(h)
 		require.NoError(h, putAll(h.Context(), producer, slices.Repeat([][]byte{[]byte("slow")}, 100), WithPriority(5)))
@@ -163,13 +169,14 @@ func TestTrap27_WatchIsLostDuringListing(t *testing.T) {
 		bubble.Advance(2 * time.Second)
 		require.NoError(h, first.Ack())
 		require.NoError(h, putItem(h.Context(), producer, []byte("urgent"), WithPriority(0)))
-		await(h, q, "urgent")
+		awaitItem(h, q, "urgent")
 	})
 }
 
-// The watches of a closed queue are lost at a reconnect. The next queue on the connection must not
-// rely on them.
-func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
+// TestListing_DoesNotReuseLostWatchOfClosedQueue checks that the next queue on a connection does not rely on
+// the watches of a closed queue, which were lost at a reconnect.
+// Scenario 27 of docs/traps.md.
+func TestListing_DoesNotReuseLostWatchOfClosedQueue(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		requireEmpty(h, q)
@@ -195,8 +202,10 @@ func TestTrap27_WatchOfClosedQueueIsLost(t *testing.T) {
 	})
 }
 
-// Unrecognized children of the directories are ignored.
-func TestTrap34_UnrecognizedChildren(t *testing.T) {
+// TestListing_IgnoresUnrecognizedChildren checks that children of the queue's directories whose names are not
+// recognized are ignored.
+// Scenario 34 of docs/traps.md.
+func TestListing_IgnoresUnrecognizedChildren(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q, operator := queueOn(h, h.Connect(), config{maxAttempts: 1}), h.Connect()
 		putItems(h, q, "one", "two")
@@ -215,8 +224,10 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	})
 }
 
-// A directory is created when it is needed, and again after another client has deleted it.
-func TestTrap36_DirectoryIsMissing(t *testing.T) {
+// TestQueue_CreatesMissingDirectory checks that a directory is created when it is needed, and again after
+// another client has deleted it.
+// Scenario 36 of docs/traps.md.
+func TestQueue_CreatesMissingDirectory(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, operator := h.Context(), queueOn(h, h.Connect(), config{maxAttempts: 1}), h.Connect()
 		requireEmpty(h, q)
@@ -231,7 +242,7 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 			letters := deadLetters(h, q, 1)
 			require.NoError(h, q.Discard(ctx, letters[0]))
 			bubble.Advance(time.Minute + time.Second)
-			require.NotContains(h, h.Server.Tree(), "jobs-dead", "it is a container")
+			require.NotContains(h, h.Server.Tree(), "jobs-dead", "the directory of the dead letters is a container")
 		}
 		putItems(h, q, "two")
 		item := takeItem(h, q, "two")
@@ -246,9 +257,10 @@ func TestTrap36_DirectoryIsMissing(t *testing.T) {
 	})
 }
 
-// A listing that is larger than the receive buffer breaks the connection. Take returns an error instead of
-// retrying forever.
-func TestTrap37_ListingTooLarge(t *testing.T) {
+// TestTake_FailsIfListingIsTooLarge checks that Take returns ErrTooLarge, instead of retrying forever, if a
+// listing is larger than the receive buffer and so breaks the connection.
+// Scenario 37 of docs/traps.md.
+func TestTake_FailsIfListingIsTooLarge(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, producer := h.Context(), newQueue(h), queueOn(h, h.Connect(zk.WithMaxBufferSize(0)), config{})
 		for range 40 {

@@ -11,19 +11,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
-// entry is an item as its name describes it.
+// entry contains what the name of an item says about the item: its priority, due time and sequence number.
 type entry struct {
 	name string
 	// priority is the priority of the item; the lowest number comes first. It is noPriority if the name
-	// contains none.
+	// contains no priority.
 	priority int64
 	// due is the due time in milliseconds since 1970, or 0 if the item is not delayed.
 	due      int64
 	sequence int32
 }
 
-// noPriority is the priority of items without a priority in their names. They precede all others,
-// as in Curator, which compares the names as strings.
+// noPriority is the priority of items without a priority in their names. Such items precede all others, as in
+// Curator, which compares the names as strings.
 const noPriority = math.MinInt64
 
 // compareEntries compares two items by priority, then by due time, then by sequence number.
@@ -69,7 +69,7 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 		return e, false
 	}
 	if layout == recipe.Kazoo {
-		// In kazoo's layout, for example entry-100-0000000042.
+		// The name is in kazoo's layout, for example entry-100-0000000042.
 		n, err := strconv.ParseUint(head, 10, 16)
 		e.priority = int64(n)
 		return e, err == nil && len(head) == 3
@@ -78,14 +78,14 @@ func parseName(layout recipe.Layout, name string) (e entry, ok bool) {
 	case head == "":
 		return e, true // the name has no priority and no time, for example queue-0000000042
 	case len(head) == 9 && (head[0] == '0' || head[0] == '1'):
-		// With a priority, for example queue-1000000050000000042. The sign is encoded such that the names
-		// sort like the numbers.
+		// The name has a priority, for example queue-1000000050000000042. The sign is encoded such that the
+		// names sort like the numbers.
 		n, err := strconv.ParseUint(head[1:], 16, 32)
 		e.priority = int64(int32(n))
 		return e, err == nil
 	case len(head) > 1 && head[0] == '|' && head[len(head)-1] == '|':
-		// With a time, for example queue-|19A3F5C2E80|0000000042. If the time is not a number, the item is
-		// not delayed, as in Curator.
+		// The name has a time, for example queue-|19A3F5C2E80|0000000042. If the time is not a number, the item
+		// is not delayed, as in Curator.
 		e.due, _ = strconv.ParseInt(head[1:len(head)-1], 16, 64)
 		return e, true
 	}

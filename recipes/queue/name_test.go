@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// parseName parses the names of both layouts, and rejects other names.
-func TestParseName_RoundTrip(t *testing.T) {
+// TestParseName_ParsesBothLayouts checks that parseName parses the names of items in both layouts, and rejects
+// other names.
+func TestParseName_ParsesBothLayouts(t *testing.T) {
 	const plain = noPriority
 	for name, want := range map[string]*entry{
 		"queue-0000000042":              {"", plain, 0, 42},
@@ -68,8 +69,9 @@ func requireParsed(t *testing.T, layout recipe.Layout, name string, want *entry)
 	}
 }
 
-// parseName reads the names that prefix returns.
-func TestPosition_EncodedAsPrefix(t *testing.T) {
+// TestPosition_PrefixEncodesPriorityAndTime checks that prefix encodes the priority or the time of an item such
+// that parseName decodes it, and rejects invalid positions.
+func TestPosition_PrefixEncodesPriorityAndTime(t *testing.T) {
 	for _, n := range []int{0, 1, -1, 5, math.MaxInt32, math.MinInt32} {
 		prefix, err := position{priority: n, hasPriority: true}.prefix(recipe.Curator)
 		require.NoError(t, err)
@@ -106,9 +108,9 @@ func TestPosition_EncodedAsPrefix(t *testing.T) {
 	}
 }
 
-// compareEntries orders items by priority, due time and sequence number, also across the overflow of the
-// sequence number.
-func TestCompareEntries_Order(t *testing.T) {
+// TestCompareEntries_OrdersByPriorityTimeAndNumber checks that compareEntries orders items by priority, due
+// time and sequence number, also across the overflow of the sequence number.
+func TestCompareEntries_OrdersByPriorityTimeAndNumber(t *testing.T) {
 	ordered := []string{
 		"queue-2147483646", "queue-2147483647", "queue--2147483648", "queue--2147483647",
 		"queue-|0000ABCD|2147483647", "queue-|0000ABCD|-2147483648", "queue-|0000ABCE|2147483640",
@@ -133,6 +135,7 @@ func TestCompareEntries_Order(t *testing.T) {
 	}
 }
 
+// FuzzParseName checks that parseName does not panic, whatever the name is.
 func FuzzParseName(f *testing.F) {
 	f.Add("queue-0000000042")
 	f.Fuzz(func(t *testing.T, name string) {

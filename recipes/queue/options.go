@@ -34,8 +34,8 @@ func WithMaxItems(n int) Option {
 // an item that makes its consumer crash is delivered to the next consumer without end, and an item that always fails
 // once a minute.
 //
-// Each consumer decides by its own limit. Those of Curator and kazoo have none, count no attempts, and do not read
-// dead letters. If they must receive every item that fails here, use 0.
+// Each consumer decides by its own limit. Consumers of Curator and kazoo have no limit, count no attempts, and do
+// not read dead letters. If these consumers must receive every item that fails here, use 0.
 func WithMaxAttempts(n int) Option {
 	return ownOption(recipe.Own("queue.WithMaxAttempts", func(c *config) { c.maxAttempts = n }))
 }
@@ -66,8 +66,8 @@ func WithDead(dir string) Option {
 	return ownOption(recipe.Own("queue.WithDead", func(c *config) { c.dead = dir }))
 }
 
-// applyDefaults checks the options, sets the fields that the user has not set, and returns the directory of
-// the items.
+// applyDefaults sets the fields that the user has not set, checks all options, and returns the directory of the
+// items.
 func (c *config) applyDefaults(queue string, layout recipe.Layout) (items string, err error) {
 	switch {
 	case c.maxItems < 0, c.maxAttempts < 0, c.prefetch < 0:

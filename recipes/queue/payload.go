@@ -31,7 +31,7 @@ func encode(parts ...[]byte) []byte {
 	return append(raw, opcodeEnd)
 }
 
-// decode returns the payloads in raw, which is in Curator's format. They share memory with raw.
+// decode returns the payloads in raw, which is in Curator's format. The payloads share memory with raw.
 func decode(raw []byte) (parts [][]byte, err error) {
 	if len(raw) < 4 || binary.BigEndian.Uint32(raw) != payloadVersion {
 		return nil, fmt.Errorf("%w: the version is missing or unknown", errMalformed)

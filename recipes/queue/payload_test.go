@@ -6,8 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// decode returns the payloads that encode has encoded, and rejects data that is incomplete or malformed.
-func TestPayload_EncodeAndDecode(t *testing.T) {
+// TestDecode_ReturnsEncodedPayloads checks that decode returns the payloads that encode has encoded, and
+// rejects data that is incomplete or malformed.
+func TestDecode_ReturnsEncodedPayloads(t *testing.T) {
 	for _, parts := range [][][]byte{nil, {[]byte("x")}, {[]byte("one"), {}, []byte("three")}} {
 		raw := encode(parts...)
 		read, err := decode(raw)
@@ -29,6 +30,7 @@ func TestPayload_EncodeAndDecode(t *testing.T) {
 	}
 }
 
+// FuzzDecode checks that encode restores the data of the payloads that decode returns.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode([]byte("abc")))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// maxItem is the maximum size of the data of an item. It is less than the limit of the servers, so
-// that the item can be moved to the dead letters.
+// maxItem is the maximum size of the data of an item. maxItem is less than the limit of the servers, so that
+// the item can be moved to the dead letters.
 const maxItem = 1<<20 - 12<<10
 
 // Put appends an item, and returns its ID (see [Item.ID]). If the error is nil, the item was added exactly
@@ -98,7 +98,7 @@ func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
 		return nil
 	}
 	if n > q.cfg.maxItems {
-		return fmt.Errorf("%w: %d new items exceed the limit of WithMaxItems", ErrFull, n)
+		return fmt.Errorf("%w: %d new items exceed WithMaxItems(%d)", ErrFull, n, q.cfg.maxItems)
 	}
 	ctx, cancel := q.untilClosed(ctx)
 	defer cancel()
@@ -110,7 +110,7 @@ func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
 		case items+n <= q.cfg.maxItems:
 			return nil
 		case !wait:
-			return fmt.Errorf("%w: the queue contains %d items", ErrFull, items)
+			return fmt.Errorf("%w: the queue already contains %d items", ErrFull, items)
 		}
 		if err := limit.Pause(ctx, interval); err != nil {
 			return err
@@ -120,8 +120,8 @@ func (q *Queue) awaitRoom(ctx context.Context, n int, wait bool) error {
 
 const minRoomInterval, maxRoomInterval = 50 * time.Millisecond, time.Second
 
-// findItems returns the names of n items that the transaction zxid has created, although its reply was lost.
-// Items that do not exist any more have empty names.
+// findItems returns the names of n items that the transaction zxid has created, although its reply was lost. If
+// some of the items do not exist any more, all names are empty.
 func (q *Queue) findItems(ctx context.Context, prefix string, zxid int64, n int) []string {
 	ids := make([]string, n)
 	names, _ := q.names(ctx, q.path)
@@ -176,7 +176,7 @@ func (q *Queue) putRequest(ctx context.Context, data []byte, opts []PutOption) (
 // createRequest returns the operation that creates an item.
 func (q *Queue) createRequest(prefix string, payload []byte) (*zk.CreateRequest, error) {
 	if len(payload) > maxItem {
-		return nil, fmt.Errorf("%w: the item has %d bytes", recipes.ErrTooLarge, len(payload))
+		return nil, fmt.Errorf("%w: the item has %d bytes, and the limit is %d", recipes.ErrTooLarge, len(payload), maxItem)
 	}
 	var raw []byte
 	if q.layout == recipe.Kazoo {
@@ -205,7 +205,7 @@ func (q *Queue) namePrefix(ctx context.Context, o putOptions) (string, error) {
 	return o.position.prefix(q.layout)
 }
 
-// dueTime returns t in milliseconds since 1970, or the nearest number that an item can have.
+// dueTime returns t in milliseconds since 1970, or the nearest number that is valid as the due time of an item.
 func dueTime(t time.Time) int64 {
 	switch {
 	case t.Before(time.UnixMilli(1)):

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Items without a priority are delivered first, then the items with the lowest numbers.
-func TestPut_UrgentItemsComeFirst(t *testing.T) {
+// TestPut_LowestPriorityNumbersComeFirst checks that items without a priority are delivered first, and then the
+// items with the lowest priority numbers.
+func TestPut_LowestPriorityNumbersComeFirst(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		for i, priority := range []int{5, -1, 7, 5, -1 << 31, 1<<31 - 1} {
@@ -32,8 +33,9 @@ func TestPut_UrgentItemsComeFirst(t *testing.T) {
 	})
 }
 
-// An item can be delayed until any time, even until a time that is more than 2^63 milliseconds away.
-func TestPut_DistantTime(t *testing.T) {
+// TestPut_AcceptsDistantTime checks that an item can be delayed until any time, even until a time that is more
+// than 2^63 milliseconds away.
+func TestPut_AcceptsDistantTime(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		require.NoError(h, putItem(ctx, q, []byte("later"), WithTime(time.Unix(1<<55, 0))))
@@ -47,9 +49,10 @@ func TestPut_DistantTime(t *testing.T) {
 	})
 }
 
-// Put measures the clock of the leader again if its last measurement is too old: here the clock is set back
-// by an hour after the first measurement. Consumers use the same clock to decide which items are due.
-func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
+// TestPut_MeasuresServerClockAgain checks that Put measures the clock of the leader again if its last
+// measurement is too old. In this test, the clock is an hour slow after the first measurement. Consumers use
+// the same clock to decide which items are due.
+func TestPut_MeasuresServerClockAgain(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, producer, consumer := h.Context(), newQueue(h), newQueue(h)
 		serverTime := time.Now()
@@ -62,13 +65,14 @@ func TestPut_ServerClockIsMeasuredAgain(t *testing.T) {
 		require.NoError(h, putItem(ctx, producer, []byte("first"), WithTime(time.Now().Add(10*time.Second))))
 		require.Contains(h, h.Server.Tree(), fmt.Sprintf("queue-|%08X|", serverTime.Add(10*time.Second).UnixMilli()))
 		begin := time.Now()
-		await(h, consumer, "first")
+		awaitItem(h, consumer, "first")
 		require.InDelta(h, 10*time.Second, time.Since(begin), float64(20*time.Millisecond))
 	}, zktest.WithManualClock())
 }
 
-// Claimed items count for the limit of WithMaxItems.
-func TestPut_FullQueue(t *testing.T) {
+// TestPut_ReturnsErrFullAtLimit checks that Put returns ErrFull if the queue has as many items as WithMaxItems
+// allows, including claimed items.
+func TestPut_ReturnsErrFullAtLimit(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), queueOn(h, h.Connect(), config{maxItems: 3})
 		require.ErrorIs(h, putAll(ctx, q, make([][]byte, 4)), ErrFull)
@@ -83,7 +87,7 @@ func TestPut_FullQueue(t *testing.T) {
 	})
 }
 
-// PutAll puts all items of a batch, or none.
+// TestPutAll_IsAtomic checks that PutAll puts all items of a batch, or none.
 func TestPutAll_IsAtomic(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -97,9 +101,10 @@ func TestPutAll_IsAtomic(t *testing.T) {
 	})
 }
 
-// If the reply to a put is lost, exactly one item is put, even if a consumer has completed it before the
-// producer can search for it.
-func TestTrap07_PutReplyLost(t *testing.T) {
+// TestPut_PutsOneItemIfReplyIsLost checks that Put puts exactly one item if its reply is lost, even if a
+// consumer has completed the item before the producer can search for it.
+// Scenario 7 of docs/traps.md.
+func TestPut_PutsOneItemIfReplyIsLost(t *testing.T) {
 	for name, consumedBefore := range map[string]bool{"consumed before": true, "consumed later": false} {
 		t.Run(name, func(t *testing.T) {
 			forEachLoss(t, func(h *bubble.Test, lose func(q *Queue)) {
@@ -119,13 +124,14 @@ func TestTrap07_PutReplyLost(t *testing.T) {
 					requireAck(h, takeItem(h, other, "one"))
 				}
 				requireEmpty(h, other)
-				require.Zero(h, q.children(h))
+				require.Zero(h, q.childCount(h))
 			})
 		})
 	}
 }
 
-// A request that an overloaded server rejects is sent again only after a pause.
+// TestPut_PausesIfServerIsBusy checks that Put pauses before it repeats a request that an overloaded server has
+// rejected.
 func TestPut_PausesIfServerIsBusy(t *testing.T) {
 	for name, hasRecord := range map[string]bool{"first write": false, "later write": true} {
 		t.Run(name, func(t *testing.T) {
@@ -148,9 +154,11 @@ func TestPut_PausesIfServerIsBusy(t *testing.T) {
 	}
 }
 
-// If the sequence numbers are exhausted, Put fails until the queue is empty, and then creates the directory
-// again. Otherwise the server would assign the last number to every further item.
-func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
+// TestPut_RecreatesDirectoryIfNumbersAreExhausted checks that Put fails after the sequence numbers are
+// exhausted until the queue is empty, and then creates the directory again. Otherwise the server would assign
+// the last number to every further item.
+// Scenario 32 of docs/traps.md.
+func TestPut_RecreatesDirectoryIfNumbersAreExhausted(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		putItems(h, q, "first")
@@ -176,9 +184,11 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// Two clients find the sequence numbers exhausted, and one of them creates the directory again. The other one
-// must not do so, because it would delete the items of the first.
-func TestTrap32_DirectoryRecreatedByAnotherClient(t *testing.T) {
+// TestPut_RecreatesDirectoryOnlyOnce checks that a client that has found the sequence numbers exhausted does
+// not create the directory again if another client has already done so, because it would delete the items of
+// that client.
+// Scenario 32 of docs/traps.md.
+func TestPut_RecreatesDirectoryOnlyOnce(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other, late := h.Context(), newQueue(h), newQueue(h), newQueue(h)
 		putItems(h, q, "first")

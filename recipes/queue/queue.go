@@ -36,8 +36,8 @@ type Queue struct {
 	stop context.CancelCauseFunc
 	// running counts the calls and goroutines that Close waits for.
 	running sync.WaitGroup
-	// closed is closed when Close is complete. closeErr is set before: the reason why znodes
-	// may remain.
+	// closed is closed when Close is complete. closeErr, which is set before, is the reason why znodes may
+	// remain.
 	closed   chan struct{}
 	closeErr error
 
@@ -57,8 +57,8 @@ type Queue struct {
 	dispatcher *dispatcher
 	// deliveries contains the items that this participant has claimed.
 	deliveries map[*delivery]struct{}
-	// returned contains items that the dispatcher must list again, because this participant has deleted their
-	// claims.
+	// returned contains the items that the dispatcher must add to its list again, because this participant has
+	// deleted their claims.
 	returned []returnedItem
 	connErr  error // set when the connection is closed
 	closing  bool
@@ -120,8 +120,8 @@ func (q *Queue) makeDead(ctx context.Context) error {
 	return connection.MakeZnode(ctx, q.conn, q.cfg.dead, q.acl, true)
 }
 
-// checkDirs returns a connection.OpenError if other clients may change the directory of the items, or that of
-// the claims, in which the writer creates its record. CheckDir checks each directory.
+// checkDirs checks the directory of the items and the directory of the claims, in which the writer creates its
+// record. It returns a connection.OpenError if other clients may change one of them.
 func (q *Queue) checkDirs(ctx context.Context) error {
 	if err := q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil {
 		return err
@@ -132,11 +132,11 @@ func (q *Queue) checkDirs(ctx context.Context) error {
 func (q *Queue) itemPath(name string) string  { return path.Join(q.path, name) }
 func (q *Queue) claimPath(name string) string { return path.Join(q.cfg.claims, name) }
 
-// Len returns the number of items, including claimed and delayed items and unrecognized
-// children of the node. The result may be slightly out of date.
+// Len returns the number of items, including claimed and delayed items and unrecognized children of the znode.
+// The result may be slightly out of date.
 func (q *Queue) Len(ctx context.Context) (int, error) {
 	n, err := q.countItems(ctx)
-	return n, q.wrapError("count", err)
+	return n, q.wrapError("count items of", err)
 }
 
 func (q *Queue) countItems(ctx context.Context) (int, error) {
@@ -147,7 +147,7 @@ func (q *Queue) countItems(ctx context.Context) (int, error) {
 	return int(stat.NumChildren), nil
 }
 
-// names returns the names of the children of a directory, or none if it does not exist.
+// names returns the names of the children of a directory, or none if the directory does not exist.
 func (q *Queue) names(ctx context.Context, dir string) ([]string, error) {
 	return connection.ListExisting(ctx, q.conn, dir)
 }
@@ -159,9 +159,9 @@ func (q *Queue) untilClosed(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// Close returns claimed items to the queue, completes pending requests, and returns nil
-// when no znode of this participant exists any more. Items end with [recipes.ErrClosed],
-// loops over [Queue.Items] end with that error, and later calls return it, except for those that only read.
+// Close returns claimed items to the queue, completes pending requests, and returns nil when no znode of this
+// participant exists any more. Items end with [recipes.ErrClosed], loops over [Queue.Items] end with this
+// error, and later calls return it, except for calls that only read.
 //
 // Close blocks for at most two seconds. It returns an error that wraps
 // [recipes.ErrUnconfirmed] if ZooKeeper has not answered by then, and continues in the

@@ -18,7 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Items are delivered in the order in which they were put, with increasing tokens.
+// TestQueue_DeliversInOrder checks that items are delivered in the order in which they were put, with
+// increasing tokens.
 func TestQueue_DeliversInOrder(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -41,8 +42,8 @@ func TestQueue_DeliversInOrder(t *testing.T) {
 	})
 }
 
-// New rejects invalid arguments, and sends no request.
-func TestNew_InvalidArguments(t *testing.T) {
+// TestNew_RejectsInvalidArguments checks that New rejects invalid arguments, and sends no request.
+func TestNew_RejectsInvalidArguments(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		logged := len(h.Server.Log())
@@ -72,9 +73,9 @@ func TestNew_InvalidArguments(t *testing.T) {
 	})
 }
 
-// TestQueue_CreatedBeforeTransactions checks that a program that puts items only by transactions can create
-// the queue first.
-func TestQueue_CreatedBeforeTransactions(t *testing.T) {
+// TestQueue_CreateMakesDirectoriesForTransactions checks that Create makes the directories of a queue for a
+// program that puts items only by transactions.
+func TestQueue_CreateMakesDirectoriesForTransactions(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
 		put, err := q.PutRequest(ctx, []byte("first"))
@@ -96,8 +97,9 @@ func TestQueue_CreatedBeforeTransactions(t *testing.T) {
 	})
 }
 
-// With WithKazooLayout, names and data are those of kazoo's LockingQueue.
-func TestQueue_KazooLayout(t *testing.T) {
+// TestQueue_UsesNamesAndDataOfKazoo checks that, with WithKazooLayout, names and data of znodes are those of
+// kazoo's LockingQueue.
+func TestQueue_UsesNamesAndDataOfKazoo(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
 		q := queueOn(h, h.Connect(), config{maxAttempts: 1}, recipes.WithKazooLayout())
@@ -124,7 +126,8 @@ func TestQueue_KazooLayout(t *testing.T) {
 	})
 }
 
-// Close returns claimed items to the queue, and ends deliveries and loops. Later calls fail.
+// TestClose_ReturnsItems checks that Close returns claimed items to the queue, that deliveries and loops end,
+// and that later calls fail.
 func TestClose_ReturnsItems(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx := h.Context()
@@ -146,7 +149,7 @@ func TestClose_ReturnsItems(t *testing.T) {
 		require.ErrorIs(h, <-result, recipes.ErrClosed)
 		require.ErrorIs(h, three.Err(), recipes.ErrClosed)
 
-		require.NoError(h, first.Ack(), "it was acknowledged before")
+		require.NoError(h, first.Ack(), "the item was acknowledged before Close")
 		require.ErrorIs(h, second.Ack(), recipes.ErrNotHeld)
 		require.ErrorIs(h, second.Ack(), recipes.ErrClosed)
 		require.ErrorIs(h, second.Return(nil), recipes.ErrNotHeld)
@@ -161,12 +164,13 @@ func TestClose_ReturnsItems(t *testing.T) {
 
 		require.Equal(h, 2, takeItem(h, other, "two").Attempt())
 		require.Equal(h, 2, takeItem(h, other, "three").Attempt())
-		require.Equal(h, 2, takeItem(h, other, "four").Attempt(), "the loop has reached it")
+		require.Equal(h, 2, takeItem(h, other, "four").Attempt(), "the loop has received this item")
 		require.Equal(h, 1, takeItem(h, other, "five").Attempt())
 	})
 }
 
-// If no server answers, Close returns within two seconds, and continues in the background.
+// TestClose_ContinuesInBackground checks that Close returns within two seconds if no server answers, and
+// continues in the background.
 func TestClose_ContinuesInBackground(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -187,8 +191,9 @@ func TestClose_ContinuesInBackground(t *testing.T) {
 	})
 }
 
-// While Close continues in the background, other calls are rejected, and are not executed later.
-func TestClose_RejectsCallsInBackground(t *testing.T) {
+// TestClose_RejectsCallsWhileClosing checks that other calls are rejected while Close continues in the
+// background, and are not executed later.
+func TestClose_RejectsCallsWhileClosing(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		putItems(h, q, "one")
@@ -212,7 +217,8 @@ func TestClose_RejectsCallsInBackground(t *testing.T) {
 	})
 }
 
-// Calls that wait for items return as soon as the queue is closed, not only when ZooKeeper answers.
+// TestClose_EndsWaitingCalls checks that calls that wait for items return as soon as the queue is closed, and
+// not only when ZooKeeper answers.
 func TestClose_EndsWaitingCalls(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
@@ -246,9 +252,9 @@ func TestClose_EndsWaitingCalls(t *testing.T) {
 	})
 }
 
-// TestQueue_ConnectionIsClosed checks that calls and deliveries end with ErrConnClosed when the owner closes
-// the connection before the queue.
-func TestQueue_ConnectionIsClosed(t *testing.T) {
+// TestQueue_CallsFailAfterConnectionIsClosed checks that calls and deliveries end with ErrConnClosed if the
+// owner closes the connection before the queue.
+func TestQueue_CallsFailAfterConnectionIsClosed(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q, other := h.Context(), newQueue(h), newQueue(h)
 		putItems(h, q, "one", "two", "three")
@@ -275,8 +281,9 @@ func TestQueue_ConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// A consumer without a necessary permission receives an error. It can try again when it has the permission.
-func TestQueue_NoPermission(t *testing.T) {
+// TestQueue_ReturnsErrPermission checks that a consumer without a necessary permission receives ErrPermission,
+// and can try again when it has the permission.
+func TestQueue_ReturnsErrPermission(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, conn := h.Context(), h.Connect()
 		_, err := conn.Create("/jobs-claims", nil, 0, zk.WorldACL(zk.PermRead))

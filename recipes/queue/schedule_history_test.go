@@ -21,12 +21,13 @@ type record struct {
 	acks         map[string][]error
 	acknowledged map[string]time.Duration // when the acknowledgement of a payload was confirmed
 	deadLetters  map[string]int
-	// exempted contains the times at which sessions were expired by force. The method exempt says why.
+	// exempted contains the times at which the test has expired sessions, by session. exemptSession explains
+	// this exemption.
 	exempted map[int64]time.Duration
 }
 
-// deliveryRecord is one delivery of an item. It lasts from the time when the item was received until its Done
-// was closed.
+// deliveryRecord is one delivery of an item. It lasts from the time at which the consumer received the item
+// until Done of the item was closed.
 type deliveryRecord struct {
 	client, id, payload string
 	token               int64
@@ -55,7 +56,7 @@ func (r *record) addPut(client, payload string, err error) {
 	r.puts[payload] = err
 }
 
-// addDelivery adds a delivery. It calls ended when Done of the item is closed.
+// addDelivery records a delivery, and its end when Done of the item is closed. It then calls ended.
 func (r *record) addDelivery(client string, i *Item, ended func()) {
 	d := &deliveryRecord{client: client, id: i.ID(), payload: string(i.Data()), token: i.Token(), attempt: i.Attempt(), session: i.d.session}
 	r.mu.Lock()
@@ -102,8 +103,8 @@ func (r *record) addDeadLetter(payload string) {
 	r.deadLetters[payload]++
 }
 
-// exemptSession records that the test expires a session while its lease is valid. Until the client of that session
-// learns this, other clients may have the same items without a violation.
+// exemptSession records that the test expires a session while its lease is valid. Until the client learns that its
+// session has expired, other clients may have the same items without a violation of the guarantees.
 func (r *record) exemptSession(session int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +113,7 @@ func (r *record) exemptSession(session int64) {
 	}
 }
 
-// isExempt reports whether the session of the delivery d was expired by force before the time at. The caller
+// isExempt reports whether the test has expired the session of the delivery d before the time at. The caller
 // holds mu.
 func (r *record) isExempt(d *deliveryRecord, at time.Duration) bool {
 	since, exempt := r.exempted[d.session]
@@ -130,7 +131,7 @@ func (c *scheduleCounts) add(d scheduleCounts) {
 	c.deadLetters += d.deadLetters
 }
 
-// counts returns what has happened in the schedule so far.
+// counts returns how many events have occurred in the schedule so far.
 func (r *record) counts() scheduleCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,17 +213,17 @@ func (r *record) verifyDeliveries(ds []*deliveryRecord, maxAttempts int) (violat
 			violate("%s was put twice: %s and %s", a.payload, a.id, ds[0].id)
 		}
 		if maxAttempts > 0 && a.attempt > maxAttempts || a.attempt < 1 {
-			violate("%v: invalid attempt", a)
+			violate("%v: the number of the attempt is invalid", a)
 		}
 		if at, acknowledged := r.acknowledged[a.payload]; acknowledged && a.from > at && !r.isExempt(a, a.from) {
-			violate("%v, which was acknowledged at %v", a, at)
+			violate("%v, although the item was acknowledged at %v", a, at)
 		}
 		if !a.done {
 			violate("%v has not ended", a)
 		}
 		for _, b := range ds[i+1:] {
 			if from := max(a.from, b.from); from < min(a.until, b.until) && !r.isExempt(a, from) && !r.isExempt(b, from) {
-				violate("%v and %v", a, b)
+				violate("two consumers have one item at the same time: %v and %v", a, b)
 			}
 			if b.from > a.from && b.token <= a.token && !r.isExempt(b, b.from) {
 				violate("%v, then %v: the token has not increased", a, b)

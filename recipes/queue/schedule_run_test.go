@@ -51,8 +51,8 @@ func (x *scheduleRun) returnLater(c *client, i *Item, delay time.Duration) {
 	}
 }
 
-// checkDelay verifies that an item is not delivered before the delay of its return is over. The clock of the
-// leader is known with an error of half a round trip.
+// checkDelay records a violation if an item is delivered before the delay of its return is over. Clients know
+// the clock of the leader with an error of half a round trip.
 func (x *scheduleRun) checkDelay(c *client, i *Item) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -62,7 +62,7 @@ func (x *scheduleRun) checkDelay(c *client, i *Item) {
 	}
 }
 
-// client is a producer or a consumer.
+// client is a producer or a consumer of a schedule.
 type client struct {
 	name        string
 	conn        *zk.Conn
@@ -87,7 +87,7 @@ func (x *scheduleRun) Begin() {
 	x.operator = x.newClient("operator", 0)
 	_, err := x.operator.conn.Create(results, nil, 0, openACL)
 	if err != nil {
-		x.Violate("cannot start: %v", err)
+		x.Violate("cannot create %s: %v", results, err)
 	}
 	for i := range x.producers {
 		c := x.newClient(fmt.Sprintf("p%d", i), len(x.clients)+1)
@@ -101,7 +101,7 @@ func (x *scheduleRun) Begin() {
 	}
 }
 
-// newClient returns the n-th client.
+// newClient returns client number n, whose random decisions depend on n and the seed of the schedule.
 func (x *scheduleRun) newClient(name string, n int) *client {
 	c := &client{name: name, random: rand.New(rand.NewPCG(x.Seed, uint64(100+n)))}
 	if x.sharesConns && n > 2 && n <= x.producers+x.consumers {
@@ -205,7 +205,7 @@ func (x *scheduleRun) processItems(c *client, items ...*Item) {
 			case 1:
 				err := i.Return(errors.New("no"))
 				x.Note("%s: return %s: %v", c.name, i.Data(), err)
-			case 2: // the item remains claimed until Close returns it
+			case 2: // the item remains claimed until Close returns the item to the queue
 			default:
 				x.acknowledge(c, i)
 				if again {
@@ -270,8 +270,8 @@ func (x *scheduleRun) Perform(s faultschedule.Step) {
 	}
 }
 
-// recovery returns how long it takes until all effects of the faults are over: sessions expire, and the
-// client library reconnects.
+// recovery returns the time after which all effects of the faults are over: sessions have expired, and the
+// client library has reconnected.
 func (x *scheduleRun) recovery() time.Duration {
 	return 4*x.Timeout + 2*x.Tick + 6*time.Second
 }
@@ -280,7 +280,7 @@ func (x *scheduleRun) recovery() time.Duration {
 func (x *scheduleRun) End() {
 	x.Heal()
 	x.putting.Wait()
-	x.awaitEmpty()
+	x.awaitAllClaimed()
 	for _, c := range x.clients {
 		c.stop()
 	}
@@ -322,8 +322,8 @@ func (x *scheduleRun) End() {
 	synctest.Wait()
 }
 
-// awaitEmpty waits until every item is claimed, unless no consumer is left.
-func (x *scheduleRun) awaitEmpty() {
+// awaitAllClaimed waits until every item is claimed, or does not wait if no consumer is left.
+func (x *scheduleRun) awaitAllClaimed() {
 	if !slices.ContainsFunc(x.clients, func(c *client) bool { return strings.HasPrefix(c.name, "c") && !c.queueClosed && !c.connClosed }) {
 		return
 	}
@@ -345,7 +345,7 @@ func (x *scheduleRun) awaitEmpty() {
 	}
 }
 
-// takeRemaining acknowledges the items that are left, and counts the dead letters.
+// takeRemaining takes and acknowledges the items that are left, and records the dead letters.
 func (x *scheduleRun) takeRemaining(c *client) {
 	ctx := context.Background()
 	for {
@@ -363,7 +363,7 @@ func (x *scheduleRun) takeRemaining(c *client) {
 	}
 	letters, err := c.queue.DeadLetters(ctx)
 	if err != nil {
-		x.Violate("dead letters: %v", err)
+		x.Violate("list dead letters: %v", err)
 	}
 	for _, l := range letters {
 		x.addDeadLetter(string(l.Parts[0]))

@@ -14,10 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Random schedules of producers, consumers and faults must not violate the guarantees: no item is
-// lost, put twice or acknowledged twice, no two consumers have an item at the same time, and no
-// znode remains. Package faultschedule describes the flags that select schedules.
-func TestSchedules_RandomFaults(t *testing.T) {
+// TestSchedules_KeepGuaranteesUnderRandomFaults checks that random schedules of producers, consumers and faults
+// do not violate the guarantees: no item is lost, put twice or acknowledged twice, no two consumers have an
+// item at the same time, and no znode remains. Package faultschedule describes the flags that select schedules.
+func TestSchedules_KeepGuaranteesUnderRandomFaults(t *testing.T) {
 	var mu sync.Mutex
 	var total scheduleCounts
 	begin := time.Now()
@@ -31,7 +31,8 @@ func TestSchedules_RandomFaults(t *testing.T) {
 	})
 	t.Logf("%d schedules in %v: %+v", n, time.Since(begin), total)
 	if !t.Failed() && !faultschedule.Single() {
-		// If nothing happened in the schedules, they would verify nothing.
+		// Schedules in which hardly any item is acknowledged, lost or moved to the dead letters would verify
+		// little.
 		require.Greater(t, total.acknowledged, n)
 		require.Greater(t, total.lost, n/10)
 		if n >= 100 { // the race detector runs fewer schedules, most of which contain no unconfirmed acknowledgement
@@ -66,12 +67,12 @@ var choices = []faultschedule.Choice{
 	{Kind: closeConnection, Weight: 1},
 }
 
-// lostRequests are the requests of producers and consumers that faults can select.
+// lostRequests are the requests of producers and consumers that random faults can lose.
 var lostRequests = faultschedule.Requests{Nth: 4, Ops: []zktest.Op{
 	zktest.OpMulti, zktest.OpMulti, zktest.OpMulti, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSetData, zktest.OpExists, zktest.OpAny, zktest.OpDelete, zktest.OpCreate,
 }}
 
-// schedule contains what a seed determines.
+// schedule contains the parameters and the steps that the seed of a random schedule determines.
 type schedule struct {
 	faultschedule.Schedule
 	producers      int

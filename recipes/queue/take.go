@@ -84,7 +84,7 @@ type takeRequest struct {
 	n int
 	// try is set if the request fails with ErrEmpty instead of waiting for items.
 	try bool
-	// results receives the result. It has room for it.
+	// results receives the result. It has capacity for the result, so that the dispatcher does not block.
 	results chan<- takeResult
 	number  uint64
 }
@@ -125,8 +125,8 @@ func (q *Queue) withdrawRequest(r *takeRequest) bool {
 	return i >= 0
 }
 
-// requestedItems returns how many items are requested, and the number of the last request of TryTake, or 0.
-// Each request counts for at most maxBatch items.
+// requestedItems returns how many items are requested, and the number of the last request of TryTake, or 0. It
+// counts at most maxBatch items for each request.
 func (q *Queue) requestedItems() (n int, lastTry uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,6 +149,7 @@ func (q *Queue) failTries(last uint64) {
 	q.failRequestsIf(ErrEmpty, func(r *takeRequest) bool { return r.try && r.number <= last })
 }
 
+// failRequestsIf answers the requests for which selected returns true with err.
 func (q *Queue) failRequestsIf(err error, selected func(*takeRequest) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,7 +162,7 @@ func (q *Queue) failRequestsIf(err error, selected func(*takeRequest) bool) {
 	})
 }
 
-// answerRequests answers requests with the items ds, and returns the items that no request needs any more.
+// answerRequests answers requests with the items ds, and returns the items for which no request is left.
 func (q *Queue) answerRequests(ds []*delivery) (rest []*delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// endingContext is a context that ends one second after the first call of Done. By then, everything else for
-// which the caller waits has happened.
+// endingContext is a context whose Done returns after a second, and then a closed channel. By then, all other
+// events for which the caller waits have occurred.
 type endingContext struct {
 	context.Context
 	err error
@@ -32,9 +32,9 @@ func (e *endingContext) Done() <-chan struct{} {
 	return c
 }
 
-// If its context ends when an item was claimed for it, Take returns the item. No other call would return or
-// acknowledge the item.
-func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
+// TestTake_ReturnsItemThatArrivesWhenContextEnds checks that Take returns an item that was claimed for it even
+// if its context ends at the same time, because no other call would return or acknowledge the item.
+func TestTake_ReturnsItemThatArrivesWhenContextEnds(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		for i := range 32 { // whether Take first sees the item or the end of the context is random
@@ -47,9 +47,9 @@ func TestTake_ItemArrivesWhenContextEnds(t *testing.T) {
 	})
 }
 
-// A Take whose context ends while an item is being claimed returns the item to the queue, and the attempt
-// does not count.
-func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
+// TestTake_DoesNotCountAttemptIfCancelled checks that a Take whose context ends while it claims an item returns
+// the item to the queue, and that the attempt does not count.
+func TestTake_DoesNotCountAttemptIfCancelled(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		putItems(h, newQueue(h), "one")
 		for _, op := range []zktest.Op{zktest.OpGetChildren2, zktest.OpMulti, zktest.OpGetData} {
@@ -73,7 +73,8 @@ func TestTake_CancelledTakeIsNoAttempt(t *testing.T) {
 	})
 }
 
-// TakeUpTo returns items in order, and they can be acknowledged together.
+// TestTakeUpTo_DeliversInOrder checks that TakeUpTo returns items in order, and that AckAll can acknowledge
+// them together.
 func TestTakeUpTo_DeliversInOrder(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		ctx, q := h.Context(), newQueue(h)
@@ -100,8 +101,8 @@ func TestTakeUpTo_DeliversInOrder(t *testing.T) {
 	})
 }
 
-// Concurrent calls of TakeUpTo may request any number of items.
-func TestTakeUpTo_LargeNumbers(t *testing.T) {
+// TestTakeUpTo_AcceptsLargeNumbers checks that concurrent calls of TakeUpTo may request any number of items.
+func TestTakeUpTo_AcceptsLargeNumbers(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		q := newQueue(h)
 		taking := make(chan []*Item)

@@ -18,7 +18,7 @@ type Typed[T any] struct {
 func Of[T any](q *Queue, c recipes.Codec[T]) Typed[T] { return Typed[T]{q, c} }
 
 // Put appends an item that contains value, and returns its ID. Errors are those of [Queue.Put]; the error wraps
-// [recipes.ErrInvalid] and that of the codec if the value cannot be encoded.
+// [recipes.ErrInvalid] and the error of the codec if the value cannot be encoded.
 func (t Typed[T]) Put(ctx context.Context, value T, opts ...PutOption) (id string, err error) {
 	data, err := recipe.EncodeValue(t.codec.Encode, value)
 	if err != nil {

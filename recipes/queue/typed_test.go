@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestTyped_DecodesValues checks that a handler receives the value that was put, that an item in another
-// format does not reach it and is not lost, and that a value that cannot be encoded is not put.
+// TestTyped_DecodesValues checks that a handler receives the value that was put, that an item in another format
+// becomes a dead letter, and that a value that cannot be encoded is not put.
 func TestTyped_DecodesValues(t *testing.T) {
 	type job struct{ Tenant string }
 	run(t, func(h *bubble.Test) {

@@ -90,7 +90,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"err := s.Check(); err != nil", "err := s.Check(); false && err != nil"},
 		},
-		tests: "./recipes/lock -run TestOptions_SessionTimeoutExceedsGranted",
+		tests: "./recipes/lock -run TestOptions_RejectTimeoutAboveGrantedTimeout",
 	},
 	{
 		name: "election/data-lost", breaks: "the loss of the servers' data is not reported",

@@ -8,7 +8,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"		case e.Persistent:\n			return s.takenError(e)\n", ""},
 		},
-		tests: "./recipes/lock -run ^TestSingle_PersistentZnode$",
+		tests: "./recipes/lock -run ^TestSingle_RejectsPersistentZnode$",
 	},
 	{
 		name: "single/same-connection", breaks: "the znode of hand-written code on the same connection counts as that of the lock",
@@ -16,7 +16,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"own := c.acquired && (c.static || c.mayExist) && c.covers(stat)", "own := c.acquired && c.covers(stat)"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_HandWrittenOnTheSameConnection$",
+		tests: "./recipes/lock -run ^TestSingle_RespectsHandWrittenHolderOfSameSession$",
 	},
 	{
 		name: "single/same-data", breaks: "a znode with the data of this client counts as its own",
@@ -26,7 +26,7 @@ var lockMutants = []mutant{
 			{" || !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID(); c.occupied {", "; c.occupied {"},
 			{"c.czxid, c.owner, c.version = stat.Czxid, stat.EphemeralOwner, stat.Version", "c.czxid, c.owner, c.version = stat.Czxid, c.setup.Conn.SessionID(), stat.Version"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_SameDataInAnotherProcess$",
+		tests: "./recipes/lock -run ^TestSingle_DoesNotAdoptZnodeWithSameData$",
 	},
 	{
 		name: "ephemeral/caller-reason", breaks: "a znode remains if the caller's reason for its removal is the loss of another znode",
@@ -42,7 +42,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"if n.confirmed = nil; a.Err != nil {", "if n.confirmed = nil; false && a.Err != nil {"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_ReplacedWhileDisconnected$",
+		tests: "./recipes/lock -run ^TestSingle_DoesNotAdoptZnodeCreatedWhileDisconnected$",
 	},
 	{
 		name: "single/next-session", breaks: "a transaction is applied in the next session, in which another client holds the lock",
@@ -50,7 +50,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"			own = append(own, session)\n", ""},
 		},
-		tests: "./recipes/lock -run ^TestTrap19_SingleTransactionInTheNextSession$",
+		tests: "./recipes/lock -run ^TestSingle_RejectsTransactionSentInNextSession$",
 	},
 	{
 		name: "single/record", breaks: "no transaction is applied after the record was deleted",
@@ -58,7 +58,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"(h.session != nil || h.wasRenamed(path))", "h.wasRenamed(path)"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_MultiIsGuarded$",
+		tests: "./recipes/lock -run ^TestSingle_AppliesTransactionOnlyWhileHeld$",
 	},
 	{
 		name: "single/parent", breaks: "the parent of the znode is a container, which the servers remove",
@@ -66,7 +66,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"	c.keepsParent = true\n", ""},
 		},
-		tests: "./recipes/lock -run ^TestSingle_CreatesMissingParents$",
+		tests: "./recipes/lock -run ^TestSingle_CreatesMissingParentsAsPersistentZnodes$",
 	},
 	{
 		name: "single/session", breaks: "a wait ends with the session",
@@ -82,7 +82,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"		case noWait:\n", "		case noWait && e.Czxid == 0:\n"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_SharedWithHandWritten$",
+		tests: "./recipes/lock -run ^TestSingle_ExcludesHandWrittenPrograms$",
 	},
 	{
 		name: "single/lease", breaks: "the hold does not end with the lease",
@@ -90,7 +90,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"		if !state.Proven || state.Lapses != lapses {", "		if false && state.Lapses != lapses {"},
 		},
-		tests: "./recipes/lock -run ^TestSingle_EndsBeforeTheSessionExpires$",
+		tests: "./recipes/lock -run ^TestSingle_HoldEndsBeforeSessionExpires$",
 	},
 	{
 		name: "recipe/wait-cause", breaks: "a wait never ends if the cause of its context is the loss of another hold's session",
@@ -106,7 +106,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"; left > 0 {", "; left > p.d {"},
 		},
-		tests: "./recipes/lock -run ^TestPeriod_OneHoldPerPeriod$",
+		tests: "./recipes/lock -run ^TestPeriod_GrantsOneHoldPerPeriod$",
 	},
 	{
 		name: "recipe/period-stored", breaks: "the begin of a period is not stored",
@@ -114,7 +114,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"Data: []byte(next), Version", "Data: data, Version"},
 		},
-		tests: "./recipes/lock -run ^TestPeriod_OneHoldPerPeriod$",
+		tests: "./recipes/lock -run ^TestPeriod_GrantsOneHoldPerPeriod$",
 	},
 	{
 		name: "recipe/period-lost", breaks: "Next ends because the hold was lost before the period has begun",
@@ -122,7 +122,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"fmt.Errorf(\"%w: %w\", recipes.ErrNotHeld, h.Err())", "h.Err()"},
 		},
-		tests: "./recipes/lock -run ^TestPeriod_SessionEnds$",
+		tests: "./recipes/lock -run ^TestPeriod_NextContinuesAfterSessionEnds$",
 	},
 	{
 		name: "recipe/period-reply", breaks: "a hold does not begin if the reply to the write of the time was lost",
@@ -130,7 +130,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"		case err == nil && written[string(data)] && h.Err() == nil:", "		case false:"},
 		},
-		tests: "./recipes/lock -run ^TestPeriod_ReplyLost$",
+		tests: "./recipes/lock -run ^TestPeriod_BeginsHoldIfReplyIsLost$",
 	},
 	{
 		name: "recipe/period-same-time", breaks: "a second hold begins in a period, because another client has stored the same time after the lock was lost",
@@ -138,7 +138,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"written[string(data)] && h.Err() == nil:", "written[string(data)]:"},
 		},
-		tests: "./recipes/lock -run ^TestPeriod_SameTime$",
+		tests: "./recipes/lock -run ^TestPeriod_DistinguishesEqualTimesOfTwoClients$",
 	},
 	{
 		name: "recipe/do-loss", breaks: "Do hides that the lock was lost while the function ran",
@@ -146,7 +146,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"lost != nil && !errors.Is(lost, recipes.ErrReleased)", "lost != nil && errors.Is(lost, errGivenUp)"},
 		},
-		tests: "./recipes/lock -run ^TestDo_LockIsLost$",
+		tests: "./recipes/lock -run ^TestDo_EndsContextAndFailsIfLockIsLost$",
 	},
 	{
 		name: "recipe/do-context", breaks: "the context of the function does not end with the hold",
@@ -154,7 +154,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"context.WithCancelCause(granted)", "context.WithCancelCause(context.WithoutCancel(granted))"},
 		},
-		tests: "./recipes/lock -run ^TestDo_LockIsLost$",
+		tests: "./recipes/lock -run ^TestDo_EndsContextAndFailsIfLockIsLost$",
 	},
 	{
 		name: "recipe/do-reentrant", breaks: "a function waits for the lock that Do holds for it",
@@ -163,7 +163,7 @@ var lockMutants = []mutant{
 			{"if v := c.Context.Value(key); v != nil {", "if v := c.caller.Value(key); v != nil {"},
 			{"	return c.caller.Value(key)\n", "	return nil\n"},
 		},
-		tests: "./recipes/lock -run ^TestDo_Reentrant$",
+		tests: "./recipes/lock -run ^TestDo_RejectsReentrantCall$",
 	},
 	{
 		name: "recipe/lock-session", breaks: "a wait for a lock ends with the session",
@@ -195,7 +195,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"data, version := r.cfg.Data, int32(0)", "data, version := r.cfg.Data, int32(-1)"},
 		},
-		tests: "./recipes/lock -run ^TestSemaphore_RequestRelease$",
+		tests: "./recipes/lock -run ^TestSemaphore_RequestReleaseReachesWaiter$",
 	},
 	{
 		name: "recipe/semaphore-lease-request", breaks: "a request is noticed at one of several leases only",
@@ -203,7 +203,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"append([]string{h.path}, h.otherPaths...)", "[]string{h.path}"},
 		},
-		tests: "./recipes/lock -run ^TestSemaphoreMutex_Contenders$",
+		tests: "./recipes/lock -run ^TestSemaphoreMutex_ContendersListsLeasesThenWaiters$",
 	},
 	{
 		name: "recipe/multi-leases", breaks: "a transaction of several locks does not check each of several leases",
@@ -211,7 +211,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"append(append(own, h.znodePath()), h.otherPaths...)", "append(own, h.znodePath())"},
 		},
-		tests: "./recipes/lock -run ^TestMultiHold_OneOfSeveralLeasesIsDeleted$",
+		tests: "./recipes/lock -run ^TestMultiHold_RejectsTransactionIfOneLeaseIsDeleted$",
 	},
 	{
 		name: "recipe/count-lowered", breaks: "a contender for a lease is admitted by an earlier limit",
@@ -235,7 +235,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"if d.name == \"\" || errors.Is(reason, connection.ErrLeaseExpired) {", "if _ = errors.Is(reason, connection.ErrLeaseExpired); d.name == \"\" {"},
 		},
-		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
+		tests: "./recipes/lock -run ^TestLockDelay_AppliesAfterLeaseExpires$",
 	},
 	{
 		name: "recipe/rL12", breaks: "a lock that is lost while another is acquired is not noticed",
@@ -247,7 +247,7 @@ var lockMutants = []mutant{
 `, `			err = cmp.Or(err)
 `},
 		},
-		tests: "./recipes/lock -run ^TestMultiLock_LosesLockDuringLastAcquisition$",
+		tests: "./recipes/lock -run ^TestMultiLock_FailsIfLockIsLostDuringLastAcquisition$",
 	},
 	{
 		name: "recipe/rL13", breaks: "a grant becomes valid again after its lease has expired",
@@ -255,7 +255,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"		t.loseGrant(connection.ErrLeaseExpired)", "		_ = connection.ErrLeaseExpired"},
 		},
-		tests: "./recipes/lock -run ^TestLockDelay_LeaseExpires$",
+		tests: "./recipes/lock -run ^TestLockDelay_AppliesAfterLeaseExpires$",
 	},
 	{
 		name: "recipe/rL8", breaks: "a lock is released before its grant ends",
@@ -273,7 +273,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"\t\t\tif i < 0 {\n", "\t\t\tif i >= 0 {\n"},
 		},
-		tests: "./recipes/lock -run ^TestForeignParticipant$/^marker",
+		tests: "./recipes/lock -run ^TestLock_IsGrantedDespiteForeignZnodes$/^marker",
 	},
 	{
 		name: "recipe/lock-list", breaks: "the contenders of a lock cannot be listed if one cannot be read",
@@ -281,7 +281,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"if stat == nil {", "if err != nil {"},
 		},
-		tests: "./recipes/lock -run ^TestForeignParticipant$/^no_right_to_read$",
+		tests: "./recipes/lock -run ^TestLock_IsGrantedDespiteForeignZnodes$/^no_right_to_read$",
 	},
 	{
 		name: "recipe/lock-persistent", breaks: "a lock waits for a persistent znode without a warning",
@@ -289,7 +289,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{" || r.path == d.persistent {", " || true {"},
 		},
-		tests: "./recipes/lock -run ^TestForeignParticipant$/^persistent$",
+		tests: "./recipes/lock -run ^TestLock_IsGrantedDespiteForeignZnodes$/^persistent$",
 	},
 	{
 		name: "recipe/lock-persistent-once", breaks: "the warning of a persistent znode is repeated without a right to read it",
@@ -297,7 +297,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{" || r.path == d.persistent {", " {"},
 		},
-		tests: "./recipes/lock -run ^TestForeignParticipant$/^persistent,_no_right_at_all$",
+		tests: "./recipes/lock -run ^TestLock_IsGrantedDespiteForeignZnodes$/^persistent,_no_right_at_all$",
 	},
 	{
 		name: "recipe/revoked-unreadable", breaks: "requests for a release are not noticed after the data of the holder could not be read",
@@ -305,6 +305,6 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"err != nil && !connection.IsUnreadable(err)", "err != nil || connection.IsUnreadable(err)"},
 		},
-		tests: "./recipes/lock -run ^TestReleaseRequested_DataIsUnreadable$",
+		tests: "./recipes/lock -run ^TestReleaseRequested_ReportsRequestAfterUnreadableData$",
 	},
 }

@@ -8,7 +8,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"cfg := config{maxAttempts: defaultMaxAttempts}", "cfg := config{}"},
 		},
-		tests: "./recipes/queue -run ^TestWithMaxAttempts_Default$",
+		tests: "./recipes/queue -run ^TestWithMaxAttempts_DefaultMakesDeadLetter$",
 	},
 	{
 		name: "recipe/queue-metrics-ended", breaks: "the number of items of a closed queue remains in the metrics",
@@ -33,7 +33,7 @@ var workQueueMutants = []mutant{
 			{"		{&zk.CreateRequest{Path: claim, Acl: d.q.acl}, d, otherOperation},\n		{&zk.SetDataRequest{Path: claim, Data: []byte(m.name), Version: 0}, d, otherOperation},\n", ""},
 			{"	claim := d.q.claimPath(d.name)\n	return []operation{", "	return []operation{"},
 		},
-		tests: "./recipes/queue -run ^TestLater_NoEarlyDelivery$",
+		tests: "./recipes/queue -run ^TestLater_DoesNotDeliverItemEarly$",
 	},
 	{
 		name: "recipe/queue-later-early", breaks: "an item is delivered before its delay is over",
@@ -41,7 +41,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"return !time.UnixMilli(m.due).After(leader)", "return m.due > 0"},
 		},
-		tests: "./recipes/queue -run ^TestHandle_Backoff$",
+		tests: "./recipes/queue -run ^TestHandle_DeliversFailedItemOncePerBackoff$",
 	},
 	{
 		name: "recipe/queue-later-claim", breaks: "the claim of a consumer is deleted as that of a delayed item",
@@ -49,7 +49,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"Path: q.claimPath(item), Version: delayedVersion}", "Path: q.claimPath(item), Version: -1}"},
 		},
-		tests: "./recipes/queue -run ^TestLater_MarkerOfClaimedItem$",
+		tests: "./recipes/queue -run ^TestLater_DueMarkerDoesNotEndClaim$",
 	},
 	{
 		name: "recipe/queue-later-orphan", breaks: "the marker of a deleted item remains",
@@ -57,7 +57,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if !exists[item] && m.isDue(leader) {", "if exists[item] && m.isDue(leader) {"},
 		},
-		tests: "./recipes/queue -run ^TestLater_OperatorDeletes$",
+		tests: "./recipes/queue -run ^TestLater_LeavesNoMarkerAfterDeletionByOperator$",
 	},
 	{
 		name: "recipe/queue-later-wait", breaks: "a delayed item is taken for a dead letter",
@@ -66,7 +66,7 @@ var workQueueMutants = []mutant{
 			{"	return m, ok && of == item\n", "	return m, false && of == item\n"},
 			{"	m, of, ok := parseMarker", "	m, of, _ := parseMarker"},
 		},
-		tests: "./recipes/queue -run ^TestLater_WithdrawAndWait$",
+		tests: "./recipes/queue -run ^TestLater_ItemCanBeWithdrawnAndAwaited$",
 	},
 	{
 		name: "recipe/queue-withdraw", breaks: "an item that a consumer has claimed is withdrawn",
@@ -75,7 +75,7 @@ var workQueueMutants = []mutant{
 			{"&zk.CreateRequest{Path: claim, Acl", "&zk.CreateRequest{Path: claim + \"x\", Acl"},
 			{"&zk.DeleteRequest{Path: claim, Version", "&zk.DeleteRequest{Path: claim + \"x\", Version"},
 		},
-		tests: "./recipes/queue -run ^TestWithdraw_DeletesItem$",
+		tests: "./recipes/queue -run ^TestWithdraw_DeletesOnlyUnclaimedItem$",
 	},
 	{
 		name: "recipe/queue-wait-dead", breaks: "Wait reports a dead letter as completed",
@@ -83,7 +83,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"itemOfDeadLetter(letter) == id && (", "false && ("},
 		},
-		tests: "./recipes/queue -run ^TestWait_ReturnsOutcome$",
+		tests: "./recipes/queue -run ^TestWait_ReturnsOutcomeOfItem$",
 	},
 	{
 		name: "recipe/queue-wait-blocked", breaks: "Wait does not notice a dead letter that remains in the queue",
@@ -91,7 +91,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"claimed.Stat != nil && claimed.Stat.EphemeralOwner == 0 && !delayed {", "claimed.Stat != nil && claimed.Stat.EphemeralOwner == 1 && !delayed {"},
 		},
-		tests: "./recipes/queue -run ^TestList_UnreadableItem$",
+		tests: "./recipes/queue -run ^TestGet_ReportsWhyItemIsBlocked$",
 	},
 	{
 		name: "recipe/queue-id", breaks: "Put returns the ID of another item after a lost reply",
@@ -107,7 +107,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"!d.isLastAttempt() && !isRejection(cause)", "!d.isLastAttempt()"},
 		},
-		tests: "./recipes/queue -run ^TestHandle_ResultCompletesItem$",
+		tests: "./recipes/queue -run ^TestHandle_AcknowledgesOrReturnsItemByResult$",
 	},
 	{
 		name: "recipe/queue-ack-rejected", breaks: "an item whose acknowledgement is rejected remains claimed",
@@ -115,7 +115,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"item.Err() == nil && !errors.Is(err, recipes.ErrUnconfirmed)", "item.Err() == nil && errors.Is(err, recipes.ErrUnconfirmed)"},
 		},
-		tests: "./recipes/queue -run ^TestHandle_AcknowledgementIsRejected$",
+		tests: "./recipes/queue -run ^TestHandle_ReturnsItemIfAcknowledgementIsRejected$",
 	},
 	{
 		name: "recipe/queue-interrupted", breaks: "an item whose handler is interrupted in its last attempt becomes a dead letter",
@@ -123,7 +123,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"case ctx.Err() != nil && !isRejection(failure):", "case ctx.Err() != nil && isRejection(failure):"},
 		},
-		tests: "./recipes/queue -run ^TestHandle_StoppedAttemptDoesNotCount$",
+		tests: "./recipes/queue -run ^TestHandle_DoesNotCountInterruptedAttempt$",
 	},
 	{
 		name: "removal/claim", breaks: "an item whose return is rejected for a moment is not available as long as the session lives",
@@ -139,7 +139,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"r.session == session && c.stat.Pzxid >= zxid", "c.stat.Pzxid >= zxid"},
 		},
-		tests: "./recipes/queue -run ^TestEarlyRead_OlderThanClaimIsNotUsed$",
+		tests: "./recipes/queue -run ^TestEarlyRead_IsIgnoredIfOlderThanClaim$",
 	},
 	{
 		name: "recipe/rQ1", breaks: "an early read that does not include the claim is used",
@@ -147,7 +147,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"r.session == session && c.stat.Pzxid >= zxid", "r.session == session"},
 		},
-		tests: "./recipes/queue -run ^TestEarlyRead_OlderThanClaimIsNotUsed$",
+		tests: "./recipes/queue -run ^TestEarlyRead_IsIgnoredIfOlderThanClaim$",
 	},
 	{
 		name: "recipe/rQ2", breaks: "the claim of another consumer is deleted",
@@ -155,7 +155,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if err == nil && stat.Czxid == d.token {", "if err == nil && stat.Czxid != 0 {"},
 		},
-		tests: "./recipes/queue -run ^TestReturn_ReplyAndRecordLost$",
+		tests: "./recipes/queue -run ^TestReturn_KeepsNextClaimIfOutcomeIsUnknown$",
 	},
 	{
 		name: "recipe/rQ3", breaks: "an item survives the expiry of its lease",
@@ -163,7 +163,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"(!state.Proven || state.Lapses != d.lapses)", "!state.Proven"},
 		},
-		tests: "./recipes/queue -run ^TestLossReason_OfClaim$",
+		tests: "./recipes/queue -run ^TestLossReason_ReportsExpiredSessionOrLease$",
 	},
 	{
 		name: "recipe/rQ6", breaks: "the attempt of an unread item counts",
@@ -171,7 +171,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if !d.received.Load() && d.raw != nil {", "if false {"},
 		},
-		tests: "./recipes/queue -run ^TestItems_UnreadItemIsNoAttempt$",
+		tests: "./recipes/queue -run ^TestItems_DoesNotCountAttemptOfUnreadItem$",
 	},
 	{
 		name: "recipe/rQ4", breaks: "a queue is not listed again after a reconnect",
@@ -180,7 +180,7 @@ var workQueueMutants = []mutant{
 			{`		d.items.stale, d.claims.stale = true, true
 `, ""},
 		},
-		tests: "./recipes/queue -run ^TestTrap27_WatchIsLostDuringListing$",
+		tests: "./recipes/queue -run ^TestListing_NoticesUrgentItemAfterWatchIsLost$",
 	},
 	{
 		name: "recipe/queue-doubt", breaks: "a queue is not listed again if its watch is in doubt",
@@ -191,7 +191,7 @@ var workQueueMutants = []mutant{
 		case changed:`, `			return nil
 		case changed:`},
 		},
-		tests: "./recipes/queue -run ^TestTrap27_WatchOfClosedQueueIsLost$",
+		tests: "./recipes/queue -run ^TestListing_DoesNotReuseLostWatchOfClosedQueue$",
 	},
 	{
 		name: "recipe/queue-uncertain", breaks: "Close leaves a claim whose outcome is unknown",
@@ -199,7 +199,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"q.dispatcher.deleteUncertainClaim(name, id)", "_, _ = name, id"},
 		},
-		tests: "./recipes/queue -run ^TestClaim_ReplyAndRecordLost$",
+		tests: "./recipes/queue -run ^TestClaim_IsDeletedIfOutcomeIsUnknown$",
 	},
 	{
 		name: "recipe/rQ5", breaks: "an item that comes with the end of the context is lost",
@@ -209,7 +209,7 @@ var workQueueMutants = []mutant{
 `, `		return nil, q.wrapError("take from", context.Cause(ctx))
 `},
 		},
-		tests: "./recipes/queue -run ^TestTake_ItemArrivesWhenContextEnds$",
+		tests: "./recipes/queue -run ^TestTake_ReturnsItemThatArrivesWhenContextEnds$",
 	},
 	{
 		name: "recipe/queue-foreign", breaks: "an item that cannot be claimed ends all calls",
@@ -217,7 +217,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		case o.Failed >= 0 && failed != 0 || errors.Is(o.Err, connection.ErrTooLarge):", "		case errors.Is(o.Err, connection.ErrTooLarge):"},
 		},
-		tests: "./recipes/queue -run ^TestForeignParticipant$",
+		tests: "./recipes/queue -run ^TestQueue_DeliversItemsDespiteForeignZnodes$",
 	},
 	{
 		name: "recipe/queue-unread", breaks: "an item that cannot be read is given to the program",
@@ -225,7 +225,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		case a.Err != nil:\n			d.skipItem(", "		case a.Err != nil && a.Value.stat == nil:\n			d.skipItem("},
 		},
-		tests: "./recipes/queue -run ^TestItems_UnreadableItem$",
+		tests: "./recipes/queue -run ^TestItems_ContinuesDespiteUnreadableItem$",
 	},
 	{
 		name: "recipe/queue-in-place", breaks: "an item that cannot be read is deleted after its last attempt",
@@ -233,7 +233,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"c.toDeadLetters, c.inPlace, c.reason = true, d.unread, reason", "c.toDeadLetters, c.inPlace, c.reason = true, false, reason"},
 		},
-		tests: "./recipes/queue -run ^TestItems_UnreadableItem$",
+		tests: "./recipes/queue -run ^TestItems_ContinuesDespiteUnreadableItem$",
 	},
 	{
 		name: "recipe/queue-letter", breaks: "a dead letter that another client has written selects the znodes that are deleted",
@@ -241,7 +241,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"err == nil && r.Item != itemOfDeadLetter(letter)", "false"},
 		},
-		tests: "./recipes/queue -run ^TestDeadLetter_NamesAnotherZnode$",
+		tests: "./recipes/queue -run ^TestDeadLetter_DoesNotExposeAnotherZnode$",
 	},
 	{
 		name: "recipe/queue-skip", breaks: "an item that fails is claimed again without a delay",
@@ -249,7 +249,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"time.Now().Before(d.skipped[e.name].until)", "false && time.Now().Before(d.skipped[e.name].until)"},
 		},
-		tests: "./recipes/queue -run ^TestReturn_RepeatedReturnsAreDelayed$",
+		tests: "./recipes/queue -run ^TestReturn_DelaysRepeatedDeliveries$",
 	},
 	{
 		name: "recipe/queue-late", breaks: "a call after a slow acknowledgement acknowledges the item without its operations",
@@ -257,7 +257,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		if r.as == c.as && (r.alone || !c.alone) &&", "		if false &&"},
 		},
-		tests: "./recipes/queue -run ^TestTrap06_AckReachesTimeLimit$",
+		tests: "./recipes/queue -run ^TestAck_ContinuesAfterTimeLimit$",
 	},
 	{
 		name: "recipe/queue-late-ops", breaks: "Ack returns the success of a call that has not executed its operations",
@@ -289,6 +289,6 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		clear(d.skipped)\n", ""},
 		},
-		tests: "./recipes/queue -run ^TestDataLoss_ItemWithSkippedNameIsDelivered$",
+		tests: "./recipes/queue -run ^TestQueue_DeliversReusedNameAfterDataLoss$",
 	},
 }

@@ -16,7 +16,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"	c.reader.Written()\n", ""},
 		},
-		tests: "./recipes/lock -cpu 2 -count 4000 -run ^TestSingle_GoroutinesShareConnection$",
+		tests: "./recipes/lock -cpu 2 -count 4000 -run ^TestSingle_ExcludesGoroutinesOfOneConnection$",
 	},
 	{
 		name: "watch/verify/children", breaks: "a lost event of the children of a znode is not noticed",
