@@ -53,6 +53,7 @@ func benchClients(b *testing.B, tcp bool, f func(c *zk.Conn, client, i int) erro
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }
 
+// BenchmarkCreate measures creates of 16 clients.
 func BenchmarkCreate(b *testing.B) {
 	for _, tr := range []string{"pipe", "tcp"} {
 		b.Run(tr, func(b *testing.B) {
@@ -64,6 +65,7 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
+// BenchmarkGet measures reads of 16 clients.
 func BenchmarkGet(b *testing.B) {
 	for _, tr := range []string{"pipe", "tcp"} {
 		b.Run(tr, func(b *testing.B) {
@@ -75,6 +77,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
+// BenchmarkStart measures the time to start and close a server that clients reach in memory.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		s, err := zktest.NewServer()
@@ -83,6 +86,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
+// BenchmarkStartTCP measures the time to start and close a server with a TCP port.
 func BenchmarkStartTCP(b *testing.B) {
 	for b.Loop() {
 		s, err := zktest.NewServer()

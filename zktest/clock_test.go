@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestManualClock_ExpiresAtRightTime checks that sessions, TTL nodes and containers expire at the right time.
-func TestManualClock_ExpiresAtRightTime(t *testing.T) {
+// TestAdvance_ExpiresSessionsAndZnodesAtRightTime checks that sessions, TTL nodes and containers expire exactly
+// when the test has advanced the manual clock far enough.
+func TestAdvance_ExpiresSessionsAndZnodesAtRightTime(t *testing.T) {
 	s := zktest.Start(t, zktest.WithManualClock(), zktest.WithTick(time.Second))
 	a, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, a, "/e", "", zk.FlagEphemeral)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestClose_DuringFault checks that Close does not wait for the end of a fault.
-func TestClose_DuringFault(t *testing.T) {
+// TestClose_ReturnsDuringFault checks that Close does not wait for the end of a fault.
+func TestClose_ReturnsDuringFault(t *testing.T) {
 	for name, fault := range map[string]func(*zktest.Server){
 		"paused":     (*zktest.Server).Pause,
 		"partition":  func(s *zktest.Server) { s.Partition() },
@@ -42,7 +42,7 @@ func TestClose_DuringFault(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsState checks that no method changes the state after Close.
+// TestClose_KeepsState checks that no method changes the state of a server after Close.
 func TestClose_KeepsState(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)

@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSetSequence_Overflow checks that sequence numbers are those of a real server.
-func TestSetSequence_Overflow(t *testing.T) {
+// TestSetSequence_OverflowsLikeRealServer checks that the sequence numbers around the overflow are those of a real
+// server.
+func TestSetSequence_OverflowsLikeRealServer(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, c, "/q", "", 0)

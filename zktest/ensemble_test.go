@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestEnsemble_RandomFaults checks that, after random faults have ended, the servers have equal trees, each
-// ephemeral znode has a session, and each client can write.
-func TestEnsemble_RandomFaults(t *testing.T) {
+// TestEnsemble_RecoversFromRandomFaults checks that, after random faults have ended, the servers have equal trees,
+// each ephemeral znode has a session, and each client can write.
+func TestEnsemble_RecoversFromRandomFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) { runRandomFaults(t, seed) })
 	}

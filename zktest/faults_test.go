@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDropConnections_KeepsSession checks that a client keeps its session and its watches.
+// TestDropConnections_KeepsSession checks that a client whose connection is dropped keeps its session and its
+// watches.
 func TestDropConnections_KeepsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -75,9 +76,9 @@ func TestBlackhole_StopsOneDirection(t *testing.T) {
 	}
 }
 
-// TestBlackhole_OneConnection checks that a black hole for a session does not affect its next connection, and
-// that a hook can prevent that connection.
-func TestBlackhole_OneConnection(t *testing.T) {
+// TestBlackhole_DoesNotAffectNextConnection checks that a black hole for a session does not affect the next
+// connection of the session, and that a hook can prevent the next connection.
+func TestBlackhole_DoesNotAffectNextConnection(t *testing.T) {
 	for _, rejectConnects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)
@@ -97,8 +98,8 @@ func TestBlackhole_OneConnection(t *testing.T) {
 	}
 }
 
-// TestBlackhole_HealDelivers checks that packets that were stopped are not lost.
-func TestBlackhole_HealDelivers(t *testing.T) {
+// TestHeal_DeliversPacketsOfBlackhole checks that Heal delivers the packets that a black hole has held back.
+func TestHeal_DeliversPacketsOfBlackhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)
@@ -124,8 +125,8 @@ func TestBlackhole_HealDelivers(t *testing.T) {
 	})
 }
 
-// TestDelay_AddsLatencyOnly checks that a delay is exact, and that requests that are in flight together do not wait
-// for each other.
+// TestDelay_AddsLatencyOnly checks that a round trip takes exactly the delays of both directions, and that
+// requests that are in flight together do not wait for each other.
 func TestDelay_AddsLatencyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

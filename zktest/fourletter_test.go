@@ -15,8 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFourLetter_DuringFault checks that faults affect four-letter words.
-func TestFourLetter_DuringFault(t *testing.T) {
+// TestFourLetter_WaitsForEndOfFault checks that a server answers a four-letter word only after the end of a black
+// hole or a pause.
+func TestFourLetter_WaitsForEndOfFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},
 		"pause":      {(*zktest.Server).Pause, (*zktest.Server).Resume},
@@ -43,7 +44,8 @@ func TestFourLetter_DuringFault(t *testing.T) {
 	}
 }
 
-// TestFourLetter_ConfContainsPort checks that the answer to conf contains the port, which some tools read.
+// TestFourLetter_ConfContainsPort checks that the answer to conf contains the port, because some tools read it
+// there.
 func TestFourLetter_ConfContainsPort(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2)
 	for i, addr := range ens.Addrs() {

@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHook_RunsForMatchingRequests checks that a hook runs only for a request that matches, and only once with Nth.
+// TestHook_RunsForMatchingRequests checks that a hook runs only for requests that match, only once if its Match
+// has Nth, and not after Remove.
 func TestHook_RunsForMatchingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -51,8 +52,8 @@ func TestHook_RunsForMatchingRequests(t *testing.T) {
 	})
 }
 
-// TestHook_CanChangeServer checks that a hook can change the server, and that the client receives the event of
-// that change after the reply.
+// TestHook_CanChangeServer checks that a hook can change the server, and that the client receives the event of the
+// change after the reply.
 func TestHook_CanChangeServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -70,8 +71,9 @@ func TestHook_CanChangeServer(t *testing.T) {
 	})
 }
 
-// TestHook_FailClientErrors checks that a client receives exactly the error that was passed to Fail.
-func TestHook_FailClientErrors(t *testing.T) {
+// TestFail_ReturnsEachErrorUnchanged checks that a client receives exactly the error that the test has passed to
+// Fail.
+func TestFail_ReturnsEachErrorUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -87,8 +89,8 @@ func TestHook_FailClientErrors(t *testing.T) {
 	})
 }
 
-// TestHook_GoexitClosesConnection checks that the connection is closed, and the server is not damaged, when a
-// hook ends its goroutine, and that Ran is closed.
+// TestHook_GoexitClosesConnection checks that the server closes the connection, continues to serve, and closes the
+// channel of Ran, when a hook ends its goroutine.
 func TestHook_GoexitClosesConnection(t *testing.T) {
 	exit := func(*zktest.Request) zktest.Verdict {
 		runtime.Goexit()
@@ -113,9 +115,9 @@ func TestHook_GoexitClosesConnection(t *testing.T) {
 	}
 }
 
-// TestHook_FailReturnsError checks that the client receives the error of the hook, and that the log has the
-// right fate.
-func TestHook_FailReturnsError(t *testing.T) {
+// TestFail_ReturnsErrorAndLogsFate checks that a client receives the error of Fail instead of the reply, and that
+// the log contains the fate of each request.
+func TestFail_ReturnsErrorAndLogsFate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -167,9 +169,9 @@ func TestHook_BlocksOnlyItsClient(t *testing.T) {
 	})
 }
 
-// TestHook_CutBeforeOrAfterRequest checks that a request is not applied when a Before hook cuts the
-// connection, and is applied before an After hook cuts it.
-func TestHook_CutBeforeOrAfterRequest(t *testing.T) {
+// TestCut_LosesRequestOrReply checks that the server does not apply a request if a Before hook cuts the
+// connection, and has applied the request if an After hook cuts the connection.
+func TestCut_LosesRequestOrReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
@@ -192,8 +194,8 @@ func TestHook_CutBeforeOrAfterRequest(t *testing.T) {
 	})
 }
 
-// TestHook_CloseSession checks that a hook can delay the reply to closeSession.
-func TestHook_CloseSession(t *testing.T) {
+// TestHook_DelaysReplyToCloseSession checks that a hook can delay the reply to closeSession.
+func TestHook_DelaysReplyToCloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)

@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestInspect_MethodsReturnState checks that each method that returns the state or the log returns the right result.
+// TestInspect_MethodsReturnState checks the results of the methods that return the tree, the watches, the sessions
+// and the log.
 func TestInspect_MethodsReturnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithoutReattach_NewSessionAtReconnect checks that a client does not keep its session when it
-// reconnects, and that the previous session and its ephemeral znode remain until the timeout.
-func TestWithoutReattach_NewSessionAtReconnect(t *testing.T) {
+// TestWithoutReattach_StartsNewSessionAtReconnect checks that a client receives a new session when it reconnects,
+// and that its previous session and its ephemeral znode remain until the session timeout.
+func TestWithoutReattach_StartsNewSessionAtReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutReattach())
 		c, events := connect(t, s, 6*time.Second)
@@ -37,7 +37,8 @@ func TestWithoutReattach_NewSessionAtReconnect(t *testing.T) {
 	})
 }
 
-// TestWithoutOps_ClosesConnection checks that an operation that is disabled is not answered.
+// TestWithoutOps_ClosesConnection checks that the server closes the connection instead of answering an operation
+// that WithoutOps disables.
 func TestWithoutOps_ClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutOps(zktest.OpSetWatches, zktest.OpCreateContainer))
@@ -76,7 +77,7 @@ func TestWithoutOps_ClosesConnection(t *testing.T) {
 	})
 }
 
-// TestWithContainerOwner_SetsOwnerInStat checks that the Stat of a container has the given owner.
+// TestWithContainerOwner_SetsOwnerInStat checks that the Stat of a container has the owner that the option sets.
 func TestWithContainerOwner_SetsOwnerInStat(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {

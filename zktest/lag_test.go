@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLagBy_ShowsTransactionsOneSecondLater checks that a server that is a second behind shows a transaction
-// and answers a write at the right time, and that other servers do not show the write later.
+// TestLagBy_ShowsTransactionsOneSecondLater checks that a server that lags by a second shows a transaction, and
+// answers a write, one second late, and that other servers show the write without a delay.
 func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -75,8 +75,8 @@ func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	})
 }
 
-// TestLagBy_KeepsOrder checks that a request is answered after an earlier write, and a write after the events
-// of earlier transactions and its own.
+// TestLagBy_KeepsOrder checks that a server that lags answers a request after earlier writes of the same client,
+// and answers a write after it has sent the events of earlier transactions and of the write.
 func TestLagBy_KeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithTick(time.Second))
@@ -111,9 +111,9 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 	})
 }
 
-// TestLagBy_WithOtherFaults checks that a server that lags does not close the connection of an expired
-// session before it has applied the expiry, and applies transactions only with a majority.
-func TestLagBy_WithOtherFaults(t *testing.T) {
+// TestLagBy_CombinesWithOtherFaults checks that a server that lags does not close the connection of an expired
+// session before the server has applied the expiry, and applies transactions only with a majority.
+func TestLagBy_CombinesWithOtherFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -157,7 +157,7 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 	})
 }
 
-// TestLagBy_PanicsForZero checks that a duration of 0 panics.
+// TestLagBy_PanicsForZero checks that LagBy panics for a duration of 0.
 func TestLagBy_PanicsForZero(t *testing.T) {
 	s := zktest.Start(t)
 	defer func() {
@@ -166,9 +166,9 @@ func TestLagBy_PanicsForZero(t *testing.T) {
 	s.LagBy(0)
 }
 
-// TestLag_SessionMoves checks that a server that lags rejects a client that has seen a later state, accepts
-// another client, and does not show the later state.
-func TestLag_SessionMoves(t *testing.T) {
+// TestLag_RejectsClientThatHasSeenLaterState checks that a server that lags rejects a client that has seen a later
+// state, accepts another client, and does not show the later state to it.
+func TestLag_RejectsClientThatHasSeenLaterState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 6*time.Second)
@@ -212,7 +212,7 @@ func TestLag_SessionMoves(t *testing.T) {
 	})
 }
 
-// TestLag_SingleServerAppliesWrites checks that a write at a server that lags is applied, and is answered
+// TestLag_SingleServerAppliesWrites checks that a single server that lags applies a write, and answers the write
 // after the server has caught up.
 func TestLag_SingleServerAppliesWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCluster_FailOver checks that a client keeps its session and its watches when its server stops.
-func TestCluster_FailOver(t *testing.T) {
+// TestEnsemble_KeepsSessionWhenServerStops checks that a client keeps its session and its watches when its server
+// stops.
+func TestEnsemble_KeepsSessionWhenServerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -42,9 +43,9 @@ func TestCluster_FailOver(t *testing.T) {
 	})
 }
 
-// TestCluster_LeaderPartitioned checks that the others elect a leader with a new epoch, and that the old
-// leader catches up after the partition.
-func TestCluster_LeaderPartitioned(t *testing.T) {
+// TestEnsemble_ElectsLeaderWhenLeaderIsCutOff checks that the other servers elect a leader with a new epoch when
+// the leader is cut off, and that the old leader catches up after the partition.
+func TestEnsemble_ElectsLeaderWhenLeaderIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -64,10 +65,10 @@ func TestCluster_LeaderPartitioned(t *testing.T) {
 	})
 }
 
-// TestCluster_WithoutMajority checks that a server without a majority neither accepts writes nor expires
-// sessions. A server whose peers are cut off or paused serves reads; a server whose peers have stopped
-// disconnects its clients.
-func TestCluster_WithoutMajority(t *testing.T) {
+// TestEnsemble_NeitherWritesNorExpiresWithoutMajority checks that a server without a majority neither accepts
+// writes nor expires sessions. A server whose peers are cut off or paused serves reads; a server whose peers have
+// stopped disconnects its clients.
+func TestEnsemble_NeitherWritesNorExpiresWithoutMajority(t *testing.T) {
 	for name, lose := range map[string]func(*zktest.Server){
 		"cut off": func(s *zktest.Server) { s.Partition() },
 		"paused":  func(s *zktest.Server) { s.Pause() },
@@ -107,9 +108,9 @@ func TestCluster_WithoutMajority(t *testing.T) {
 	}
 }
 
-// TestCluster_FollowerDropsClientsAtSyncLimit checks that a follower that is cut off keeps its clients for no
-// longer than the sync limit.
-func TestCluster_FollowerDropsClientsAtSyncLimit(t *testing.T) {
+// TestFollower_DisconnectsClientsAtSyncLimit checks that a follower that is cut off disconnects its clients after
+// the time of WithSyncLimit.
+func TestFollower_DisconnectsClientsAtSyncLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3, zktest.WithSyncLimit(10*time.Second))
 		a, events := connectFrom(t, e, 0, 30*time.Second)

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestMemory_ZnodesAreSmall checks that znodes do not need too much memory.
-func TestMemory_ZnodesAreSmall(t *testing.T) {
+// TestMemory_ZnodeNeedsLessThanKilobyte checks that 100,000 small znodes need less than 100 MB.
+func TestMemory_ZnodeNeedsLessThanKilobyte(t *testing.T) {
 	assert.Less(t, heapOf100k(t), uint64(100e6))
 }
 
@@ -46,8 +46,9 @@ func heapOf100k(tb testing.TB) uint64 {
 	return used
 }
 
-// TestMemory_ClosedClients checks that the server does not keep clients that are closed: each has buffers of 1.6 MB.
-func TestMemory_ClosedClients(t *testing.T) {
+// TestMemory_ServerKeepsNoClosedClients checks that the server keeps no reference to a closed client, because each
+// client has buffers of 1.6 MB.
+func TestMemory_ServerKeepsNoClosedClients(t *testing.T) {
 	s := zktest.Start(t)
 	var refs []weak.Pointer[zk.Conn]
 	for range 100 {

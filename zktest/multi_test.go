@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestMultiRead_TooLarge checks that the server does not try to send more than the limit: a small packet can
-// request the same large znode many times.
-func TestMultiRead_TooLarge(t *testing.T) {
+// TestMultiRead_ClosesConnectionIfReplyIsTooLarge checks that the server closes the connection instead of sending
+// a reply that is larger than its limit: a small packet can request the same large znode many times.
+func TestMultiRead_ClosesConnectionIfReplyIsTooLarge(t *testing.T) {
 	s := zktest.Start(t)
 	c := newRawClient(t, s, false)
 	c.send(t, create("/large", slices.Repeat([]byte("x"), 1_000_000)))

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestReplies_DoNotWaitForHook checks that a reply does not wait for a hook of a later request, and is not
-// lost because of a malformed packet. This matters because replies are usually written together.
+// TestReplies_DoNotWaitForHook checks that a reply does not wait for the hook of a later request, and is not lost
+// because of a later malformed packet, although the server usually writes replies together.
 func TestReplies_DoNotWaitForHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithMaxPacket(1024))
@@ -46,7 +46,8 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 	})
 }
 
-// TestReplies_DelayedReplyWakesWriter checks that a reply that becomes due when the writer starts to wait is written.
+// TestReplies_DelayedReplyWakesWriter checks that the server writes a delayed reply that becomes due just when the
+// writer starts to wait.
 func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 	s := zktest.Start(t)
 	s.Delay(zktest.ToClient, 5*time.Microsecond)

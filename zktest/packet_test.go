@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPacket_SASLTokenIsAnswered checks that a token is answered with success and a null token, as by a real
-// server without SASL.
+// TestPacket_SASLTokenIsAnswered checks that the server answers a SASL token with success and a null token, as a
+// real server without SASL does.
 func TestPacket_SASLTokenIsAnswered(t *testing.T) {
 	for name, body := range map[string]string{"token": "\x00\x00\x00\x05token", "empty": "\x00\x00\x00\x00"} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,8 @@ func TestPacket_SASLTokenIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPacket_MalformedAffectsNoOtherClient checks that malformed packets have no effect on another client.
+// TestPacket_MalformedAffectsNoOtherClient checks that malformed packets of one client have no effect on another
+// client.
 func TestPacket_MalformedAffectsNoOtherClient(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 30*time.Second)
@@ -83,7 +84,8 @@ func TestPacket_MalformedAffectsNoOtherClient(t *testing.T) {
 	}
 }
 
-// FuzzConnection checks that bytes after a handshake have no effect on another client.
+// FuzzConnection checks that arbitrary bytes that a client sends after its handshake have no effect on another
+// client.
 func FuzzConnection(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x0b"))
 	f.Add([]byte("\x00\x00\x00\x0f\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x02/a\x01"))

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPause_LosesNothing checks that no requests are lost, and no sessions expire, during a pause.
-func TestPause_LosesNothing(t *testing.T) {
+// TestPause_LosesNoRequestAndNoSession checks that no requests are lost, and no sessions expire, during a pause.
+func TestPause_LosesNoRequestAndNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 6*time.Second)

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRestart_LosesGivenData checks that a restart keeps and loses exactly the data that its argument indicates.
+// TestRestart_LosesGivenData checks that Restart keeps and loses exactly the data that its argument indicates.
 func TestRestart_LosesGivenData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -41,8 +41,8 @@ func TestRestart_LosesGivenData(t *testing.T) {
 	})
 }
 
-// TestEnsembleRestart_LosesGivenData checks that the restart of an ensemble keeps and loses exactly the data that its
-// argument indicates, and that each server serves clients after it.
+// TestEnsembleRestart_LosesGivenData checks that the restart of an ensemble keeps and loses exactly the data that
+// its argument indicates, and that each server serves clients afterwards.
 func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 	for loss, want := range map[zktest.Loss]struct {
 		node, session, connects bool
@@ -91,7 +91,7 @@ func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 	}
 }
 
-// TestEnsembleRestart_KeepsPorts checks that the ports of the servers do not change.
+// TestEnsembleRestart_KeepsPorts checks that each server has the same port after a restart of the ensemble.
 func TestEnsembleRestart_KeepsPorts(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	addrs := e.Addrs()

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSetWatches_ClientLosesWatchesAfterFailure checks that a client has no watches after the server has rejected
-// the request that sets them again. The client library logs that, and sets the watches at the next reconnect.
+// TestSetWatches_ClientLosesWatchesAfterFailure checks that a client has no watches after a hook has rejected the
+// request with which the client sets its watches again. The client library logs the error, and sets the watches at
+// the next reconnect.
 func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -40,9 +41,9 @@ func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 	})
 }
 
-// TestDrop_EventsAndSetWatches checks that a dropped event or setWatches request has no effect, that no other
-// events or requests are dropped, and that the log does not contain a dropped event.
-func TestDrop_EventsAndSetWatches(t *testing.T) {
+// TestDrop_DropsOnlyMatchingEventsAndSetWatches checks that a dropped event or setWatches request has no effect,
+// that no other events or requests are dropped, and that the log does not contain a dropped event.
+func TestDrop_DropsOnlyMatchingEventsAndSetWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -80,9 +81,9 @@ func TestDrop_EventsAndSetWatches(t *testing.T) {
 	})
 }
 
-// TestSetWatches_AlwaysCloses checks that a client with watches cannot use its session when the server closes
-// the connection whenever the client sets its watches again.
-func TestSetWatches_AlwaysCloses(t *testing.T) {
+// TestSetWatches_CutMakesSessionUnusable checks that a client with watches cannot use its session while a hook
+// cuts the connection whenever the client sets its watches again.
+func TestSetWatches_CutMakesSessionUnusable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)

@@ -33,9 +33,9 @@ func withWatch(r *wire.Request)                     { r.Watch = true }
 func withACL(l []wire.ACL) func(*wire.Request)      { return func(r *wire.Request) { r.ACL = l } }
 func withOps(o ...wire.Request) func(*wire.Request) { return func(r *wire.Request) { r.Ops = o } }
 
-// TestCompare_Scripts checks that no reply or event differs in the scripts, which cover requests that are
-// rare, or that random requests must not contain. The scripts use the same servers and different znodes.
-func TestCompare_Scripts(t *testing.T) {
+// TestCompare_ScriptsHaveEqualReplies checks that no reply or event differs in the scripts, which cover requests
+// that are rare, or that random requests must not contain. The scripts use the same servers and different znodes.
+func TestCompare_ScriptsHaveEqualReplies(t *testing.T) {
 	p := newPair(t, 300*time.Millisecond)
 	for k := range 3 {
 		p.connectClient(k, false, 30*time.Second)
