@@ -192,9 +192,10 @@ func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// With WithACL, each recipe logs a warning if the ACL of its node permits others more, and returns an error
-// with WithStrictACL. Without WithACL, it does not read the ACL.
-func TestWithStrictACL(t *testing.T) {
+// TestWithStrictACL_RejectsNodesOpenToOthers checks that a recipe with WithACL logs a warning if the ACL of its
+// node permits other clients more than the option does, that it returns an error with WithStrictACL, and that it
+// reads no ACL without WithACL.
+func TestWithStrictACL_RejectsNodesOpenToOthers(t *testing.T) {
 	for name, use := range uses {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
@@ -228,9 +229,9 @@ func TestWithStrictACL(t *testing.T) {
 	}
 }
 
-// TestWithStrictACL_CreatedAfterCheck checks that a recipe does not use a znode that did not exist when its
-// ACL was read, and that another client has then created with permissions for everyone.
-func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
+// TestWithStrictACL_RejectsZnodeCreatedAfterCheck checks that a recipe does not use a znode that another client
+// has created with permissions for everyone, after the recipe has read the ACL and has found no znode.
+func TestWithStrictACL_RejectsZnodeCreatedAfterCheck(t *testing.T) {
 	for _, name := range []string{"mutex", "single", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn, other := connect(t, srv), connect(t, srv)
@@ -247,9 +248,9 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 	}
 }
 
-// TestWithACL_Unreadable checks that a client that is not permitted to read the ACL of a znode receives a
-// warning, or an error with WithStrictACL.
-func TestWithACL_Unreadable(t *testing.T) {
+// TestWithACL_ReportsUnreadableACL checks that a client that is not permitted to read the ACL of a znode logs a
+// warning, and returns an error with WithStrictACL.
+func TestWithACL_ReportsUnreadableACL(t *testing.T) {
 	for _, name := range []string{
 		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",
 	} {

@@ -152,10 +152,11 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 }
 
-// TestCause_LikeAnswer checks that a call does not take the cause of its context for an answer of the servers:
-// a group of goroutines cancels all others with the error of the first, which can be the answer that the call
-// does not wait for. The context ends before the call, or while the servers process the n-th request.
-func TestCause_LikeAnswer(t *testing.T) {
+// TestCalls_DistinguishContextCauseFromAnswer checks that a call does not mistake the cause of its context for an
+// answer of the servers. A program can cancel a group of goroutines with the error of the first one, for example
+// zk.ErrNodeExists, and a call of another goroutine must not conclude that its own znode exists. The context ends
+// before the call, or while the servers process the n-th request.
+func TestCalls_DistinguishContextCauseFromAnswer(t *testing.T) {
 	for name, prepare := range cancellable {
 		for _, cause := range []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth} {
 			for nth := range 4 {

@@ -26,7 +26,9 @@ func (l *eventLog) eventsOf(recipe, path string) (events []event.Event) {
 	return slices.DeleteFunc(slices.Clone(l.all), func(e event.Event) bool { return e.Recipe != recipe || e.Path != path })
 }
 
-func TestEvents_Group(t *testing.T) {
+// TestGroup_EmitsEvents checks the events of a membership that joins, is deleted by an operator and is closed, and
+// the events of a view until its context or its connection ends.
+func TestGroup_EmitsEvents(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn, operator := h.Connect(), h.Connect()
@@ -67,7 +69,9 @@ func TestEvents_Group(t *testing.T) {
 	})
 }
 
-func TestEvents_Discovery(t *testing.T) {
+// TestDiscovery_EmitsEvents checks the events of a provider and of a registration, from their start until they are
+// closed.
+func TestDiscovery_EmitsEvents(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		d, err := discovery.New(h.Connect(), "/services", recipes.WithEvents(log.add))
@@ -87,7 +91,9 @@ func TestEvents_Discovery(t *testing.T) {
 	})
 }
 
-func TestEvents_Shards(t *testing.T) {
+// TestShards_EmitEvents checks the events of a member with shards: the plan that it follows, the shards that it
+// acquires and releases with their reasons, and a shard that is revoked after the grace period.
+func TestShards_EmitEvents(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		newGroup := func(options ...shard.Option) *shard.Group {
 			g, err := shard.NewGroup(h.Connect(), "/shards", append(options, recipes.WithSessionTimeout(bubble.SessionTimeout), shard.WithGrace(time.Second))...)
@@ -150,8 +156,9 @@ func TestEvents_Shards(t *testing.T) {
 	})
 }
 
-// A member reports that no leader has made the plan that it follows.
-func TestEvents_Shards_WithoutLeader(t *testing.T) {
+// TestShards_ReportPlanWithoutLeader checks that the Planned event of a member contains an error while no leader
+// writes plans, and none when a leader has written the plan.
+func TestShards_ReportPlanWithoutLeader(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		g, err := shard.NewGroup(h.Connect(), "/shards", recipes.WithEvents(log.add), recipes.WithSessionTimeout(bubble.SessionTimeout))

@@ -55,7 +55,8 @@ func (l *eventLog) takeEvents() (found []string) {
 	return found
 }
 
-// TestEvents_LocksReportHolds checks that every kind of lock reports the events of a hold.
+// TestEvents_LocksReportHolds checks that every kind of lock emits an event when a caller acquires it, when the
+// caller releases the hold, and when the hold is lost.
 func TestEvents_LocksReportHolds(t *testing.T) {
 	type acquire func(ctx context.Context) (*lock.Hold, error)
 	for name, open := range map[string]func(conn *zk.Conn, options ...lock.Option) acquire{
@@ -135,7 +136,8 @@ func TestEvents_LocksReportHolds(t *testing.T) {
 	}
 }
 
-// TestEvents_QueueReportsItems checks that a queue reports what happens to an item.
+// TestEvents_QueueReportsItems checks the events of a queue for items that a consumer acknowledges, returns, fails
+// too often, loses, and leaves when its handler ends.
 func TestEvents_QueueReportsItems(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
@@ -189,9 +191,9 @@ func TestEvents_QueueReportsItems(t *testing.T) {
 	})
 }
 
-// A queue emits events for the end of deliveries even if it is closed without a consumer, or its connection
-// was closed.
-func TestEvents_Queue_Ended(t *testing.T) {
+// TestQueue_EmitsEndedOnlyAfterOpened checks that a queue that nobody has read emits no events when it is closed,
+// and that a queue that has emitted Opened emits Ended exactly once when its connection is closed.
+func TestQueue_EmitsEndedOnlyAfterOpened(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -216,8 +218,9 @@ func TestEvents_Queue_Ended(t *testing.T) {
 	})
 }
 
-// A delivery that is lost while it is completed ends with exactly one event, which contains the outcome.
-func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
+// TestQueue_EmitsOneEventForItemLostDuringCompletion checks that a queue emits exactly one event, Lost, if the
+// session or the lease ends while a consumer acknowledges or returns the item.
+func TestQueue_EmitsOneEventForItemLostDuringCompletion(t *testing.T) {
 	failed := errors.New("failed")
 	for name, test := range map[string]struct {
 		complete func(*queue.Item) error
@@ -265,8 +268,9 @@ func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
 	}
 }
 
-// An item that is not in the format of the layout becomes a dead letter, although no consumer receives it.
-func TestEvents_Queue_InvalidItem(t *testing.T) {
+// TestQueue_EmitsRejectedForInvalidItem checks that an item whose data is not in the format of the queue becomes a
+// dead letter with the event Rejected, although no consumer receives the item.
+func TestQueue_EmitsRejectedForInvalidItem(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -293,7 +297,8 @@ func TestEvents_Queue_InvalidItem(t *testing.T) {
 	})
 }
 
-// TestEvents_CacheReportsFreshness checks that a cache reports when it becomes fresh or stale.
+// TestEvents_CacheReportsFreshness checks that a cache emits Fresh when it is filled and after a reconnect, and
+// Stale when the connection breaks.
 func TestEvents_CacheReportsFreshness(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
@@ -316,7 +321,9 @@ func TestEvents_CacheReportsFreshness(t *testing.T) {
 	})
 }
 
-func TestEvents_Barrier(t *testing.T) {
+// TestBarrier_EmitsWaitingAndPassed checks that a call of Wait emits Waiting if the barrier is set, and Passed
+// with the duration and the error when the call returns.
+func TestBarrier_EmitsWaitingAndPassed(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		b, err := barrier.New(h.Connect(), "/gate", recipes.WithEvents(log.add))
@@ -337,7 +344,9 @@ func TestEvents_Barrier(t *testing.T) {
 	})
 }
 
-func TestEvents_Double(t *testing.T) {
+// TestDouble_EmitsEventsOfRound checks that a double barrier emits Waiting and Passed when a participant enters,
+// and Released or Lost when the participant leaves or has lost its session.
+func TestDouble_EmitsEventsOfRound(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		enter := func(conn *zk.Conn, options ...barrier.Option) <-chan *barrier.Round {
@@ -378,8 +387,8 @@ func TestEvents_Double(t *testing.T) {
 	})
 }
 
-// TestWithEvents_Nil checks that WithEvents rejects nil.
-func TestWithEvents_Nil(t *testing.T) {
+// TestWithEvents_RejectsNil checks that a constructor returns ErrInvalid for WithEvents(nil).
+func TestWithEvents_RejectsNil(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := lock.NewMutex(h.Connect(), "/app/lock", recipes.WithEvents(nil))
 		require.ErrorIs(h, err, recipes.ErrInvalid)

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A deletion is reported without a request.
-func TestApply_DeletionNeedsNoRequest(t *testing.T) {
+// TestCache_ReportsDeletionWithoutRequest checks that a cache reports a deletion when the watch fires, even if the
+// server receives no request from the cache.
+func TestCache_ReportsDeletionWithoutRequest(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
 		c, r := openFilled(h, "/a", Children)
@@ -129,8 +130,9 @@ func (m *manualUpdater) requireQueued(path string) {
 	require.True(m, m.findNode(path).data.queued, "the data of %s is not read again", path)
 }
 
-// A part that waits to be read is read only once, even if its watch fires in the meantime.
-func TestApply_ReadIsQueuedOnce(t *testing.T) {
+// TestUpdater_QueuesReadOnce checks that the updater reads a part of a znode only once if the watch of the part
+// fires while the part waits to be read.
+func TestUpdater_QueuesReadOnce(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		n := m.findNode("/a/b")
 		m.u.readAgain(n)
@@ -142,9 +144,9 @@ func TestApply_ReadIsQueuedOnce(t *testing.T) {
 	})
 }
 
-// The fields of a Stat that describe the children come from the newest reply, whether it contains the data or
-// the list.
-func TestApply_NewestStatOfChildren(t *testing.T) {
+// TestUpdater_KeepsNewestStatOfChildren checks that the fields of a Stat that describe the children come from the
+// newest reply, whether the reply contains the data or the list of children.
+func TestUpdater_KeepsNewestStatOfChildren(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		data := m.start("/a", fetchData)
 		m.read("/a", fetchList, 1, 1, 9, "b")
@@ -156,8 +158,10 @@ func TestApply_NewestStatOfChildren(t *testing.T) {
 	})
 }
 
-// A reply from a server that lags behind is older than the tree, and is dropped.
-func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
+// TestUpdater_DropsRepliesOlderThanTree checks that the updater drops a reply of a server that lags behind,
+// because the reply is older than the tree.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_DropsRepliesOlderThanTree(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		m.read("/a/b", fetchData, 4, 5, 4)
 		m.requireEvents("deleted /a/b", "created /a/b=")
@@ -169,9 +173,10 @@ func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListBeforeOlderReply checks that an older reply, which says that a child does not exist, does
-// not remove the child after a newer list contains it.
-func TestTrap29_ListBeforeOlderReply(t *testing.T) {
+// TestUpdater_KeepsListedChildAfterOlderReply checks that an older reply, which says that a child does not exist,
+// does not remove the child after a newer list contains it.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsListedChildAfterOlderReply(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		older := m.completeAbsent(m.start("/a/b", fetchData))
 		m.read("/a", fetchList, 1, 1, 4, "b")
@@ -183,9 +188,10 @@ func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListAfterNewerReply checks that an older list without a child does not remove the child, which
-// was created again after the list.
-func TestTrap29_ListAfterNewerReply(t *testing.T) {
+// TestUpdater_KeepsNewerChildAfterOlderList checks that an older list without a child does not remove the child if
+// the child was created again after the list.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsNewerChildAfterOlderList(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		older := m.start("/a", fetchList)
 		m.read("/a/b", fetchData, 4, 4, 4)
@@ -197,10 +203,12 @@ func TestTrap29_ListAfterNewerReply(t *testing.T) {
 	})
 }
 
-// A child is deleted and created again, then listed. The client library delivers the deletion before the
-// list, but the updater handles it afterwards. It must not remove the new child, because no further event
-// would restore it.
-func TestTrap29_DeletionAfterNewerList(t *testing.T) {
+// TestUpdater_KeepsNewChildAfterLateDeletion checks that the updater does not remove a child that was deleted and
+// created again. The client library delivers the deletion before a list that contains the new child, but the
+// updater handles the deletion after the list. If the updater removed the new child, no further event would
+// restore it.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsNewChildAfterLateDeletion(t *testing.T) {
 	t.Run("no reply in flight", func(t *testing.T) {
 		runManual(t, func(m *manualUpdater) {
 			old := m.findNode("/a/b").data.watch
@@ -231,9 +239,11 @@ func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 	})
 }
 
-// A parent and its child are replaced, and the reply for the child is applied first. The child must not be
-// reported as a child of the previous parent, and then as deleted with it.
-func TestTrap29_ChildBeforeNewParent(t *testing.T) {
+// TestUpdater_DefersChildUntilParentIsRead checks that the updater does not report a new child as a child of the
+// previous parent, and then as deleted with the previous parent. The parent and the child are replaced, and the
+// reply for the child arrives first.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_DefersChildUntilParentIsRead(t *testing.T) {
 	t.Run("the deletion of the parent was delivered", func(t *testing.T) {
 		runManual(t, func(m *manualUpdater) {
 			child := m.complete(m.start("/a/b", fetchData), 4, 4, 4)
@@ -282,9 +292,10 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	})
 }
 
-// TestTrap29_DeferredParentConfirmsNoChild checks that a parent does not confirm its children while its own
-// reply is deferred, until the parent above it was read again.
-func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
+// TestUpdater_DeferredParentConfirmsNoChild checks that a parent does not confirm its children while its own reply
+// is deferred until the znode above the parent was read again.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_DeferredParentConfirmsNoChild(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		m.read("/a/b", fetchList, 2, 2, 3, "c")
 		m.read("/a/b/c", fetchData, 3, 3, 3)
@@ -303,8 +314,10 @@ func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
 	})
 }
 
-// A late event of a previous watch does not concern a znode that was read since.
-func TestTrap29_LateEventOfPreviousWatch(t *testing.T) {
+// TestUpdater_KeepsZnodeAfterEventOfPreviousWatch checks that a late event of a previous watch does not remove a
+// znode that the updater has read after the event.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsZnodeAfterEventOfPreviousWatch(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		old, fire := m.findNode("/a/b").data.watch, m.fire["data /a/b"]
 		f := m.start("/a/b", fetchData)

@@ -17,8 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The package documentation says which events a cache above a lock delivers for an acquisition.
-func TestCache_EventsAboveLock(t *testing.T) {
+// TestCache_DeliversDocumentedEventsAboveLock checks the statement of the package documentation about the events
+// that a cache above a lock delivers for an acquisition of the lock.
+func TestCache_DeliversDocumentedEventsAboveLock(t *testing.T) {
 	for data, want := range map[string][]string{
 		"":          {"created znode", "changed lock", "deleted znode"},
 		"some data": {"created znode", "deleted znode"},
@@ -53,8 +54,8 @@ func TestCache_EventsAboveLock(t *testing.T) {
 	}
 }
 
-// New must reject invalid arguments.
-func TestNew_InvalidArguments(t *testing.T) {
+// TestNew_RejectsInvalidArguments checks that New returns ErrInvalid for each invalid argument.
+func TestNew_RejectsInvalidArguments(t *testing.T) {
 	conn := new(zk.Conn)
 	for _, c := range []struct {
 		conn  *zk.Conn
@@ -75,7 +76,8 @@ func TestNew_InvalidArguments(t *testing.T) {
 	}
 }
 
-// The cache and its events contain exactly the levels of the scope.
+// TestCache_ScopeLimitsZnodes checks that the cache and its events contain exactly the levels of the tree that the
+// scope selects.
 func TestCache_ScopeLimitsZnodes(t *testing.T) {
 	for scope, want := range map[Scope][]string{
 		Node:     {"created /a=1", "fresh"},
@@ -106,8 +108,9 @@ func TestCache_ScopeLimitsZnodes(t *testing.T) {
 	}
 }
 
-// With WithoutData, the cache and the events contain Stats only.
-func TestCache_WithoutData(t *testing.T) {
+// TestWithoutData_OmitsDataFromCacheAndEvents checks that a cache with WithoutData and its events contain Stats
+// but no data.
+func TestWithoutData_OmitsDataFromCacheAndEvents(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "data")
 		c, r := openFilled(h, "/a", Node, WithoutData())
@@ -119,8 +122,9 @@ func TestCache_WithoutData(t *testing.T) {
 	})
 }
 
-// A cache waits until its path is created, and does so again after each deletion.
-func TestCache_PathDoesNotExist(t *testing.T) {
+// TestCache_WaitsForCreationOfItsPath checks that a cache whose path does not exist delivers the znode when it is
+// created, and does so again after each deletion.
+func TestCache_WaitsForCreationOfItsPath(t *testing.T) {
 	for _, scope := range []Scope{Node, Subtree} {
 		run(t, func(h *bubble.Test) {
 			c, r := openFilled(h, "/a/b", scope)
@@ -146,8 +150,9 @@ func TestCache_PathDoesNotExist(t *testing.T) {
 	}
 }
 
-// A znode that the client may not read is reported with an error, and the other znodes are cached.
-func TestCache_NoPermission(t *testing.T) {
+// TestCache_ReportsZnodeWithoutReadPermission checks that a znode that the client is not permitted to read is
+// reported with an error, and that the other znodes are cached.
+func TestCache_ReportsZnodeWithoutReadPermission(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		require.NoError(h, h.Operator.AddAuth("digest", []byte("me:secret")))
 		create(h, "/a")
@@ -181,9 +186,10 @@ func TestCache_NoPermission(t *testing.T) {
 	})
 }
 
-// TestCache_ChildrenOfContainers checks that the children of a container are cached although its Stat
-// contains an owner: 0 on Apache's servers, and the smallest int64 on ClickHouse Keeper.
-func TestCache_ChildrenOfContainers(t *testing.T) {
+// TestCache_ContainsChildrenOfContainers checks that a cache contains the children of a container although the
+// owner in the Stat of a container resembles that of an ephemeral znode, which has no children: it is 0 on
+// Apache's servers, and the smallest int64 on ClickHouse Keeper.
+func TestCache_ContainsChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		run(t, func(h *bubble.Test) {
 			create(h, "/services")
@@ -197,8 +203,9 @@ func TestCache_ChildrenOfContainers(t *testing.T) {
 	}
 }
 
-// Close can be called at any time, repeatedly and concurrently.
-func TestClose_KeepsLastState(t *testing.T) {
+// TestClose_EndsCacheAtAnyTime checks that Close ends the cache when it is called at any time, repeatedly and
+// concurrently.
+func TestClose_EndsCacheAtAnyTime(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
 			create(h, "/a")
@@ -221,8 +228,9 @@ func TestClose_KeepsLastState(t *testing.T) {
 	}
 }
 
-// If the owner of the connection closes it, the cache ends, and reads return its last state.
-func TestCache_ConnectionIsClosed(t *testing.T) {
+// TestCache_KeepsLastStateWhenConnectionIsClosed checks that the cache ends when the owner of the connection
+// closes the connection, and that reads of the cache still return its last state.
+func TestCache_KeepsLastStateWhenConnectionIsClosed(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		run(t, func(h *bubble.Test) {
 			createWith(h, "/a", "1")
@@ -245,8 +253,8 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCache_RootContainsAllZnodes checks that a cache of the root contains the znodes below it, and does not
-// miss their changes.
+// TestCache_RootContainsAllZnodes checks that a cache of the root contains all znodes below the root, and misses
+// none of their changes.
 func TestCache_RootContainsAllZnodes(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
@@ -310,9 +318,9 @@ func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
 	})
 }
 
-// TestWithFilter_SharedList checks that a filter does not remove znodes from other caches on the connection,
-// which receive the same list.
-func TestWithFilter_SharedList(t *testing.T) {
+// TestWithFilter_DoesNotAffectOtherCaches checks that the filter of one cache does not remove znodes from other
+// caches on the same connection, which receive the same list.
+func TestWithFilter_DoesNotAffectOtherCaches(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/data-0", "/a/locks-0")
 		h.Server.Delay(zktest.BothWays, 5*time.Millisecond, cacheSession(h))

@@ -41,9 +41,10 @@ func createZnodesUntil(h *bubble.Test, until int64) int64 {
 	}
 }
 
-// TestDataLoss_SameZnodesExistAgain checks that a cache does not keep old znodes after the servers have lost their
-// data, when the same znodes exist again with smaller zxids. In a restored backup, the czxids are even equal.
-func TestDataLoss_SameZnodesExistAgain(t *testing.T) {
+// TestCache_ReplacesOldZnodesAfterDataLoss checks that a cache does not keep old znodes after the servers have
+// lost their data, when znodes with the same paths exist again with smaller zxids. In a restored backup, even the
+// czxids are equal.
+func TestCache_ReplacesOldZnodesAfterDataLoss(t *testing.T) {
 	for name, scope := range map[string]Scope{"node": Node, "children": Children, "subtree": Subtree} {
 		for _, restored := range []bool{false, true} {
 			if restored {

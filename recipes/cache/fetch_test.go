@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A change, a creation and a deletion of a znode cost few requests. The children of ephemeral znodes are not
-// listed, because there are none.
-func TestFetch_RequestsPerChange(t *testing.T) {
+// TestCache_SendsFewRequestsPerChange checks how many requests a cache sends for a change, a creation and a
+// deletion of a znode. The cache does not list the children of ephemeral znodes, because there are none.
+func TestCache_SendsFewRequestsPerChange(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		log := requestsDuring(h, func() { openFilled(h, "/a", Subtree) })
@@ -38,8 +38,9 @@ func TestFetch_RequestsPerChange(t *testing.T) {
 	})
 }
 
-// The cache has no more requests in flight than WithConcurrency permits.
-func TestFetch_ConcurrencyIsLimited(t *testing.T) {
+// TestWithConcurrency_LimitsRequestsInFlight checks that a cache has no more requests in flight than
+// WithConcurrency permits.
+func TestWithConcurrency_LimitsRequestsInFlight(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		for i := range 30 {
@@ -61,8 +62,10 @@ func TestFetch_ConcurrencyIsLimited(t *testing.T) {
 	})
 }
 
-// A znode that is deleted before the cache reads it leaves no watch.
-func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
+// TestCache_LeavesNoWatchOnDeletedZnode checks that a cache leaves no watch on a znode that is deleted before the
+// cache reads it.
+// Scenario 24 of docs/traps.md.
+func TestCache_LeavesNoWatchOnDeletedZnode(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Subtree)
@@ -93,9 +96,10 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 	})
 }
 
-// A listing that is larger than the receive buffer breaks the connection. The cache reports it in Znode.Err,
-// and does not request it again and again.
-func TestTrap37_TooManyChildren(t *testing.T) {
+// TestCache_ReportsTooManyChildren checks that a cache reports a list of children that is larger than the receive
+// buffer in Znode.Err, and does not request the list again and again, because each reply breaks the connection.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsTooManyChildren(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/few", "/a/few/x")
 		createWith(h, "/a/many", "1")
@@ -132,8 +136,10 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 	})
 }
 
-// A listing that was too large is read again for a Sync, if the children have changed.
-func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
+// TestSync_ListsAgainAfterTooManyChildren checks that Sync reads a list that was too large again if the children
+// have changed.
+// Scenario 37 of docs/traps.md.
+func TestSync_ListsAgainAfterTooManyChildren(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/many")
 		name := strings.Repeat("n", 100)
@@ -166,9 +172,10 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 	})
 }
 
-// TestTrap37_TooMuchData checks that the cache reports data that is larger than the receive buffer, and
-// does not request it again and again, which would break the connection each time.
-func TestTrap37_TooMuchData(t *testing.T) {
+// TestCache_ReportsTooMuchData checks that a cache reports data that is larger than the receive buffer in
+// Znode.Err, and does not request the data again and again, because each reply breaks the connection.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsTooMuchData(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/b", strings.Repeat("x", 100<<10))
@@ -204,9 +211,10 @@ func TestTrap37_TooMuchData(t *testing.T) {
 	})
 }
 
-// One request breaks the connection because its reply is too large. The other requests in flight are not
-// considered too large.
-func TestTrap37_OtherRequestsAreNotTooLarge(t *testing.T) {
+// TestCache_ReportsErrTooLargeOnlyForLargeReply checks that a cache does not report ErrTooLarge for the other
+// requests that are in flight when a reply that is too large breaks the connection.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsErrTooLargeOnlyForLargeReply(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		for i := range 30 {
@@ -226,8 +234,10 @@ func TestTrap37_OtherRequestsAreNotTooLarge(t *testing.T) {
 	})
 }
 
-// The connection breaks because the server does not respond. No reply is considered too large.
-func TestTrap37_UnresponsiveServerIsNotTooLarge(t *testing.T) {
+// TestCache_ReportsNoErrTooLargeForSilentServer checks that a cache does not report ErrTooLarge when the
+// connection breaks because the server does not respond.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsNoErrTooLargeForSilentServer(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Node)
@@ -247,9 +257,10 @@ func TestTrap37_UnresponsiveServerIsNotTooLarge(t *testing.T) {
 	})
 }
 
-// Some znodes of the tree cannot be read, for various reasons. The rest of the tree stays current. Those
-// znodes are read again when the reason has passed, although no event reports it.
-func TestFetch_UnreadableZnodes(t *testing.T) {
+// TestCache_UpdatesTreeBesideUnreadableZnodes checks that the rest of the tree stays current while some znodes
+// cannot be read, for various reasons, and that the cache reads these znodes again when they have become readable,
+// although no event reports it.
+func TestCache_UpdatesTreeBesideUnreadableZnodes(t *testing.T) {
 	refuse := func(code error, ops ...zktest.Op) func(h *bubble.Test) func() {
 		return func(h *bubble.Test) func() {
 			var hooks []*zktest.Hook

@@ -13,11 +13,12 @@ import (
 // seedsOfDefects contains the seeds of schedules that have found defects.
 var seedsOfDefects = []uint64{1035, 2424}
 
-// In random schedules, a writer changes a small tree all the time, while connections break, requests and
-// replies are lost, sessions expire, servers are stopped and cut off, and caches are closed and opened. After
-// all faults the cache must be equal to the server, the events must describe the same state, and later
-// changes must be reported. Package faultschedule describes the flags that select schedules.
-func TestSchedules_RandomFaults(t *testing.T) {
+// TestSchedules_CacheEqualsServerAfterRandomFaults checks a cache in random schedules: a writer changes a small
+// tree all the time, while connections break, requests and replies are lost, sessions expire, servers are stopped
+// and cut off, and caches are closed and opened. After all faults the cache must be equal to the server, the
+// events must describe the same state, and the cache must report later changes. Package faultschedule describes
+// the flags that select schedules.
+func TestSchedules_CacheEqualsServerAfterRandomFaults(t *testing.T) {
 	faultschedule.Run(t, 150, seedsOfDefects, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, runSchedule(t, s, verbose)

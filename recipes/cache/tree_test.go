@@ -9,7 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// The methods of the tree return the cached znodes. They hold no lock while the caller uses the result.
+// TestTree_ReadsHoldNoLock checks that the methods of the tree return the cached znodes, and that the cache can
+// change while the caller iterates over the result.
 func TestTree_ReadsHoldNoLock(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		for _, p := range []string{"/a", "/a/y", "/a/x", "/a/x/1", "/ab"} {

@@ -17,11 +17,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDiscovery_RandomFaults registers, updates and closes instances at random, while the server loses
-// connections, sessions, requests and replies. In the end, an open registration must have a znode of its
-// session with its newest content, a closed registration must have no znode, and each provider must agree
-// with the tree.
-func TestDiscovery_RandomFaults(t *testing.T) {
+// TestDiscovery_ConvergesAfterRandomFaults registers, updates and closes instances at random, while the server
+// loses connections, sessions, requests and replies. In the end, an open registration must have a znode of its
+// session with its newest content, a closed registration must have no znode, and each provider must agree with the
+// tree.
+func TestDiscovery_ConvergesAfterRandomFaults(t *testing.T) {
 	for seed := range uint64(bubble.Runs(100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) { runRandomFaults(w, rand.New(rand.NewPCG(seed, 1))) })

@@ -29,8 +29,9 @@ var formats = map[string]Instance{
 	},
 }
 
-// TestInstance_CuratorFormat checks that an instance is read and written as Curator reads and writes it.
-func TestInstance_CuratorFormat(t *testing.T) {
+// TestInstance_HasFormatOfCurator checks that this package reads and writes an instance in the format in which
+// Curator reads and writes instances.
+func TestInstance_HasFormatOfCurator(t *testing.T) {
 	for text, want := range formats {
 		got, err := decode([]byte(text))
 		require.NoError(t, err)
@@ -52,14 +53,16 @@ func TestInstance_CuratorFormat(t *testing.T) {
 
 var invalid = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
 
-// TestInstance_InvalidFormat checks that invalid data is rejected with ErrFormat.
-func TestInstance_InvalidFormat(t *testing.T) {
+// TestDecode_RejectsInvalidFormat checks that decode returns ErrFormat for data that is not an instance.
+func TestDecode_RejectsInvalidFormat(t *testing.T) {
 	for _, text := range invalid {
 		_, err := decode([]byte(text))
 		require.ErrorIs(t, err, recipes.ErrFormat, "%q", text)
 	}
 }
 
+// FuzzDecode checks that decode returns either ErrFormat, or an instance that is the same after it is encoded and
+// decoded again.
 func FuzzDecode(f *testing.F) {
 	for text := range formats {
 		f.Add([]byte(text))
@@ -87,7 +90,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestBuildURI_ReplacesVariables checks that a variable of a URI template is replaced as in Curator.
+// TestBuildURI_ReplacesVariables checks that BuildURI replaces the variables of a URI template as Curator does,
+// and that ParseURISpec rejects invalid templates.
 func TestBuildURI_ReplacesVariables(t *testing.T) {
 	i := Instance{Name: "shop", ID: "one", Address: "h", Port: 80, Registered: 5, Type: Dynamic}
 	for template, want := range map[string]string{

@@ -19,8 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRegister_UpdateAndClose checks that the znode exists, with its newest content, from Register until Close.
-func TestRegister_UpdateAndClose(t *testing.T) {
+// TestRegistration_KeepsZnodeUntilClose checks that the znode of a registration exists, with its newest content,
+// from Register until Close.
+func TestRegistration_KeepsZnodeUntilClose(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static, Permanent} {
 			d := connect(w)
@@ -59,7 +60,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 	})
 }
 
-// TestRegister_SetsDefaults checks that the ID, the time and the type of an instance are set when the caller
+// TestRegister_SetsDefaults checks that Register sets the ID, the time and the type of an instance if the caller
 // omits them.
 func TestRegister_SetsDefaults(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -73,8 +74,9 @@ func TestRegister_SetsDefaults(t *testing.T) {
 	})
 }
 
-// TestRegister_InvalidParameters checks that an instance that this package or Curator could not read is rejected.
-func TestRegister_InvalidParameters(t *testing.T) {
+// TestRegister_RejectsInvalidParameters checks that Register rejects an instance that this package or Curator
+// could not read.
+func TestRegister_RejectsInvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		for _, i := range []Instance{
@@ -99,8 +101,10 @@ func TestRegister_InvalidParameters(t *testing.T) {
 	})
 }
 
-// A server closes the connection when it receives a request that is too large. No such request may be sent.
-func TestTrap37_TooLarge(t *testing.T) {
+// TestRegister_RejectsTooLargeInstance checks that Register and Update do not send a request that is too large,
+// because the server would close the connection.
+// Scenario 37 of docs/traps.md.
+func TestRegister_RejectsTooLargeInstance(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -119,9 +123,10 @@ func TestTrap37_TooLarge(t *testing.T) {
 	})
 }
 
-// TestTrap21_KeptWhenTheConnectionBreaks checks that a break of the connection neither makes the znode
-// disappear nor costs a write.
-func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
+// TestRegistration_KeepsZnodeWhenConnectionBreaks checks that a break of the connection neither removes the znode
+// nor costs a write.
+// Scenario 21 of docs/traps.md.
+func TestRegistration_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -147,9 +152,10 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// TestTrap01_CreateReplyOrRequestLost checks that a lost request or reply does not make Register fail, and
-// does not leave a znode behind.
-func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
+// TestRegister_SucceedsIfCreateOrReplyIsLost checks that Register succeeds if its create or the reply is lost, and
+// that Close leaves no second znode behind.
+// Scenario 1 of docs/traps.md.
+func TestRegister_SucceedsIfCreateOrReplyIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
 			for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
@@ -169,8 +175,9 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// The content is updated while a create is in flight whose reply is lost. The znode must not keep the earlier content.
-func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
+// TestUpdate_ReplacesContentOfCreateInFlight checks that the znode does not keep its earlier content if Update is
+// called while a create whose reply is lost is in flight.
+func TestUpdate_ReplacesContentOfCreateInFlight(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -192,9 +199,10 @@ func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 	})
 }
 
-// TestTrap05_DeleteReplyOrRequestLost checks that a lost request or reply does not make Close fail, and does
-// not leave the znode behind.
-func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
+// TestClose_SucceedsIfDeleteOrReplyIsLost checks that Close succeeds, and leaves no znode behind, if its delete or
+// the reply is lost.
+// Scenario 5 of docs/traps.md.
+func TestClose_SucceedsIfDeleteOrReplyIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			r := register(w, connect(w), "one")
@@ -205,9 +213,11 @@ func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// TestTrap19_ClosedWhileTheSessionExpires checks that a delete that is lost when the session expires is not
-// sent again, which would delete the znode that another client has registered in the meantime.
-func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
+// TestClose_DoesNotRepeatDeleteAfterSessionExpiry checks that Close does not repeat a delete that was lost when
+// the session expired: the repeated delete would remove the znode that another client has registered in the
+// meantime.
+// Scenario 19 of docs/traps.md.
+func TestClose_DoesNotRepeatDeleteAfterSessionExpiry(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
 		r := register(w, d, "one")
@@ -228,8 +238,10 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 	})
 }
 
-// TestTrap06_ContextIsDoneFirst checks that a znode that is created after the context is done does not remain.
-func TestTrap06_ContextIsDoneFirst(t *testing.T) {
+// TestRegister_RemovesZnodeCreatedAfterContextIsDone checks that no znode remains if the server creates it after
+// the context of Register is done.
+// Scenario 6 of docs/traps.md.
+func TestRegister_RemovesZnodeCreatedAfterContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
 			d := connect(w)
@@ -265,9 +277,10 @@ func firstErrorExcept(ignored error, errs ...error) error {
 	return nil
 }
 
-// TestTrap18_NewSessionWithoutNotification checks that the znode is created in a new session whose
-// predecessor has expired without a notification.
-func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
+// TestRegistration_CreatesZnodeInUnannouncedSession checks that a registration creates its znode in a new session
+// that the client library starts without reporting the expiry of the previous session.
+// Scenario 18 of docs/traps.md.
+func TestRegistration_CreatesZnodeInUnannouncedSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -290,8 +303,8 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	})
 }
 
-// TestStatus_WaitingRegistrationStaysPending checks that a registration that waits for the znode of another
-// client does not become Unsure when the connection breaks.
+// TestStatus_WaitingRegistrationStaysPending checks that a registration that waits for the deletion of another
+// client's znode does not become Unsure when the connection breaks.
 func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -320,9 +333,10 @@ func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	})
 }
 
-// TestTrap19_ZnodeOfAnotherSession checks that the znode of a process that has crashed is neither adopted nor
-// deleted, and that the instance is registered after its expiry (KAFKA-1387).
-func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
+// TestRegister_WaitsForExpiryOfOtherSession checks that Register neither adopts nor deletes the znode of a process
+// that has crashed, and registers the instance after the session of the process has expired (KAFKA-1387).
+// Scenario 19 of docs/traps.md.
+func TestRegister_WaitsForExpiryOfOtherSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former := connect(w)
 		require.NoError(w, connection.MakeZnode(w.Context(), former.setup.Conn, shop, former.setup.ACL, true))
@@ -349,10 +363,11 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	})
 }
 
-// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet. The znode of that
-// session must not be taken for the registration, and must not be deleted: a delayed request could delete a
-// znode that another process has created in the meantime.
-func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
+// TestRegistration_WaitsForExpiryOfEarlierSession checks that a registration neither adopts nor deletes the znode
+// of its own earlier session, which the connection has lost and the servers have not expired yet: a delayed delete
+// could remove a znode that another process has created in the meantime (KAFKA-1387).
+// Scenario 19 of docs/traps.md.
+func TestRegistration_WaitsForExpiryOfEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
 		r := register(w, d, "one")
@@ -375,9 +390,10 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession checks that Close does not delete the znode of a
-// session that the connection has lost, and returns after the servers have deleted it.
-func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
+// TestClose_WaitsForExpiryOfEarlierSession checks that Close does not delete the znode of an earlier session that
+// the connection has lost, and succeeds after the servers have deleted the znode.
+// Scenario 19 of docs/traps.md.
+func TestClose_WaitsForExpiryOfEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
 		r := register(w, d, "one")
@@ -391,9 +407,9 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// TestRegister_TwiceOnOneConnection checks that a second registration with the same ID on the same connection
-// waits until the first is closed.
-func TestRegister_TwiceOnOneConnection(t *testing.T) {
+// TestRegister_WaitsUntilSameIDIsClosed checks that a second registration with the same ID on the same connection
+// waits until the first registration is closed.
+func TestRegister_WaitsUntilSameIDIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -411,9 +427,10 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 	})
 }
 
-// TestTrap39_DeletedRepeatedly checks that a znode that another client deletes is created again, with a pause
-// after the first time.
-func TestTrap39_DeletedRepeatedly(t *testing.T) {
+// TestRegistration_RecreatesDeletedZnodeWithPauses checks that a registration creates its znode again whenever
+// another client deletes it, with a pause after the first time.
+// Scenario 39 of docs/traps.md.
+func TestRegistration_RecreatesDeletedZnodeWithPauses(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
 		r := register(w, d, "one")
@@ -435,8 +452,9 @@ func TestTrap39_DeletedRepeatedly(t *testing.T) {
 	})
 }
 
-// TestRegister_WithoutPermission checks that Register returns ErrPermission instead of retrying without an end.
-func TestRegister_WithoutPermission(t *testing.T) {
+// TestRegister_ReturnsErrPermission checks that Register returns ErrPermission, instead of retrying without an
+// end, if the client is not permitted to create the znode.
+func TestRegister_ReturnsErrPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		_, err := d.setup.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
@@ -446,8 +464,9 @@ func TestRegister_WithoutPermission(t *testing.T) {
 	})
 }
 
-// TestRegistration_ConnectionClosed checks that registrations and providers end when the connection is closed.
-func TestRegistration_ConnectionClosed(t *testing.T) {
+// TestRegistration_EndsWhenConnectionIsClosed checks that registrations and providers end when the connection is
+// closed.
+func TestRegistration_EndsWhenConnectionIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r, p := register(w, d, "one"), newProvider(w, d)

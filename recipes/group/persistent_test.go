@@ -20,7 +20,8 @@ const one = dir + "/one"
 
 const empty = "/\n  app container\n    workers container\n"
 
-// TestPersistent_ExistsUntilItIsClosed checks that the znode exists, with its newest data, from Await until Close.
+// TestPersistent_ExistsUntilItIsClosed checks that the znode of a Persistent exists, with its newest data, from
+// Await until Close.
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -63,9 +64,11 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// The client library sends a request that waits for a connection in the next session, if the current one
-// expires. Such a Set must not overwrite the znode of another client.
-func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
+// TestSet_DoesNotOverwriteZnodeOfOtherClient checks that a Set that waits for a connection does not overwrite the
+// znode of another client. If the session expires, the client library sends the waiting request in the next
+// session, in which the znode may belong to the other client.
+// Scenario 19 of docs/traps.md.
+func TestSet_DoesNotOverwriteZnodeOfOtherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.StartEnsemble(t, 3)
 		w := &bubble.Test{T: t, Server: c.Leader()}
@@ -93,9 +96,11 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 	})
 }
 
-// Two Persistents on one connection have the same session. The second Persistent must not take the znode of
-// the first for its own after the reply to its create was lost.
-func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
+// TestPersistent_LeavesZnodeOfSameConnectionAlone checks that the second of two Persistents on one connection does
+// not take the znode of the first for its own after the reply to its create was lost, although both have the same
+// session.
+// Scenario 19 of docs/traps.md.
+func TestPersistent_LeavesZnodeOfSameConnectionAlone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		first := openPresentPersistent(w, conn)
@@ -114,9 +119,11 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	})
 }
 
-// TestTrap24_25_OneWatchOnTheZnodeOfAnother checks that waiting for the deletion of another znode sets only
-// one watch, even when the connection breaks repeatedly (CURATOR-107, kazoo #175).
-func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
+// TestPersistent_SetsOneWatchOnZnodeOfOtherClient checks that a Persistent that waits for the deletion of another
+// client's znode sets only one watch, even when the connection breaks repeatedly (CURATOR-107, kazoo #175).
+// Scenario 24 of docs/traps.md.
+// Scenario 25 of docs/traps.md.
+func TestPersistent_SetsOneWatchOnZnodeOfOtherClient(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		other := openPresentPersistent(w, w.Connect())
 		conn := w.Connect()
@@ -134,10 +141,11 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	})
 }
 
-// TestTrap28_ReplacedWhileDisconnected checks that a Persistent does not take the znode of another client for
-// its own, when that client has replaced the znode while the Persistent was disconnected, with the same
-// version (CURATOR-391).
-func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
+// TestPersistent_DetectsReplacementWhileDisconnected checks that a Persistent does not take the znode of another
+// client for its own, if the other client has replaced the znode, with the same version, while the Persistent was
+// disconnected (CURATOR-391).
+// Scenario 28 of docs/traps.md.
+func TestPersistent_DetectsReplacementWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
@@ -155,9 +163,10 @@ func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestTrap36_ParentIsDeleted checks that the parent, which was deleted before the create, is created again
-// (CURATOR-724).
-func TestTrap36_ParentIsDeleted(t *testing.T) {
+// TestPersistent_RecreatesDeletedParent checks that a Persistent creates the parent again if another client has
+// deleted the parent before the create (CURATOR-724).
+// Scenario 36 of docs/traps.md.
+func TestPersistent_RecreatesDeletedParent(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
@@ -173,9 +182,10 @@ func TestTrap36_ParentIsDeleted(t *testing.T) {
 	})
 }
 
-// TestTrap30_StatusIsNotRead checks that a user that does not read the status does not block the Persistent,
-// and receives the newest state later.
-func TestTrap30_StatusIsNotRead(t *testing.T) {
+// TestPersistent_ContinuesIfStatusIsNotRead checks that a user that does not read the channel of Status does not
+// block the Persistent, and receives the newest state later.
+// Scenario 30 of docs/traps.md.
+func TestPersistent_ContinuesIfStatusIsNotRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
@@ -189,9 +199,9 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 	})
 }
 
-// TestSet_RequestOrReplyLost checks that Set writes the data when its request or reply is lost, and when
+// TestSet_SucceedsIfRequestOrReplyIsLost checks that Set writes the data if its request or reply is lost, and if
 // another client has written the znode.
-func TestSet_RequestOrReplyLost(t *testing.T) {
+func TestSet_SucceedsIfRequestOrReplyIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		p := openPresentPersistent(w, conn)
@@ -211,9 +221,9 @@ func TestSet_RequestOrReplyLost(t *testing.T) {
 	})
 }
 
-// TestPersistent_ConnectionClosedOrNoPermission checks that the Persistent ends after the connection was
-// closed, and without permission.
-func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
+// TestPersistent_EndsWithoutConnectionOrPermission checks that a Persistent ends when its connection is closed,
+// and when the client is not permitted to create the znode.
+func TestPersistent_EndsWithoutConnectionOrPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		p := openPresentPersistent(w, conn)
@@ -234,9 +244,9 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	})
 }
 
-// TestPersistent_QuotaExceeded checks that a quota that is exceeded for some time ends the Persistent only
-// if it has not created the znode before.
-func TestPersistent_QuotaExceeded(t *testing.T) {
+// TestPersistent_SurvivesExceededQuotaAfterFirstCreate checks that a Persistent whose quota is exceeded for some
+// time ends only if it has not created the znode before.
+func TestPersistent_SurvivesExceededQuotaAfterFirstCreate(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		p := openPresentPersistent(w, conn)

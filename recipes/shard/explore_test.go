@@ -117,9 +117,9 @@ func (x exploredState) checkSettled() string {
 	return "the plan does not settle"
 }
 
-// TestNext_ExploredSequencesSatisfyRules checks that a plan violates no rule after any sequence of events:
-// members join, leave, crash, restart and confirm, and the Spec changes. With -shard.full it explores all
-// states of two members and two shards, and longer sequences of more members and shards.
+// TestNext_ExploredSequencesSatisfyRules checks that nextPlan violates no rule after any sequence of events:
+// members join, leave, crash, restart and confirm, and the Spec changes. With -shard.full it explores all states
+// of two members and two shards, and longer sequences of more members and shards.
 func TestNext_ExploredSequencesSatisfyRules(t *testing.T) {
 	explore(t, 2, 2, 6)
 	if *full {

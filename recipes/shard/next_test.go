@@ -89,7 +89,8 @@ func (m *model) requireEven(t testing.TB) {
 }
 
 // TestNext_SharesDifferByOne checks that the numbers of shards of two members differ by at most one, and that no
-// more shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many sizes.
+// more shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many
+// sizes.
 func TestNext_SharesDifferByOne(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
@@ -128,8 +129,9 @@ func TestNext_SharesDifferByOne(t *testing.T) {
 	t.Logf("%d combinations, %d moves, the least possible are %d", combinations, moves, least)
 }
 
-// TestNext_LargePlanIsFast checks that nextPlan is fast for a large plan. The limit is far above the usual time.
-func TestNext_LargePlanIsFast(t *testing.T) {
+// TestNext_LogsTimeForLargePlan checks that nextPlan divides 10,000 shards evenly among 100 members, and logs how
+// long it takes.
+func TestNext_LogsTimeForLargePlan(t *testing.T) {
 	m := newModel(10_000, 99)
 	m.settlePlan(t)
 	begin := time.Now()
@@ -174,8 +176,9 @@ func TestNext_ZonesShareEvenly(t *testing.T) {
 	}
 }
 
-// TestNext_RollingRestart checks that no shard moves when each member returns within the delay.
-func TestNext_RollingRestart(t *testing.T) {
+// TestNext_MovesNoShardDuringRollingRestart checks that no shard moves if each member returns within the delay
+// that the Spec grants to restarts.
+func TestNext_MovesNoShardDuringRollingRestart(t *testing.T) {
 	m := newModel(1000, 20)
 	m.spec.RestartDelay = time.Minute
 	m.settlePlan(t)
@@ -195,9 +198,9 @@ func TestNext_RollingRestart(t *testing.T) {
 	require.Empty(t, m.plan.Moves)
 }
 
-// TestNext_RestartTooLong checks that the shards of a member that does not return get another owner, and
-// that a leader with a wrong clock does not delay this.
-func TestNext_RestartTooLong(t *testing.T) {
+// TestNext_MovesShardsAfterRestartDelay checks that the shards of a member that does not return from a restart get
+// another owner after the delay, and that a leader with a wrong clock does not postpone this.
+func TestNext_MovesShardsAfterRestartDelay(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute
 	m.settlePlan(t)
@@ -240,8 +243,8 @@ func TestNext_MaxMovesLimitsMoves(t *testing.T) {
 	require.Equal(t, 100, m.plan.loads()["m00001"])
 }
 
-// TestNext_SettingsOfSpec checks that each setting of the Spec has exactly the documented effect.
-func TestNext_SettingsOfSpec(t *testing.T) {
+// TestNext_AppliesSettingsOfSpec checks that each setting of the Spec has exactly the documented effect.
+func TestNext_AppliesSettingsOfSpec(t *testing.T) {
 	m := newModel(12, 3)
 	change := func(f func(*Spec)) {
 		f(&m.spec)

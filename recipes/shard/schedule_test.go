@@ -63,10 +63,10 @@ func newSchedule(seed uint64) faultschedule.Schedule {
 	return s
 }
 
-// TestSchedules_OneOwnerAtATime checks that a shard is not granted while an earlier grant of it is valid,
-// that its token increases, and that the shards are divided evenly among the members when all faults are
-// over. -schedules sets the number of schedules.
-func TestSchedules_OneOwnerAtATime(t *testing.T) {
+// TestSchedules_ShardHasOneOwnerAtATime checks that no member is granted a shard while an earlier grant of the
+// shard is valid, that the token of the shard increases with each grant, and that the members share the shards
+// evenly when all faults are over. -schedules sets the number of schedules.
+func TestSchedules_ShardHasOneOwnerAtATime(t *testing.T) {
 	n := faultschedule.Run(t, 20, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {

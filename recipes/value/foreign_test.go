@@ -14,10 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Whatever another program does to the znode of a counter, changes either are applied or return an error that
-// names the znode and the remedy. After the correction, reads, changes and Watch continue. Counters at other
-// paths continue in any case.
-func TestForeignParticipant(t *testing.T) {
+// TestCounter_RecoversFromForeignChanges checks that, whatever another program does to the znode of a counter,
+// changes are either applied or return an error that names the znode and the remedy. After the znode is corrected,
+// reads, changes and Watch must continue. Counters at other paths must continue in any case.
+func TestCounter_RecoversFromForeignChanges(t *testing.T) {
 	const five = "\x00\x00\x00\x00\x00\x00\x00\x05"
 	set := func(data string) func(h *bubble.Test, foreign *zk.Conn) {
 		return func(h *bubble.Test, foreign *zk.Conn) {
