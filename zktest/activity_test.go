@@ -10,16 +10,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// With these settings, the time between two reports matters most. toTick is the time from a ping
-// between servers to the next tick.
+// The settings of the tests below, with which the time between two reports of a follower has the
+// greatest effect. reportPing is the time from the start of the ensemble to the ping between servers
+// before the tenth tick.
 const (
 	reportTick    = 2 * time.Second
 	reportTimeout = 4 * time.Second
 	reportPing    = 10*reportTick - reportTick/64
 )
 
-// sessionLife lets a client of server 0 send packets until a millisecond before cut is called, which
-// is d after a ping between servers. It returns how long after that ping the session expires.
+// sessionLife lets a client of server 0 send packets until a millisecond before the call of cut,
+// which is d after a ping between servers. It returns how long after this ping the session expires.
 func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.Server, session int64)) time.Duration {
 	begin := time.Now()
 	ens := zktest.StartEnsemble(t, servers, zktest.WithTick(reportTick), zktest.WithSessionTimeouts(reportTimeout, reportTimeout))

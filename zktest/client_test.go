@@ -97,8 +97,8 @@ func (p *clientProgram) sendLine(line string) {
 	require.NoError(p.t, err)
 }
 
-// startJava starts Java with the given jars of Debian's packages. More jars of that directory
-// would conflict with each other.
+// startJava starts Java with the given jars of Debian's packages. It does not use all jars of the
+// directory, because some conflict with each other.
 func startJava(t *testing.T, mergeStderr bool, jars []string, args ...string) *clientProgram {
 	t.Helper()
 	var files []string
@@ -258,7 +258,7 @@ func TestClient_ParsesFourLetterWords(t *testing.T) {
 	clients, ok := zk.FLWCons(addr, 5*time.Second)
 	// The client library cannot parse the line of its own connection, which has no session.
 	if !ok && len(clients[0].Clients) == 0 {
-		t.Fatalf("cons: %+v", clients[0])
+		t.Fatalf("cannot parse the answer to cons: %+v", clients[0])
 	}
 	found := false
 	for _, x := range clients[0].Clients {
@@ -276,7 +276,7 @@ func TestConfig_LetsCuratorReachOtherServers(t *testing.T) {
 	p := startJava(t, false, curatorJars, "testdata/tracker.java", strings.Join(addrs, ","))
 	p.expect("tracks true")
 	session := p.readNumber("session ")
-	// Repeat, because Curator may connect to another server when it reads the list.
+	// Repeat, because Curator may connect to another server when it reads the list of servers.
 	for stopped := false; !stopped; time.Sleep(time.Millisecond) {
 		for _, s := range ens.Server(0).Sessions() {
 			if s.ID == session && s.Server >= 0 {

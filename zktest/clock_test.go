@@ -40,12 +40,12 @@ func TestAdvance_ExpiresSessionsAndZnodesAtRightTime(t *testing.T) {
 	}
 	s.Advance(50 * time.Second)
 	if tree := s.Tree(); strings.Contains(tree, "box") || !strings.Contains(tree, "ttl") {
-		t.Errorf("after a minute:\n%s", tree)
+		t.Errorf("the tree after a minute is\n%s", tree)
 	}
 	_, _, err = b.Get("/ttl")
 	assert.NoError(t, err)
 	s.Advance(time.Minute)
 	if tree := s.Tree(); strings.Contains(tree, "ttl") {
-		t.Errorf("after two minutes:\n%s", tree)
+		t.Errorf("the tree after two minutes is\n%s", tree)
 	}
 }

@@ -67,6 +67,6 @@ func TestClose_KeepsState(t *testing.T) {
 	} {
 		f()
 	}
-	assert.True(t, s.Tree() == before && s.Zxid() == zxid && len(s.Log()) != 0, "tree\n%safter\n%s", s.Tree(), before)
+	assert.True(t, s.Tree() == before && s.Zxid() == zxid && len(s.Log()) != 0, "after Close, a method has changed the state: the tree is\n%s, and was\n%s", s.Tree(), before)
 	assert.ErrorIs(t, s.ExpireSession(1), zktest.ErrNoSession)
 }

@@ -21,9 +21,9 @@ func TestConnect_FailsAfterClose(t *testing.T) {
 	s.Close()
 	s.Close()
 	_, _, err = s.Connect(time.Second)
-	assert.Error(t, err, "Connect succeeds")
+	assert.Error(t, err, "Connect succeeds after Close")
 	_, err = s.Listen()
-	assert.Error(t, err, "Listen succeeds")
+	assert.Error(t, err, "Listen succeeds after Close")
 }
 
 // TestClose_ClosesClientThatIsConnecting checks that Close closes a client that connects at the same time:

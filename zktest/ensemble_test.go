@@ -101,7 +101,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 	require.NoError(t, err)
 	for _, k := range kids {
 		if _, stat, err := conns[0].Exists("/jobs/" + k); err != nil || !alive[stat.EphemeralOwner] {
-			t.Errorf("seed %d: %s belongs to 0x%x: %v", seed, k, stat.EphemeralOwner, err)
+			t.Errorf("seed %d: %s cannot be read, or belongs to session 0x%x, which does not exist: %v", seed, k, stat.EphemeralOwner, err)
 		}
 	}
 	for i := range 3 {

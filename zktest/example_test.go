@@ -17,7 +17,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// session waits until the client has a session.
+// session waits until events, the channel of a client, reports that the client has a session.
 func session(events <-chan zk.Event) {
 	for ev := range events {
 		if ev.State == zk.StateHasSession {
@@ -43,8 +43,8 @@ func Example() {
 	//     w-0000000000 "host-a"
 }
 
-// When a session expires, the server deletes its znodes and notifies other clients immediately. The
-// client of the session is notified when it has reconnected.
+// When a session expires, the server deletes its ephemeral znodes and notifies other clients
+// immediately. The client of the session receives the notification when it has reconnected.
 func ExampleServer_ExpireSession() {
 	srv := must(zktest.NewServer())
 	defer srv.Close()

@@ -41,7 +41,7 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 		mustCreate(t, b, "/later", "", 0)
 		assert.Equal(t, zk.EventNodeCreated, (<-later).Type, "event after the reconnect")
 		if _, stat, err := a.Exists("/e"); err != nil || stat.EphemeralOwner != id || a.SessionID() != id {
-			t.Errorf("the session has changed: %v %v", stat, err)
+			t.Errorf("the session of the client has changed: %v, %v", stat, err)
 		}
 		assert.Equal(t, 1, s.Log().Session(id).Count(zktest.OpSetWatches), "setWatches")
 	})
@@ -63,13 +63,13 @@ func TestBlackhole_StopsOneDirection(t *testing.T) {
 			waitState(t, events, zk.StateDisconnected)
 			// go-zookeeper closes the connection 2/3 of the timeout after the last packet.
 			if d := time.Since(start); d < 2*time.Second || d > 4*time.Second {
-				t.Errorf("direction %d: disconnected after %v", dir, d)
+				t.Errorf("direction %d: the client is disconnected after %v", dir, d)
 			}
 			if dir&zktest.ToServer != 0 {
 				s.Refuse(true)
 				<-gone
 				if d := time.Since(start); d < 4*time.Second || d > 7*time.Second {
-					t.Errorf("direction %d: expired after %v", dir, d)
+					t.Errorf("direction %d: the session has expired after %v", dir, d)
 				}
 			}
 		})
@@ -92,7 +92,7 @@ func TestBlackhole_DoesNotAffectNextConnection(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			reconnected := a.State() == zk.StateHasSession && a.SessionID() == id
 			if alive := len(s.Sessions()) == 1; reconnected == rejectConnects || alive == rejectConnects {
-				t.Errorf("rejected %v: reconnected %v, session exists %v", rejectConnects, reconnected, alive)
+				t.Errorf("handshakes are rejected: %v; the client has reconnected: %v; the session exists: %v", rejectConnects, reconnected, alive)
 			}
 		})
 	}

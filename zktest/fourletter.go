@@ -14,7 +14,7 @@ import (
 // version is the version that the server reports, which is the release that it imitates.
 const version = "3.8.0-zktest, built on 2022-02-25 08:49 UTC"
 
-// serveFourLetter answers a four-letter word, which operators send instead of a handshake.
+// serveFourLetter answers a four-letter word, a command that operators send instead of a handshake.
 func (c *conn) serveFourLetter(word string) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -163,8 +163,8 @@ func (c *conn) describeMetrics() string {
 		sent, received, watches, size, e.nowLocked().Sub(e.started).Milliseconds())
 }
 
-// describeConfig returns the settings in the order of a real server. There are no directories, and
-// clientPort is -1 without a TCP listener.
+// describeConfig returns the settings in the order of a real server. It omits the directories of a
+// real server, and clientPort is -1 if the server has no TCP listener.
 func (c *conn) describeConfig() string {
 	cfg, port := c.e.cfg, "-1"
 	if c.srv.bound != "" {

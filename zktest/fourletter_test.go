@@ -33,12 +33,12 @@ func TestFourLetter_WaitsForEndOfFault(t *testing.T) {
 			// Less than 10 s, after which the server closes the connection.
 			nc.SetReadDeadline(time.Now().Add(9 * time.Second))
 			if n, err := nc.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%s: %d bytes, %v", name, n, err)
+				t.Errorf("%s: received %d bytes during the fault, error %v", name, n, err)
 			}
 			fault.end(s)
 			nc.SetReadDeadline(time.Now().Add(time.Minute))
 			if b, err := io.ReadAll(nc); string(b) != "imok" || err != nil {
-				t.Errorf("%s: %q %v", name, b, err)
+				t.Errorf("%s: received %q after the fault, error %v", name, b, err)
 			}
 		})
 	}

@@ -28,11 +28,11 @@ func TestWithoutReattach_StartsNewSessionAtReconnect(t *testing.T) {
 		assert.NotEqual(t, old, c.SessionID())
 		assert.Len(t, s.Sessions(), 2)
 		if ok, stat, err := c.Exists("/e"); !ok || err != nil || stat.EphemeralOwner != old {
-			t.Errorf("the ephemeral znode: %v %v", ok, err)
+			t.Errorf("Exists of the ephemeral znode returns %v, %v", ok, err)
 		}
 		time.Sleep(7 * time.Second)
 		if ok, _, err := c.Exists("/e"); ok || err != nil || len(s.Sessions()) != 1 {
-			t.Errorf("after the timeout of the old session: %v %v, %d sessions", ok, err, len(s.Sessions()))
+			t.Errorf("after the timeout of the old session, Exists returns %v, %v, and %d sessions exist", ok, err, len(s.Sessions()))
 		}
 	})
 }

@@ -130,7 +130,7 @@ func TestLagBy_CombinesWithOtherFaults(t *testing.T) {
 			e.Server(2).DropConnections()
 			waitState(t, events, zk.StateHasSession)
 		}
-		// A partition must end the lag, and Heal must end the partition.
+		// Partition the lagging server, which must end the lag. Heal must then end the partition.
 		done := make(chan error, 1)
 		s.Partition()
 		go func() {
@@ -195,16 +195,16 @@ func TestLag_RejectsClientThatHasSeenLaterState(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-synced:
-			t.Fatalf("sync at the server that lags: %v", err)
+			t.Fatalf("Sync at the server that lags returns: %v", err)
 		case ev := <-changes:
-			t.Fatalf("event: %+v", ev)
+			t.Fatalf("the client receives an event while its server lags: %+v", ev)
 		default:
 		}
 		e.Server(1).Heal()
 		assert.NoError(t, <-synced)
 		assert.Equal(t, zk.EventNodeChildrenChanged, (<-changes).Type, "event")
 		if ok, _, err := b.Exists("/new"); !ok || err != nil || b.SessionID() != id {
-			t.Errorf("after the server has caught up: %v %v", ok, err)
+			t.Errorf("after the server has caught up, Exists returns %v, %v", ok, err)
 		}
 		e.Leader().Lag()
 		mustCreate(t, a, "/last", "", 0)

@@ -38,7 +38,7 @@ func TestEnsemble_KeepsSessionWhenServerStops(t *testing.T) {
 		e.Server(0).Restart(zktest.KeepTree)
 		c, _ := connectFrom(t, e, 0, 10*time.Second)
 		if ok, _, err := c.Exists("/x"); !ok || err != nil || c.Server() != e.Server(0).Name() {
-			t.Errorf("read from the restarted server: %v %v", ok, err)
+			t.Errorf("Exists at the restarted server returns %v, %v", ok, err)
 		}
 	})
 }
@@ -85,23 +85,23 @@ func TestEnsemble_NeitherWritesNorExpiresWithoutMajority(t *testing.T) {
 				waitState(t, events, zk.StateDisconnected)
 				time.Sleep(time.Minute)
 				if n := e.Server(0).Connections(); n != 0 || a.State() == zk.StateHasSession {
-					t.Errorf("%d connections, client in %v", n, a.State())
+					t.Errorf("the server has %d connections, and the client is in state %v", n, a.State())
 				}
 			} else {
 				time.Sleep(time.Minute)
 				if ok, _, err := a.Exists("/e"); !ok || err != nil || a.Server() != e.Server(0).Name() {
-					t.Errorf("%s: a read: %v %v", name, ok, err)
+					t.Errorf("%s: Exists returns %v, %v", name, ok, err)
 				}
 			}
 			time.Sleep(10 * time.Minute) // wait: without a leader no session may expire
 			if n := len(e.Server(0).Sessions()); n != 1 {
-				t.Errorf("%s: %d sessions", name, n)
+				t.Errorf("%s: %d sessions exist, want 1", name, n)
 			}
 			e.Server(1).Restart(zktest.KeepTree)
 			e.Server(1).Heal()
 			time.Sleep(10 * time.Second)
 			if ok, _, err := a.Exists("/e"); !ok || err != nil || a.SessionID() != id {
-				t.Errorf("%s: with a majority again: %v %v", name, ok, err)
+				t.Errorf("%s: with a majority again, Exists returns %v, %v", name, ok, err)
 			}
 			mustCreate(t, a, "/x", "", 0)
 		})

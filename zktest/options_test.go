@@ -33,6 +33,6 @@ func TestNewServer_RejectsInvalidOptions(t *testing.T) {
 			_, err = s.Listen()
 			s.Close()
 		}
-		assert.Error(t, err, "no error")
+		assert.Error(t, err, "the option is accepted")
 	}
 }

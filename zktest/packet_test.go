@@ -80,7 +80,7 @@ func TestPacket_MalformedAffectsNoOtherClient(t *testing.T) {
 		nc.Close()
 	}
 	if data, _, err := c.Get("/a"); string(data) != "kept" || err != nil {
-		t.Errorf("read of another client: %q %v", data, err)
+		t.Errorf("another client reads %q, error %v", data, err)
 	}
 }
 

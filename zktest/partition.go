@@ -48,7 +48,7 @@ func (s *Server) Partition(sessions ...int64) {
 	var v *view
 	for _, c := range s.connsOf(sessions) {
 		if c.view != s.view {
-			continue // skip a connection that is cut off already
+			continue // skip a connection that an earlier call has cut off
 		}
 		if v == nil {
 			v = s.newSeparateView()
@@ -58,7 +58,7 @@ func (s *Server) Partition(sessions ...int64) {
 	}
 }
 
-// healPartition ends the partition of the server, or of the connections of some sessions.
+// healPartition ends the partition of the server, or of the connections of the given sessions.
 func (s *Server) healPartition(sessions []int64) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -73,8 +73,9 @@ func (s *Server) healPartition(sessions []int64) {
 	s.catchUp(s.connsOf(sessions))
 }
 
-// catchUp moves connections with a separate view to the state of their server: the current state,
-// unless the server is cut off as well.
+// catchUp makes connections that have a view of their own read the state of their server again,
+// after they have received the events that they have missed. This is the current state, unless the
+// server is cut off as well.
 func (s *Server) catchUp(conns []*conn) {
 	e := s.e
 	for {
@@ -84,7 +85,7 @@ func (s *Server) catchUp(conns []*conn) {
 		}
 		v := conns[i].view
 		old := &view{tree: v.tree, missed: v.missed}
-		stay := false // reports that other connections keep this view
+		stay := false // reports that connections that are not in conns still read from this view
 		for _, c := range s.connsOfView(v) {
 			if slices.Contains(conns, c) {
 				c.setView(old)
@@ -101,8 +102,8 @@ func (s *Server) catchUp(conns []*conn) {
 				continue
 			}
 			if c.setView(s.view); c.view != nil {
-				// Close the connection of a session that has ended, as its server does when it applies
-				// the closeSession transaction.
+				// Close the connection of a session that has ended, as a server does when it applies the
+				// transaction closeSession.
 				if c.sess != nil && ended[c.sess] {
 					c.closeWhenSent()
 				}

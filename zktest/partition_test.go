@@ -27,11 +27,11 @@ func TestPartition_CutOffClientReadsOldStateAndCannotWrite(t *testing.T) {
 		require.NoError(t, err)
 		<-gone
 		if ok, _, err := a.Exists("/leader"); !ok || err != nil || a.State() != zk.StateHasSession {
-			t.Errorf("the client that is cut off: %v %v %v", ok, err, a.State())
+			t.Errorf("Exists of the client that is cut off returns %v, %v in state %v", ok, err, a.State())
 		}
 		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
 		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil {
-			t.Errorf("the client that is cut off reads %q %v", data, err)
+			t.Errorf("the client that is cut off reads %q, error %v", data, err)
 		}
 		done := make(chan error)
 		go func() {
@@ -41,7 +41,7 @@ func TestPartition_CutOffClientReadsOldStateAndCannotWrite(t *testing.T) {
 		assert.Equal(t, zk.ErrConnectionClosed, <-done, "write of the client that is cut off")
 		s.Heal()
 		if data, _, err := b.Get("/leader"); string(data) != "b" || err != nil {
-			t.Errorf("after Heal: %q %v", data, err)
+			t.Errorf("after Heal, the client reads %q, error %v", data, err)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestPartition_ClientOfFollowerReadsOldState(t *testing.T) {
 		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
 		time.Sleep(time.Minute)
 		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil || a.State() != zk.StateHasSession {
-			t.Errorf("a reads %q %v in state %v", data, err, a.State())
+			t.Errorf("the client of the follower reads %q, error %v, in state %v", data, err, a.State())
 		}
 		_, err = b.Set("/seen", nil, -1)
 		require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestPartition_StallsWriteUntilHeal(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		select {
 		case err := <-done:
-			t.Fatalf("a write without quorum: %v", err)
+			t.Fatalf("a write without a quorum returns: %v", err)
 		default:
 		}
 		e.Server(0).Heal()
@@ -182,7 +182,7 @@ func TestPartition_CutsOffSessionOfServerWithOtherFault(t *testing.T) {
 				}()
 				time.Sleep(5 * time.Second)
 				if len(written) != 0 || len(x) != 0 || len(y) != 0 {
-					t.Errorf("the client that is cut off: %d writes, %d and %d events", len(written), len(x), len(y))
+					t.Errorf("the client that is cut off receives replies to %d writes, and %d and %d events", len(written), len(x), len(y))
 				}
 				s.Heal()
 				assert.NoError(t, <-written, "the write after Heal")

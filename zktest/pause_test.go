@@ -32,7 +32,7 @@ func TestPause_LosesNoRequestAndNoSession(t *testing.T) {
 		s.Resume()
 		time.Sleep(30 * time.Second)
 		if _, stat, err := c.Exists("/a"); err != nil || stat == nil {
-			t.Errorf("after a long pause: %v", err)
+			t.Errorf("Exists after a long pause returns: %v", err)
 		}
 	})
 }

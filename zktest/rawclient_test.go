@@ -18,7 +18,7 @@ import (
 type rawClient struct {
 	nc      net.Conn
 	br      *bufio.Reader
-	session []byte // the id, and the password with its length, as in a handshake
+	session []byte // the session ID and the password with its length, as a handshake contains them
 }
 
 func newRawClient(tb testing.TB, s *zktest.Server, tcp bool) *rawClient {
@@ -59,7 +59,7 @@ func (c *rawClient) reply() error {
 }
 
 // run sends n requests that the function request encodes. Up to window requests are in flight, and
-// each write contains as many requests as were answered since the last.
+// each write contains as many requests as the server has answered since the previous write.
 func (c *rawClient) run(n, window int, request func(e *wire.Encoder, i int)) error {
 	var e wire.Encoder
 	for sent, answered := 0, 0; answered < n; {

@@ -26,7 +26,7 @@ func TestRestart_LosesGivenData(t *testing.T) {
 		s.Restart(zktest.KeepTree)
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/e"); !ok || err != nil || c.SessionID() != id {
-			t.Errorf("after KeepTree: %v %v", ok, err)
+			t.Errorf("after a restart with KeepTree, Exists returns %v, %v", ok, err)
 		}
 		s.Restart(zktest.LoseTree)
 		waitState(t, events, zk.StateExpired)
@@ -66,7 +66,7 @@ func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 				waitState(t, events, zk.StateHasSession)
 				ok, _, err := c.Exists("/e")
 				if ok != want.node || err != nil || (c.SessionID() == id) != want.session {
-					t.Errorf("loss %d: %v %v, session 0x%x after 0x%x", loss, ok, err, c.SessionID(), id)
+					t.Errorf("loss %d: Exists returns %v, %v in session 0x%x after 0x%x", loss, ok, err, c.SessionID(), id)
 				}
 			} else {
 				time.Sleep(time.Minute)
@@ -84,7 +84,7 @@ func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 				_, err := c2.Create("/new", nil, 0, open)
 				assert.False(t, err != nil && !errors.Is(err, zk.ErrNodeExists), "loss %d", loss)
 				if data, _, err := c2.Get("/zookeeper/config"); len(data) == 0 || err != nil {
-					t.Errorf("loss %d: config %q %v", loss, data, err)
+					t.Errorf("loss %d: /zookeeper/config contains %q, error %v", loss, data, err)
 				}
 			}
 		})

@@ -35,7 +35,7 @@ func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 		assert.Equal(t, zk.EventNodeCreated, (<-watch).Type, "after the second reconnect")
 		select {
 		case <-otherPath.Ran():
-			t.Error("a hook for other watches ran")
+			t.Error("a hook for the watches of another path ran")
 		default:
 		}
 	})
@@ -61,7 +61,7 @@ func TestDrop_DropsOnlyMatchingEventsAndSetWatches(t *testing.T) {
 		<-event.Ran()
 		synctest.Wait()
 		if len(x1) != 1 || len(x2) != 0 || len(x3) != 1 || len(s.Watches()) != 0 {
-			t.Errorf("events %d %d %d, watches %v", len(x1), len(x2), len(x3), s.Watches())
+			t.Errorf("the client has received %d, %d and %d events, and the watches %v remain", len(x1), len(x2), len(x3), s.Watches())
 		}
 		assert.Equal(t, 2, s.Log().Count(zktest.OpNotification), "events in the log")
 		y := watch("/y")
@@ -96,7 +96,7 @@ func TestSetWatches_CutMakesSessionUnusable(t *testing.T) {
 		hook.Remove()
 		time.Sleep(3 * time.Second)
 		if n := len(s.Watches("/x")); n != 1 || c.State() != zk.StateHasSession {
-			t.Errorf("%d watches, client in %v", n, c.State())
+			t.Errorf("the server stores %d watches, and the client is in state %v", n, c.State())
 		}
 	})
 }

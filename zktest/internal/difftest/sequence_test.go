@@ -77,7 +77,7 @@ func TestCompare_SequenceNumbersOverflowEqually(t *testing.T) {
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/mixed/a"), request(wire.Create, "/mixed/b"), request(wire.Delete, "/mixed/a"), sequential)))
 	compareChildren("/mixed")
 
-	// The counter of a parent that is created again must restart.
+	// Create a parent again, whose counter must restart.
 	sequential.Path = "/recreated/n-"
 	p.compare(0, false, request(wire.Delete, "/recreated/x"))
 	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential,
@@ -86,8 +86,8 @@ func TestCompare_SequenceNumbersOverflowEqually(t *testing.T) {
 	compareChildren("/recreated")
 }
 
-// transactionLog returns a transaction log with creates, as a server writes it. The flags of a create
-// are the number of earlier creates below the parent.
+// transactionLog returns a transaction log with creates, as a server writes it. The field Flags of a request is
+// the number of earlier creates below the parent.
 func transactionLog(creates []wire.Request) []byte {
 	e := wire.Encoder{B: []byte("ZKLG")}
 	e.Int(2)  // the version of the format
