@@ -26,8 +26,8 @@ import (
 
 type recipeUse func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error
 
-// uses contains, for each recipe, a function that writes with it. The function returns the error with which
-// the recipe ends.
+// uses contains, by the name of a recipe, a function that uses the recipe so that it writes. The function returns
+// the error of the recipe.
 var uses = map[string]recipeUse{
 	"mutex": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		m, err := lock.NewMutex(conn, path, convertOptions[lock.Option](options)...)
@@ -106,7 +106,7 @@ var uses = map[string]recipeUse{
 	},
 	"double barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		const ended = "/app/open"
-		if path == ended { // a round that all participants have left is over
+		if path == ended { // prepare a round that all participants have left, so that it can end
 			_, err := conn.Set(path, nil, -1)
 			require.NoError(t, err)
 			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
@@ -176,7 +176,8 @@ func ignore(err, expected error) error {
 	return err
 }
 
-// protected is an ACL that permits only the client of connect to do more than read.
+// protected is an ACL that permits everything to the client of connect, and only reads to other
+// clients.
 var protected = append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 
 // runTest runs f as a subtest in a bubble with a server.
@@ -200,7 +201,7 @@ func TestWithStrictACL_RejectsNodesOpenToOthers(t *testing.T) {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			for _, path := range []string{"/app", "/app/open"} {
-				// The data is valid for a counter, which needs 8 bytes.
+				// Write 8 bytes, because the data must be valid for a counter too.
 				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}
@@ -219,7 +220,8 @@ func TestWithStrictACL_RejectsNodesOpenToOthers(t *testing.T) {
 			if name != "mutex" {
 				return
 			}
-			// The node is deleted, and created again by a client that permits everything to everyone.
+			// Delete the node, and create it again with permissions for everyone. The recipe must read the new
+			// ACL.
 			require.NoError(t, use(t, conn, "/app/own", protected, recipes.WithStrictACL()))
 			require.NoError(t, conn.Delete("/app/own", -1))
 			_, err = conn.Create("/app/own", nil, 0, zk.WorldACL(zk.PermAll))

@@ -25,8 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// cancellable are calls with a context, whose results would be wrong if they took its cause for an answer
-// of the servers. Each function creates what the call finds, over another connection, and returns the call.
+// cancellable contains calls whose results would be wrong if they mistook the cause of their context for an answer
+// of the servers. Each function prepares the state of the servers over another connection, and returns the call.
 var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func(context.Context) error){
 	"barrier, wait": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		b := must(barrier.New(conn, "/app/gate"))
@@ -220,7 +220,7 @@ func join(t *testing.T, conn *zk.Conn) {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 }
 
-// lead starts a candidate, and returns its ID when it leads.
+// lead starts a candidate, waits until it leads, and returns its ID.
 func lead(t *testing.T, conn *zk.Conn) string {
 	e := must(leaderelection.NewElection(conn, "/app/election", leaderelection.WithCreateNode()))
 	go func() { _ = e.ElectLeader() }()

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// eventsOf returns the logged events of one recipe at one path.
+// eventsOf returns the events of one recipe at one path that takeEvents has not removed yet.
 func (l *eventLog) eventsOf(recipe, path string) (events []event.Event) {
 	bubble.Advance(0)
 	l.mu.Lock()
@@ -116,7 +116,7 @@ func TestShards_EmitEvents(t *testing.T) {
 		untilDone := func(ctx context.Context) { <-ctx.Done() }
 		update(func(s *shard.Spec) { s.Shards = []string{"x", "y"} })
 
-		// The first member gets both shards. When the second member joins, it gets one of them.
+		// Start a member, which gets both shards, and then a second member, which gets one of them.
 		stop := run("a", newGroup(recipes.WithEvents(log.add)), untilDone)
 		require.Len(h, log.eventsOf("group", "/shards/members"), 1)
 		all := log.eventsOf("shard", "/shards")
@@ -139,7 +139,7 @@ func TestShards_EmitEvents(t *testing.T) {
 		require.Greater(h, plans[len(plans)-1].Token, planned.Token)
 		log.takeEvents()
 
-		// The second member leaves, and the first one gets its shard back.
+		// Stop the second member, so that the first member gets its shard back.
 		stopOther()
 		bubble.Advance(20 * time.Second)
 		require.Contains(h, strings.Join(log.takeEvents(), "\n"), " left")
@@ -148,7 +148,7 @@ func TestShards_EmitEvents(t *testing.T) {
 		require.Equal(h, "ended 0: recipes: closed", found[len(found)-1])
 		require.Equal(h, 2, strings.Count(strings.Join(found, "\n"), " left"), "%v", found)
 
-		// The function of a member does not return within the grace period.
+		// Stop a member whose function does not return within the grace period.
 		stop = run("a", newGroup(recipes.WithEvents(log.add)), func(ctx context.Context) { <-ctx.Done(); time.Sleep(5 * time.Second) })
 		log.takeEvents()
 		stop()

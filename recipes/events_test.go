@@ -33,7 +33,8 @@ func (l *eventLog) add(e event.Event) {
 	l.all = append(l.all, e)
 }
 
-// takeEvents returns the kinds, the durations in seconds and the errors of the events since its last call.
+// takeEvents returns a text for each event since its last call: the kind, the duration in seconds, and the reason,
+// count and error if there are any.
 func (l *eventLog) takeEvents() (found []string) {
 	bubble.Advance(0)
 	l.mu.Lock()
@@ -130,7 +131,7 @@ func TestEvents_LocksReportHolds(t *testing.T) {
 				found := log.takeEvents()
 				require.Len(h, found, 2)
 				require.Contains(h, found[1], "lost 1: ")
-				bubble.Advance(time.Minute) // the contender has left by then
+				bubble.Advance(time.Minute) // wait until the contender has left
 			})
 		})
 	}
@@ -176,7 +177,7 @@ func TestEvents_QueueReportsItems(t *testing.T) {
 		found := log.takeEvents()
 		require.Contains(h, found[len(found)-1], "lost ")
 
-		// The handler is stopped, so the attempt does not count.
+		// Stop the handler, so that the attempt does not count.
 		ctx, stop := context.WithCancel(h.Context())
 		done := bubble.Async(func() error {
 			return q.Handle(ctx, func(ctx context.Context, _ *queue.Item) error { <-ctx.Done(); return ctx.Err() })

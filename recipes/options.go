@@ -15,7 +15,8 @@ import (
 // passed to another: they have other types. The zero Option changes nothing.
 type Option struct{ shared }
 
-// shared hides the methods by which an Option satisfies the interfaces of the packages.
+// shared is an unexported name for recipe.Shared, so that the documentation of Option does not list
+// the methods by which Option implements the option types of all recipes.
 type shared = recipe.Shared
 
 // WithKazooLayout selects the znode names and data formats of kazoo, for recipes that kazoo has, so

@@ -55,7 +55,7 @@ func TestWait_ReturnsIfContextCauseIsSessionLoss(t *testing.T) {
 		case err := <-result:
 			require.ErrorIs(t, err, recipes.ErrSessionExpired, name)
 		case <-time.After(30 * time.Second):
-			require.Fail(t, "the wait does not end", name)
+			require.Fail(t, "the waiting call does not return", name)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 			d := newDouble(w, w.Connect(), n)
 			wg.Go(func() {
 				for i := range int64(rounds) {
-					time.Sleep(time.Duration(id) * time.Second) // the last participant is late
+					time.Sleep(time.Duration(id) * time.Second) // let each participant arrive later than the previous one
 					r, err := d.Enter(w.Context())
 					require.NoError(w, err)
 					require.Equal(w, i, r.Number())
@@ -220,7 +220,7 @@ func TestDouble_BeginsNoRoundWithParticipantThatGaveUp(t *testing.T) {
 			require.NoError(w, err)
 			entered <- r
 		}()
-		synctest.Wait() // the second participant has listed both znodes, and begins the round
+		synctest.Wait() // wait until the second participant has listed both znodes, and begins the round
 		cancel()
 		require.ErrorIs(w, <-gaveUp, context.Canceled)
 		hook.Remove()
@@ -277,13 +277,13 @@ func TestDouble_CountsParticipantOnceAfterLeaseExpiry(t *testing.T) {
 		synctest.Wait()
 		session := conn.SessionID()
 		hook := w.Server.Before(zktest.Match{Op: zktest.OpDelete, Session: session}, zktest.Cut)
-		w.Server.Blackhole(zktest.ToClient, session) // the session lives, because the server still receives requests
+		w.Server.Blackhole(zktest.ToClient, session) // let the session live, because the server still receives requests
 		time.Sleep(10 * timeout)
 		w.Server.Heal(session)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered, "one client counts as two participants")
 		hook.Remove()
-		time.Sleep(time.Minute) // the participant has joined again by then
+		time.Sleep(time.Minute) // wait until the participant has joined again
 		require.Equal(w, session, conn.SessionID())
 		go enter(w.Connect())
 		require.NoError(w, <-entered)
@@ -295,7 +295,7 @@ func TestDouble_CountsParticipantOnceAfterLeaseExpiry(t *testing.T) {
 // accepts fits into one request.
 func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
-		conn, _, err := w.Server.Connect(timeout) // the connection has the default receive buffer
+		conn, _, err := w.Server.Connect(timeout) // use a connection with the default receive buffer
 		require.NoError(w, err)
 		d := newDouble(w, conn, 1)
 		r, err := d.Enter(w.Context())
@@ -398,7 +398,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.Server.Heal(session) })
 			}
 		}
-		time.Sleep(30 * time.Second) // hooks can still cause faults during this time
+		time.Sleep(30 * time.Second) // wait, because hooks can still cause faults during this time
 		counts.mu.Lock()
 		before := len(counts.entered)
 		counts.mu.Unlock()
@@ -408,7 +408,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 		counts.mu.Unlock()
 		cancel()
 		wg.Wait()
-		time.Sleep(30 * time.Second) // the last znodes are removed in the background
+		time.Sleep(30 * time.Second) // wait until the last znodes are removed in the background
 		require.LessOrEqual(w, strings.Count(w.Server.Tree(), "ready"), 1)
 		require.Empty(w, regexp.MustCompile(`(?m)^ +\d+-`).FindAllString(w.Server.Tree(), -1), "seed %d: the znode of a participant remains: %s", seed, w.Server.Tree())
 	})

@@ -27,13 +27,14 @@ func TestCache_ReportsDeletionWithoutRequest(t *testing.T) {
 	})
 }
 
-// manualUpdater is an updater of /a without a goroutine. The test applies replies and events in any order. In a
-// cache, the connection delivers them in order, but each to a separate goroutine.
+// manualUpdater is an updater of /a without a goroutine. The test applies replies and events in any order, because
+// the connection of a cache delivers each of them to a separate goroutine, so that the order of their arrival is
+// not certain.
 type manualUpdater struct {
 	*testing.T
 	u *updater
-	// watches and fire contain the watches that were set and have not fired, and the functions that fire
-	// them, by kind and path.
+	// watches contains the watches that were set and have not fired, and fire the functions that fire these
+	// watches, by kind and path.
 	watches map[string]*watch.Watch
 	fire    map[string]func(zk.EventType)
 }
@@ -62,7 +63,7 @@ func (m *manualUpdater) findNode(path string) *node {
 	return n
 }
 
-// start returns a request that is sent at the present logical time.
+// start returns a request for a part of a znode, as if the updater had sent it now.
 func (m *manualUpdater) start(path string, op fetchOp) *fetch {
 	m.Helper()
 	f := &fetch{node: m.findNode(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.nextTick()}
@@ -75,7 +76,8 @@ func (m *manualUpdater) start(path string, op fetchOp) *fetch {
 	return f
 }
 
-// complete sets the reply of a request. The request has set a watch, or has found one in the pool.
+// complete sets the reply of a request, and the watch that the request has set or has found in the
+// pool.
 func (m *manualUpdater) complete(f *fetch, czxid, mzxid, pzxid int64, children ...string) *fetch {
 	f.stat, f.children, f.exists = &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
 	key := map[partKind]string{dataPart: "data ", listPart: "list "}[f.kind] + f.node.path
@@ -124,7 +126,7 @@ func (m *manualUpdater) requireEvents(want ...string) {
 	require.Equal(m, want, events)
 }
 
-// requireQueued requires that the data of a znode will be read.
+// requireQueued requires that the updater will read the data of a znode again.
 func (m *manualUpdater) requireQueued(path string) {
 	m.Helper()
 	require.True(m, m.findNode(path).data.queued, "the data of %s is not read again", path)
@@ -260,7 +262,7 @@ func TestUpdater_DefersChildUntilParentIsRead(t *testing.T) {
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents()
 			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
-			// The list belongs to another znode, so it does not confirm the child.
+			// Apply a list of another znode, which must not confirm the child.
 			m.u.handleReply(m.complete(list, 3, 3, 4, "b"))
 			m.requireEvents()
 			m.u.handleReply(m.complete(data, 3, 3, 4))
@@ -273,7 +275,7 @@ func TestUpdater_DefersChildUntilParentIsRead(t *testing.T) {
 			data := m.start("/a", fetchData)
 			m.read("/a/b", fetchData, 4, 4, 4)
 			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
-			m.u.handleReply(m.complete(data, 1, 3, 4)) // the request was sent before, so it does not confirm the child
+			m.u.handleReply(m.complete(data, 1, 3, 4)) // sent before the reply for the child, so it must not confirm the child
 			m.requireEvents("changed /a=")
 			m.requireQueued("/a")
 			m.read("/a", fetchData, 1, 3, 4)
@@ -322,7 +324,7 @@ func TestUpdater_KeepsZnodeAfterEventOfPreviousWatch(t *testing.T) {
 		old, fire := m.findNode("/a/b").data.watch, m.fire["data /a/b"]
 		f := m.start("/a/b", fetchData)
 		fire(zk.EventNodeDeleted)
-		m.u.handleReply(m.complete(f, 4, 4, 4)) // the znode was read after it was created again
+		m.u.handleReply(m.complete(f, 4, 4, 4)) // apply a read of the znode after it was created again
 		m.u.handleEvent(old, zk.Event{Type: zk.EventNodeDeleted})
 		m.requireEvents("deleted /a/b", "created /a/b=")
 		m.requireQueued("/a/b")

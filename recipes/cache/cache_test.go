@@ -36,7 +36,7 @@ func TestCache_DeliversDocumentedEventsAboveLock(t *testing.T) {
 				require.NoError(h, hold.Release())
 				synctest.Wait()
 			}
-			acquire() // before the first acquisition, it is unknown whether the znode has data
+			acquire() // acquire the lock once, so that m knows whether the znode of the lock has data
 			_, r := openFilled(h, "/locks", Subtree)
 			r.takeEvents()
 			acquire()
@@ -93,7 +93,7 @@ func TestCache_ScopeLimitsZnodes(t *testing.T) {
 			require.Equal(h, want, r.takeEvents())
 			requireEqual(h, c, r, scope)
 			require.True(h, c.Fresh())
-			// Changes outside of the scope cause no events.
+			// Change znodes outside of the scope, which must cause no events.
 			createWith(h, "/a/b/c/d/e", "6")
 			set(h, "/a/b/c/d", "7")
 			if scope < Subtree {
@@ -167,12 +167,13 @@ func TestCache_ReportsZnodeWithoutReadPermission(t *testing.T) {
 		require.ErrorIs(h, z.Err, recipes.ErrPermission)
 		require.Equal(h, int32(1), z.Stat.NumChildren)
 
-		// The unreadable znode is replaced by a readable one.
+		// Replace the unreadable znode by a readable one.
 		remove(h, "/a/secret/below", "/a/secret")
 		createWith(h, "/a/secret", "4")
 		require.Equal(h, []string{"deleted /a/secret", "created /a/secret=4"}, r.takeEvents())
 
-		// A change of an ACL causes no event. Sync reads a znode again that was unreadable.
+		// Permit the client to read a znode. This causes no event, so only Sync reads the znode
+		// again.
 		_, err = h.Operator.Create("/a/late", []byte("5"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
 		createWith(h, "/a/late/below", "6")
@@ -296,7 +297,7 @@ func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
 		var c *Cache
 		c, _ = openFilled(h, "/a", Subtree, WithFilter(func(path string) bool {
 			if c != nil {
-				c.Get("/a") // the filter can read the cache, because the cache is not locked
+				c.Get("/a") // read the cache in the filter, which the cache must call without holding its lock
 			}
 			return path != "/a/locks"
 		}))
@@ -332,7 +333,7 @@ func TestWithFilter_DoesNotAffectOtherCaches(t *testing.T) {
 			caches, replicas = append(caches, c), append(replicas, r)
 		}
 		for i := range 10 {
-			create(h, fmt.Sprint("/a/data-", i+1)) // each cache reads the list
+			create(h, fmt.Sprint("/a/data-", i+1)) // create a znode, so that each cache reads the list
 			bubble.Advance(time.Second)
 		}
 		for i, c := range caches {

@@ -20,7 +20,7 @@ func dialServer(h *bubble.Test) *zk.Conn {
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // the goroutines that wait for the connection end now
+		time.Sleep(time.Second) // wait until the goroutines that wait for the connection have ended
 	})
 	_, err = zkdial.Wait(h.Context(), conn)
 	require.NoError(h, err)
@@ -110,7 +110,8 @@ func TestCache_ReplacesOldZnodesAfterDataLoss(t *testing.T) {
 					}
 					require.ElementsMatch(h, append(want, "stale", "fresh"), got)
 
-					// After the recovery, changes are compared by their zxids again.
+					// Write again: after the recovery the cache must compare changes by their zxids
+					// as before.
 					set(h, "/a", "newer")
 					synctest.Wait()
 					require.NoError(h, compareWithServer(h.Operator, c, scope))

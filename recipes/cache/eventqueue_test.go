@@ -122,7 +122,7 @@ func TestCache_IsNotDelayedBySlowReader(t *testing.T) {
 		synctest.Wait()
 		select {
 		case e := <-c.Events():
-			h.Fatalf("a further event: %v", e)
+			h.Fatalf("the cache delivers a further event: %v", e)
 		default:
 		}
 	})

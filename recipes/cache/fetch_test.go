@@ -84,7 +84,8 @@ func TestCache_LeavesNoWatchOnDeletedZnode(t *testing.T) {
 		require.Equal(h, []string{"data /a", "children /a"}, watchedPaths(h))
 		require.Equal(h, 2, countChannels(h))
 
-		// A znode that the client may not read leaves no watch either. The cache reads only its Stat.
+		// Create and delete a znode that the client may not read, and whose Stat the cache reads. It must leave no
+		// watch either.
 		h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
 		h.Server.Before(zktest.Match{Op: zktest.OpExists, Session: cacheSession(h), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
 			remove(h, q.Path)
@@ -117,7 +118,7 @@ func TestCache_ReportsTooManyChildren(t *testing.T) {
 		listings := countRequests(h, zktest.OpGetChildren2, "/a/many")
 		require.LessOrEqual(h, listings, 4)
 
-		// The cache still updates the other znodes.
+		// Create a znode elsewhere, which the cache must still report.
 		create(h, "/a/few/y")
 		require.Equal(h, []string{"created /a/few/y="}, r.takeEvents())
 		reconnect(h, c, func() {})
@@ -125,7 +126,7 @@ func TestCache_ReportsTooManyChildren(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(h, listings, countRequests(h, zktest.OpGetChildren2, "/a/many"))
 
-		// After the children have changed, a reconnect lists them again.
+		// Delete children. The cache must list them again after a reconnect.
 		for i := range 400 {
 			remove(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
@@ -155,7 +156,7 @@ func TestSync_ListsAgainAfterTooManyChildren(t *testing.T) {
 		require.NoError(h, c.Sync(h.Context()))
 		requireEqual(h, c, r, Subtree)
 
-		// If the listing is still too large, each change causes at most one break of the connection.
+		// Make the list too large again. Each change may then break the connection once at most.
 		for i := range 400 {
 			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
@@ -193,7 +194,7 @@ func TestCache_ReportsTooMuchData(t *testing.T) {
 		set(h, "/a/b", "small")
 		require.Equal(h, []string{"changed /a/b=small"}, r.takeEvents())
 
-		// A new session causes at most one break of the connection.
+		// Start a new session, which may break the connection once at most.
 		set(h, "/a/b", strings.Repeat("x", 100<<10))
 		time.Sleep(10 * time.Second)
 		require.True(h, c.Fresh())

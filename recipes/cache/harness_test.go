@@ -44,8 +44,8 @@ func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache 
 	return c
 }
 
-// openFilled opens a cache and waits until it is filled. It returns the cache, and a replica that applies the
-// events of the cache.
+// openFilled opens a cache and waits until the cache is filled. It returns the cache, and a replica to which it
+// applies the events of the cache.
 func openFilled(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
 	c := openCache(h, path, scope, opts...)
 	r := newReplica()
@@ -133,7 +133,8 @@ func watchedPaths(h *bubble.Test) []string {
 // countChannels returns how many channels the client library stores for the watches of the cache.
 func countChannels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
 
-// replica is a copy of a cache: it applies the events of the cache to a map, and verifies their order.
+// replica is a map of znodes to which a test applies the events of a cache. It verifies that each event can follow
+// the previous ones.
 type replica struct {
 	mu     sync.Mutex
 	events []string // the events since the last call of takeEvents
@@ -166,7 +167,8 @@ func (r *replica) apply(c *Cache, e Event) {
 			r.addFault("%s created, but it exists", e.Path)
 		case e.Path != c.path && !hasParent:
 			r.addFault("%s created before its parent", e.Path)
-		// The Stat of the event is unknown if no read was answered. All znodes of a new server have the czxid 0.
+		// Ignore the czxid 0: the Stat of the event is unknown if no read was answered, and znodes of a new server
+		// have the czxid 0.
 		case e.Node.Stat.Czxid <= r.czxids[e.Path] && e.Node.Stat.Czxid != 0:
 			r.addFault("%s created with a czxid that was reported before", e.Path)
 		}
@@ -193,7 +195,7 @@ func (r *replica) apply(c *Cache, e Event) {
 		delete(r.nodes, e.Path)
 	case Stale, Fresh:
 		if r.stale != (e.Kind == Fresh) {
-			r.addFault("%v twice", e.Kind)
+			r.addFault("two %v events follow each other", e.Kind)
 		}
 		r.stale = e.Kind == Stale
 	}
@@ -202,7 +204,8 @@ func (r *replica) apply(c *Cache, e Event) {
 	}
 }
 
-// eventText returns an event in the notation of the tests.
+// eventText returns an event as the tests write it, for example "created /a=data", with " !" at the
+// end if the event has an error.
 func eventText(e Event) string {
 	switch e.Kind {
 	case Created, Changed:
@@ -241,13 +244,13 @@ func (r *replica) compareWithCache(c *Cache) error {
 		}
 	}
 	if len(cached) != len(r.nodes) || len(cached) != c.Len() {
-		return fmt.Errorf("%d znodes in the events, %d in the cache, Len %d", len(r.nodes), len(cached), c.Len())
+		return fmt.Errorf("the events contain %d znodes, the cache contains %d, and Len returns %d", len(r.nodes), len(cached), c.Len())
 	}
 	return nil
 }
 
-// compareZnodes returns an error if two states of a znode differ. If withChildren is set, it compares the
-// fields of the Stat that describe the children as well.
+// compareZnodes returns an error if two states of a znode differ. It compares the fields of the Stat that describe
+// the children only if withChildren is set.
 func compareZnodes(a, b Znode, withChildren bool) error {
 	if !withChildren {
 		copyChildrenStat(&a.Stat, &b.Stat)
@@ -271,7 +274,7 @@ func compareWithServer(conn *zk.Conn, c *Cache, scope Scope) error {
 	visit = func(p string, depth Scope) error {
 		data, stat, err := conn.Get(p)
 		if err != nil {
-			return fmt.Errorf("%s: %w", p, err)
+			return fmt.Errorf("read %s from the server: %w", p, err)
 		}
 		found++
 		z, ok := c.Get(p)
@@ -303,7 +306,7 @@ func compareWithServer(conn *zk.Conn, c *Cache, scope Scope) error {
 		return err
 	}
 	if found != c.Len() {
-		return fmt.Errorf("%d znodes in the cache, %d at the server", c.Len(), found)
+		return fmt.Errorf("the cache contains %d znodes, and the server %d", c.Len(), found)
 	}
 	return nil
 }

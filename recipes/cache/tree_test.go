@@ -36,7 +36,7 @@ func TestTree_ReadsHoldNoLock(t *testing.T) {
 		var paths []string
 		for z := range c.All() {
 			paths = append(paths, z.Path)
-			create(h, z.Path+"/new") // create calls methods of the cache, so the iteration must not hold a lock
+			create(h, z.Path+"/new") // let the cache change, so that the iteration must not hold a lock
 			synctest.Wait()
 			if z.Path == "/a/x/1" {
 				break

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// newWatchChannel returns a channel of a watch, like one of the client library, and a function that fires the
-// watch.
+// newWatchChannel returns a channel like the one that the client library returns for a watch, and a function that
+// sends the event of the watch to this channel.
 func newWatchChannel() (c chan zk.Event, fire func(zk.EventType)) {
 	c = make(chan zk.Event, 1)
 	return c, func(typ zk.EventType) {

@@ -45,7 +45,7 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 		d := clients[random.IntN(len(clients))]
 		what := random.IntN(10)
 		if what >= 5 && what <= 8 && d.setup.Conn.SessionID() == 0 {
-			continue // the session 0 would select all sessions
+			continue // skip the fault, because the session 0 would select all sessions
 		}
 		switch what {
 		case 0, 1: // register an instance
@@ -127,7 +127,8 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 	require.Zero(w, strings.Count(w.Server.Tree(), "\n      i"), w.Server.Tree())
 }
 
-// newestStatus returns the status in the channel, or a pending status if the channel is empty.
+// newestStatus returns the status in the channel c, or a status with the state Pending if the
+// channel is empty.
 func newestStatus(c <-chan Status) Status {
 	select {
 	case s := <-c:

@@ -139,7 +139,8 @@ func TestRegistration_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 		bubble.Advance(time.Hour)
 		log := w.Server.Log().Requests()
-		// Watched znodes are read 12 to 20 times an hour to verify the watch.
+		// Allow 12 to 20 reads of each watched znode in an hour, by which the library verifies that
+		// the watch exists.
 		verifications := log.Count(zktest.OpExists)
 		require.LessOrEqual(w, verifications, 21, "%v", log)
 		require.LessOrEqual(w, len(log)-verifications, 4, "%v", log)
@@ -266,8 +267,7 @@ func create(d *Discovery, node string) error {
 	return err
 }
 
-// firstErrorExcept returns the first error in errs that is neither nil nor ignored. It returns nil if there
-// is none.
+// firstErrorExcept returns the first error in errs that is neither nil nor wraps ignored, or nil if there is none.
 func firstErrorExcept(ignored error, errs ...error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ignored) {

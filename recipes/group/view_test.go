@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// describe returns the ID and the data of each member.
+// describe returns a text "ID=data" for each member.
 func describe(members []Member) (all []string) {
 	for _, m := range members {
 		all = append(all, m.ID+"="+string(m.Data))
@@ -100,7 +100,7 @@ func TestWatch_DeliversChangesMadeWhileDisconnected(t *testing.T) {
 				stays, leaves := join(w, other, "stays", "1"), join(w, other, "leaves", "1")
 				views := newGroup(w, conn).Watch(w.Context())
 				require.Len(w, (<-views).Members, 2)
-				// The client library tries to set its watches again, and fails each time.
+				// Let each attempt of the client library to set its watches again fail.
 				hook := w.Server.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zk.ErrAPIError))
 				w.Server.Refuse(true)
 				w.Server.DropConnections(conn.SessionID())
@@ -111,7 +111,7 @@ func TestWatch_DeliversChangesMadeWhileDisconnected(t *testing.T) {
 				w.Server.Refuse(false)
 				bubble.Settle()
 				require.Equal(w, []string{"joins=1", "stays=2"}, describe((<-views).Members))
-				// Changes after the reconnect are delivered as well.
+				// Make further changes, which must be delivered as well.
 				require.NoError(w, stays.Set(w.Context(), []byte("3")))
 				synctest.Wait()
 				require.Equal(w, []string{"joins=1", "stays=3"}, describe((<-views).Members))
@@ -354,7 +354,7 @@ func TestWatch_MissesNoChangeAfterLossOfWatch(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		views := g.Watch(w.Context())
 		require.Equal(w, []string{"a=1"}, describe((<-views).Members))
-		time.Sleep(10 * time.Second) // the client library has set the watches again by then
+		time.Sleep(10 * time.Second) // wait until the client library has set the watches again
 		for range 2 {
 			for _, data := range []string{"2", "3"} {
 				require.NoError(w, m.Set(w.Context(), []byte(data)))
@@ -362,7 +362,7 @@ func TestWatch_MissesNoChangeAfterLossOfWatch(t *testing.T) {
 				require.Len(w, views, 1, "without a delay")
 				require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
 			}
-			// The watches are lost while the reader waits for a change.
+			// Make the client library lose the watches while the reader waits for a change.
 			w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 			w.Server.DropConnections(reader.SessionID())
 			time.Sleep(1500 * time.Millisecond)

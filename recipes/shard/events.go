@@ -11,7 +11,7 @@ import (
 
 func (g *Group) report(e event.Event) { g.setup.Report("shard", e) }
 
-// reportMember reports an event of the znode of this member.
+// reportMember emits an event of the znode of a member that this process maintains.
 func (g *Group) reportMember(e event.Event) {
 	e.Path = g.setup.Path + "/members"
 	g.setup.Report("group", e)
@@ -41,7 +41,7 @@ func (g *Group) observe(s *Shard, began time.Time) (reported <-chan struct{}) {
 	return done
 }
 
-// errNoLeader is the reason in the event of a plan that a member has computed itself.
+// errNoLeader is the Err of the event of a plan that a member has computed itself.
 var errNoLeader = errors.New("shard: no leader has planned for the present members")
 
 // reportPlan emits an event for the plan that the member follows.

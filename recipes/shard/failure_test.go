@@ -155,7 +155,7 @@ func TestRun_KeepsOwnersDuringRollingRestart(t *testing.T) {
 		}
 		require.Equal(w, 200, r.count, "each shard was granted once more, to the same member")
 
-		// The member m7 leaves and does not return.
+		// Stop the member m7, which does not return.
 		workers["m7"].leave(w)
 		time.Sleep(50 * time.Second)
 		require.Len(w, r.currentOwners(), 95)
@@ -195,7 +195,7 @@ func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 		bubble.Settle()
 		r.requireEven(12, "a", "b")
 
-		// The member b is not permitted to lock the shards of a.
+		// Forbid the member b to lock the shards of a.
 		for shard, owner := range r.currentOwners() {
 			if owner == "a" {
 				_, err := operator.SetACL(dir+"/locks/"+shard, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermWrite|zk.PermAdmin), -1)
@@ -285,7 +285,7 @@ func TestMember_EndsWhenConnectionIsClosed(t *testing.T) {
 		for _, s := range all {
 			require.Error(w, s.Err())
 		}
-		bubble.Settle() // the goroutines of the contenders end in the background
+		bubble.Settle() // wait until the goroutines of the contenders have ended
 	})
 }
 
@@ -310,8 +310,8 @@ func TestWatch_DeliversPlansWithFewWatches(t *testing.T) {
 			k.leave(w)
 			bubble.Settle()
 			<-maps
-			// In each term, the leader sets the watch of the Spec again, at most eight times: see
-			// docs/design.md.
+			// Allow eight channels for the watch of the Spec, which the leader sets again in each
+			// term: docs/design.md explains this limit.
 			require.LessOrEqual(w, bubble.Watches(conn), 9)
 			require.LessOrEqual(w, len(w.Server.Watches()), 3)
 		}
@@ -344,8 +344,8 @@ func TestGroup_IdleMembersSendFewRequests(t *testing.T) {
 					requests++
 				}
 			}
-			// The library reads every watched znode once in three to five minutes. An owner watches the
-			// znodes of its locks.
+			// Allow one read of every watched znode in three minutes, by which the library verifies watches. An
+			// owner watches the znodes of its locks.
 			require.LessOrEqual(w, float64(verified)/10, float64(shards+5*4)/3)
 			costs[shards] = float64(requests) / 10 / 5
 			for _, k := range workers {
@@ -493,7 +493,7 @@ func TestMember_LostShardsAreNotOwned(t *testing.T) {
 			require.NoError(w, owned.Err)
 			require.Empty(w, owned.Shards)
 		default:
-			require.Fail(w, "the loss is not reported")
+			require.Fail(w, "Owned does not report the loss of the shards")
 		}
 		w.Server.Refuse(false)
 		w.Server.Heal()

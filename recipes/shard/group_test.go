@@ -36,7 +36,7 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 		bubble.Settle()
 		r.requireEven(20, "a", "b", "c")
 		require.Equal(w, 36, r.count)
-		a.leave(w) // the member a is the leader
+		a.leave(w) // stop the member a, which is the leader
 		bubble.Settle()
 		r.requireEven(20, "b", "c")
 		require.Equal(w, 43, r.count)
@@ -177,7 +177,7 @@ func TestRun_ReturnsErrorOfFunction(t *testing.T) {
 				time.Sleep(time.Second)
 				return failure
 			case "s00001":
-				return nil // the member keeps the shard, without a function
+				return nil // return early: the member keeps the shard, without a function
 			}
 			<-ctx.Done()
 			return nil
@@ -198,7 +198,7 @@ func TestRun_ReturnsErrorOfFunction(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
 		require.NoError(w, g.Run(ctx, "a", idle))
-		bubble.Settle() // the znode of the member is removed in the background
+		bubble.Settle() // wait until the znode of the member is removed in the background
 		_, err = NewGroup(g.setup.Conn, "/")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		for _, option := range []Option{WithGrace(-1), WithWeight(0), WithZone(strings.Repeat("z", 300))} {
@@ -208,7 +208,8 @@ func TestRun_ReturnsErrorOfFunction(t *testing.T) {
 	})
 }
 
-// lateContext is a context that ends while join succeeds.
+// lateContext is a context whose Err returns an error although Done is not closed, as if the context
+// ended just when join has succeeded.
 type lateContext struct{ context.Context }
 
 func (lateContext) Err() error { return context.Canceled }

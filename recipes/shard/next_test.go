@@ -25,14 +25,15 @@ func numberedNames(prefix string, n int) (all []string) {
 	return all
 }
 
-// model is a group that consists only of its plan and the records of its members.
+// model simulates a group without servers: it contains only the plan, the records of the members and
+// the Spec.
 type model struct {
 	plan    Plan
 	members map[string]record
 	spec    Spec
 	zxid    int64
 	now     time.Time
-	moves   int // number of changes of owners so far
+	moves   int // the number of changes of owners so far
 }
 
 func newModel(shards, members int) *model {
@@ -205,7 +206,7 @@ func TestNext_MovesShardsAfterRestartDelay(t *testing.T) {
 	m.spec.RestartDelay = time.Minute
 	m.settlePlan(t)
 	m.members["m00001"] = record{Weight: 1, State: restarting}
-	m.now = m.now.Add(time.Hour) // the clock of this leader is an hour fast
+	m.now = m.now.Add(time.Hour) // let the clock of this leader be an hour fast
 	m.settlePlan(t)
 	delete(m.members, "m00001")
 	m.now = m.now.Add(-time.Hour)
@@ -237,7 +238,7 @@ func TestNext_MaxMovesLimitsMoves(t *testing.T) {
 	m.settlePlan(t)
 	require.Empty(t, m.plan.Moves)
 
-	// Shards without an owner are assigned immediately, whatever MaxMoves is.
+	// Remove a member: its shards must be assigned immediately, whatever MaxMoves is.
 	delete(m.members, "m00000")
 	m.step()
 	require.Equal(t, 100, m.plan.loads()["m00001"])
@@ -306,7 +307,8 @@ func TestNext_PriorityShardsLeaveFirst(t *testing.T) {
 	require.Equal(t, "s00007", m.plan.Moves[0].Shard)
 }
 
-// checkPlan returns what is wrong with the plan p, which follows old, or "".
+// checkPlan returns a description of the rule that the plan p, which nextPlan has returned for old,
+// violates, or "".
 func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	again := nextPlan(old, members, spec, p.SpecZxid, someTime)
 	switch {
@@ -315,14 +317,14 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	case p.Version < old.Version:
 		return "the version decreases"
 	case p.Version == old.Version && !p.equal(old):
-		return "a plan changes without its version"
+		return "the plan changes, but its version does not"
 	}
 	data, err := encodePlan(p)
 	if err != nil {
 		return err.Error()
 	}
 	if decoded, err := decodePlan(data); err != nil || !decoded.equal(p) {
-		return fmt.Sprintf("decoded: %+v, %v", decoded, err)
+		return fmt.Sprintf("the encoded plan is decoded as %+v, %v", decoded, err)
 	}
 	receives := func(id string) bool {
 		m, present := members[id]
@@ -335,11 +337,11 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 		was := old.Owners[shard]
 		switch {
 		case !slices.Contains(spec.Shards, shard) || slices.Contains(spec.Paused, shard):
-			return fmt.Sprintf("%s is assigned", shard)
+			return fmt.Sprintf("%s is assigned although it is paused or removed", shard)
 		case !known:
 			return fmt.Sprintf("%s is assigned to %s, which is not a member", shard, owner)
 		case !receives(owner) && owner != was:
-			return fmt.Sprintf("%s is assigned to %s, which gets none", shard, owner)
+			return fmt.Sprintf("%s is assigned to %s, which must not receive shards", shard, owner)
 		case !receives(owner) && planned.Away.IsZero() && members[owner].State != working:
 			return fmt.Sprintf("%s remains with %s, which is gone", shard, owner)
 		}
@@ -351,7 +353,7 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 		return "shards are moved although rebalancing is paused"
 	}
 	if spec.MaxMoves > 0 && chosen > spec.MaxMoves {
-		return fmt.Sprintf("%d moves", chosen)
+		return fmt.Sprintf("%d shards move by choice, more than MaxMoves permits", chosen)
 	}
 	inProgress := func(p Plan) (n int) {
 		for _, m := range p.Moves {
@@ -363,11 +365,11 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 		return n
 	}
 	if n := inProgress(p); spec.MaxMoves > 0 && n > max(spec.MaxMoves, inProgress(old)) {
-		return fmt.Sprintf("%d moves in progress", n)
+		return fmt.Sprintf("%d moves are in progress, more than MaxMoves permits", n)
 	}
 	for _, shard := range spec.Shards {
 		if p.Owners[shard] == "" && anyReceives && !slices.Contains(spec.Paused, shard) {
-			return fmt.Sprintf("%s is not assigned", shard)
+			return fmt.Sprintf("%s has no owner although a member can receive shards", shard)
 		}
 	}
 	for _, m := range p.Moves {
@@ -378,7 +380,8 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	return ""
 }
 
-// checkBalance returns what is wrong with the balance of a plan that does not change any more, or "".
+// checkBalance returns a description of how the numbers of shards in p, a plan that does not change any more,
+// violate the rules, or "".
 func checkBalance(p Plan, members map[string]record, spec Spec) string {
 	loads, weights, total, pinned := p.loads(), 0, 0, map[string]int{}
 	heavy := false
@@ -416,14 +419,14 @@ func checkBalance(p Plan, members map[string]record, spec Spec) string {
 		m, present := members[id]
 		owner, _ := p.member(p.Owners[shard])
 		if owner.ID != "" && owner.Away.IsZero() && present && m.State == working && !slices.Contains(spec.Drained, id) && owner.ID != id {
-			return fmt.Sprintf("%s is not pinned", shard)
+			return fmt.Sprintf("%s is not owned by the member to which it is pinned", shard)
 		}
 	}
 	return ""
 }
 
-// runRandomPlans changes members and the Spec at random, and checks every plan. It returns what is wrong with
-// one of them, or "".
+// runRandomPlans changes members and the Spec at random, and checks every plan. It returns a description of the
+// first violation of a rule, or "".
 func runRandomPlans(r *rand.Rand, steps int) string {
 	var plan Plan
 	members, spec, zxid := map[string]record{}, Spec{}, int64(0)
@@ -538,7 +541,7 @@ func FuzzDecodePlan(f *testing.F) {
 			return
 		}
 		if len(p.Moves) > len(data) || len(p.Owners) > len(data) {
-			t.Fatal("the plan is larger than its text")
+			t.Fatal("the decoded plan has more shards than its text has bytes")
 		}
 		_ = nextPlan(p, map[string]record{"a": {Weight: 1}}, Spec{Shards: []string{"s"}}, 1, someTime)
 	})

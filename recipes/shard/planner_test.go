@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// lockedPlanner returns a planner that holds the lock of the leader and has not planned yet. It also returns
-// the hold of that lock.
+// lockedPlanner returns a planner that has not planned yet, and the hold of the leader's lock, which makes the
+// planner the leader.
 func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	g := newGroup(w, connect(w))
 	mutex, err := lock.NewMutex(g.setup.Conn, dir+"/leader")

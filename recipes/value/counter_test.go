@@ -162,10 +162,10 @@ func TestAdd_ReturnsErrUnconfirmedIfConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// operation is a call of a client: an addition of add, or a read if add is 0.
+// operation is a call of a client: an addition of the number add, or a read if add is 0.
 type operation struct{ add int64 }
 
-// result is what a call has returned: a number, or nothing if the outcome is unknown.
+// result is what a call has returned: the number n, unless the outcome is unknown.
 type result struct {
 	n       int64
 	unknown bool
@@ -270,7 +270,7 @@ func TestCounter_IsLinearizableUnderRandomFaults(t *testing.T) {
 		calls, added := recordHistory(t, seed)
 		total += added
 		if !porcupine.CheckOperations(counterModel, calls) {
-			t.Fatalf("seed %d: not linearizable: %+v", seed, calls)
+			t.Fatalf("seed %d: the calls are not linearizable: %+v", seed, calls)
 		}
 	}
 	require.Greater(t, total, 1000, "the schedules do nothing")

@@ -19,7 +19,7 @@ func dial(h *bubble.Test) *zk.Conn {
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // the goroutines that wait for the connection end now
+		time.Sleep(time.Second) // wait until the goroutines that wait for the connection have ended
 	})
 	_, err = zkdial.Wait(h.Context(), conn)
 	require.NoError(h, err)
@@ -63,7 +63,8 @@ func TestCounter_ForgetsOldStateAfterDataLoss(t *testing.T) {
 	})
 }
 
-// writeTwice changes a value twice over one connection, so that the session has a record.
+// writeTwice writes a value twice over one connection. The second write creates the record of the
+// session, which the creation of the znode does not need.
 func writeTwice(h *bubble.Test, conn *zk.Conn, path, first, second string) {
 	h.Helper()
 	v := newValue[string](h, conn, path)

@@ -59,11 +59,11 @@ func TestCounter_RecoversFromForeignChanges(t *testing.T) {
 	large := string(make([]byte, 100<<10))
 	for name, c := range map[string]struct {
 		change  func(h *bubble.Test, foreign *zk.Conn)
-		addErr  error  // error of additions; nil if they succeed
+		addErr  error  // the error of additions; nil if they succeed
 		text    string // part of the text of the error
 		getErr  error
 		correct func(h *bubble.Test, foreign *zk.Conn)
-		set     bool // Set corrects the data too
+		set     bool // reports that a call of Set corrects the data too
 		next    int64
 	}{
 		"as documented":    {change: set(five), next: 6},

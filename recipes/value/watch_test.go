@@ -29,13 +29,13 @@ func TestWatch_DeliversNewestState(t *testing.T) {
 		}
 		set("one")
 		require.Equal(h, "one", (<-changes).Value)
-		// The value changes while the reader does not receive.
+		// Change the value twice while the reader does not receive.
 		set("two")
 		synctest.Wait()
 		set("three")
 		synctest.Wait()
 		require.Equal(h, "three", (<-changes).Value)
-		// The connection breaks, but the session survives.
+		// Change the value while the connection is broken, and let the session survive.
 		h.Server.Blackhole(zktest.BothWays, conn.SessionID())
 		set("four")
 		time.Sleep(bubble.SessionTimeout / 4)

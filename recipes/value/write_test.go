@@ -83,7 +83,7 @@ func TestAdd_AppliesOnceIfReplyIsLost(t *testing.T) {
 					addTo(h, c, 1)
 					want++
 				}
-				// Another client adds to the counter while this client reconnects.
+				// Let another client add to the counter while this client reconnects.
 				h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
 					go addTo(h, other, 1)
 					return zktest.Cut(q)
@@ -162,7 +162,8 @@ func TestAdd_UsesValueOfRecreatedZnode(t *testing.T) {
 			require.Equal(h, int64(101), addTo(h, c, 1))
 		})
 	})
-	// The session has no record below the old znode, because the record would prevent its deletion.
+	// Read without a write, so that the session has no record below the old znode, which would
+	// prevent the deletion.
 	t.Run("after a read", func(t *testing.T) {
 		bubble.Run(t, func(h *bubble.Test) {
 			conn, operator := h.Connect(), h.Connect()
@@ -202,7 +203,7 @@ func TestAdd_SkipsVersionMinusOne(t *testing.T) {
 		require.NoError(h, err)
 		require.Equal(h, int32(-6+20+1), stat.Version, "one more write than additions")
 		for _, e := range h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData }) {
-			t.Errorf("a write without the record: %v", e)
+			t.Errorf("a write is not in a transaction with the record of its session: %v", e)
 		}
 	})
 }
