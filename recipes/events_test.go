@@ -177,7 +177,7 @@ func TestEvents_QueueReportsItems(t *testing.T) {
 		found := log.takeEvents()
 		require.Contains(h, found[len(found)-1], "lost ")
 
-		// Stop the handler, so that the attempt does not count.
+		// Start a handler and stop it, so that the attempt does not count.
 		ctx, stop := context.WithCancel(h.Context())
 		done := bubble.Async(func() error {
 			return q.Handle(ctx, func(ctx context.Context, _ *queue.Item) error { <-ctx.Done(); return ctx.Err() })

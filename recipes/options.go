@@ -60,12 +60,12 @@ func WithCheckInterval(d time.Duration) Option {
 // to all clients. Participants need the permission to read, write and delete each other's
 // znodes.
 //
-// The ACL of a recipe's node, and not those of its children, determines who may create and delete
-// children. If another client has created the node, its ACL applies. So participants of locks,
-// semaphores, queues, groups, double barriers and services, and writers of barriers, counters and
-// values, read the ACL of the node once for each connection, and log a warning if it permits a client
-// to create, delete, write or administer to which acl does not grant that. The scheme "auth" in acl
-// means all clients with credentials. See [WithStrictACL] and docs/access.md.
+// The ACL of a recipe's node, and not those of its children, determines who may create and delete children. If
+// another client has created the node, its ACL applies. So participants of locks, semaphores, queues, groups,
+// double barriers and services, and writers of barriers, counters and values, read the ACL of the node once for
+// each connection. They log a warning if this ACL grants the permission to create, delete, write or administer to
+// a client to which acl does not grant the same permission. The scheme "auth" in acl means all clients with
+// credentials. See [WithStrictACL] and docs/access.md.
 func WithACL(acl []zk.ACL) Option { return Option{func(s *recipe.Setup) { s.ACL = acl }} }
 
 // WithStrictACL makes the operations that [WithACL] lists return [ErrPermission], before they create

@@ -27,7 +27,7 @@ func (runtimeClock) startTimer(d time.Duration, f func()) func() bool {
 type manualClock struct {
 	mu     sync.Mutex
 	t      time.Time
-	timers []*manualTimer // the timers, sorted by the field at
+	timers []*manualTimer // the pending timers, sorted by the times at which they fire
 }
 
 type manualTimer struct {
@@ -79,7 +79,7 @@ func (c *manualClock) advance(d time.Duration) {
 		t.f()
 		c.mu.Lock()
 	}
-	if end.After(c.t) { // do not move the clock back: a timer or another call may have moved it further
+	if end.After(c.t) { // do not move the clock back, because a timer or another call may have advanced the clock further
 		c.t = end
 	}
 	c.mu.Unlock()

@@ -151,8 +151,8 @@ func (s *hookSet) removeAll() {
 	s.on.Store(false)
 }
 
-// takeDue counts q in each hook of the stage st that it matches, and returns the hooks that must run
-// for q.
+// takeDue counts q as a match of each hook of the stage st that q matches, and returns the hooks
+// that must run for q.
 func (s *hookSet) takeDue(st hookStage, q *Request) []hookRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()

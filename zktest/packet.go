@@ -167,7 +167,7 @@ func (c *conn) closeMalformed() {
 	c.e.mu.Unlock()
 }
 
-// encodeReply encodes a reply. The next call reuses the buffer.
+// encodeReply encodes a reply. The result is valid until the next call, which reuses the buffer.
 func (e *ensemble) encodeReply(xid int32, zxid int64, code Code, body []byte) []byte {
 	enc := wire.Encoder{B: reuseBuffer(e.replyBuf)}
 	start := enc.Begin()

@@ -8,13 +8,13 @@ import "slices"
 // and expire on the majority side, where other clients observe that the ephemeral znodes
 // are deleted. Connections made later stall as well.
 //
-// If sessions are given, only their current connections are cut off, as if these clients
-// were connected to a separate server; connections that they make later are not affected.
-// With sessions, a test of a stale reader needs only one server. The separate server
-// behaves like a follower that has not reported the latest packets of its clients; see
-// [StartEnsemble]. The same applies to a server without an ensemble that is partitioned as a
-// whole. If the server lags, is paused or is cut off itself, they read its current state.
-// [WithSyncLimit] does not apply to partitions of sessions.
+// If sessions are given, only their current connections are cut off, as if these clients were
+// connected to a separate server; connections that they make later are not affected. With sessions,
+// a test of a stale reader needs only one server. The separate server behaves like a follower that
+// has not reported the latest packets of its clients; see [StartEnsemble]. The same applies to a
+// server without an ensemble that is partitioned as a whole. If the server lags, is paused or is cut
+// off itself, the sessions read the state that the server has at this moment. [WithSyncLimit] does
+// not apply to partitions of sessions.
 //
 // A real follower closes its clients' connections after a limit; [WithSyncLimit] sets one
 // for this server. [Server.Heal] ends the partition: missed changes arrive in order, with

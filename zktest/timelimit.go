@@ -18,8 +18,8 @@ func (e *ensemble) limitFakeTime(d time.Duration) {
 	}
 }
 
-// describeBubble describes the goroutines in the bubble of the caller: those of the test
-// first, then those that run code of a test file.
+// describeBubble describes the goroutines in the bubble of the caller: the goroutines of
+// the test first, and then goroutines that run code of a test file.
 func describeBubble(d time.Duration) string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]

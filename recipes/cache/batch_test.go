@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// TestCache_BatchesEndAfterQuietPeriod checks that a batch does not end before a quiet period, and lasts no
-// longer than ten of them, that no events are missing, and that the iteration ends with the context and with
-// the cache.
+// TestCache_BatchesEndAfterQuietPeriod checks that a batch does not end before a quiet period, and lasts no longer
+// than ten quiet periods, that no events are missing, and that the iteration ends with the context and with the
+// cache.
 func TestCache_BatchesEndAfterQuietPeriod(t *testing.T) {
 	run(t, func(h *bubble.Test) {
 		create(h, "/a")

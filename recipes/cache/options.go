@@ -23,7 +23,7 @@ const (
 // Option is an option of a [Cache]: [WithConcurrency], [WithFilter], [WithoutData], and every [recipes.Option].
 type Option interface{ ApplyCache(*recipe.Setup) }
 
-// ownOption is an option of this package.
+// ownOption is an option that this package defines, and not package recipes.
 type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyCache(s *recipe.Setup) { o(s) }

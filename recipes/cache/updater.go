@@ -59,7 +59,7 @@ type updater struct {
 	// repeat fires when the reads that the servers have rejected must be repeated.
 	repeat *time.Timer
 
-	setup *recipe.Setup // its observer receives the events
+	setup *recipe.Setup // the setup of the cache, by which the updater reports events
 	since time.Time     // the time since which the tree is not fresh
 
 	syncInFlight bool        // reports that the request of startSync is in flight

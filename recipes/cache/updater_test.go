@@ -112,8 +112,8 @@ func TestCache_FindsChangesMadeWhileDisconnected(t *testing.T) {
 	}
 }
 
-// TestCache_RestoresWatchesThatClientLibraryLost checks that the cache sets its watches again if the client
-// library has failed to do so after a reconnect, which does not retry.
+// TestCache_RestoresWatchesThatClientLibraryLost checks that the cache sets its watches again after a reconnect if
+// the client library, which does not retry, has failed to set them again.
 // Scenario 27 of docs/traps.md.
 func TestCache_RestoresWatchesThatClientLibraryLost(t *testing.T) {
 	run(t, func(h *bubble.Test) {

@@ -18,7 +18,7 @@ type Type string
 // The types that can be registered. Other types, such as Curator's DYNAMIC_SEQUENTIAL, can
 // only be read.
 const (
-	// Dynamic instances exist until their session ends. It is the default.
+	// Dynamic instances exist until their session ends. Dynamic is the default.
 	Dynamic Type = "DYNAMIC"
 	// Static instances exist until they are removed, even if the process has died.
 	Static Type = "STATIC"

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// List is the state of a service.
+// List is the state of a service at one time: its instances, and its znodes that could not be read.
 type List struct {
 	// Instances are the enabled instances, sorted by the names of their znodes.
 	Instances []Instance

@@ -99,7 +99,7 @@ func (p *Persistent) Await(ctx context.Context) error {
 // connection is down.
 func (p *Persistent) Status() <-chan Presence { return p.status }
 
-// Current returns the newest state.
+// Current returns the newest state of the znode, and does not wait for ZooKeeper.
 func (p *Persistent) Current() Presence { return newPresence(p.keeper.State()) }
 
 // Done returns a channel that is closed when the znode is not maintained any more.

@@ -17,8 +17,8 @@ func (g *Group) reportMember(e event.Event) {
 	g.setup.Report("group", e)
 }
 
-// observe emits an event for a shard that the member holds now, after contending for it since began. When the
-// shard is released or lost, it emits another event and closes the channel.
+// observe emits an event for a shard that the member has just acquired, after it has contended for the shard since
+// began. When the shard is released or lost, observe emits another event, and then closes the channel reported.
 func (g *Group) observe(s *Shard, began time.Time) (reported <-chan struct{}) {
 	done := make(chan struct{})
 	if g.setup.Events == nil {

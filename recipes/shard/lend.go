@@ -92,8 +92,8 @@ func (m *Member) lendShard(ctx context.Context, s *Shard, over func()) {
 	}
 }
 
-// awaitRelease waits until the user has released the shard, or until the grace period ends. It does not wait
-// if the user has not received the shard.
+// awaitRelease waits until the user has released the shard, or until the grace period ends. awaitRelease returns
+// immediately if the user has not received the shard.
 func (s *Shard) awaitRelease(finished <-chan struct{}, grace time.Duration) {
 	if finished == nil && !s.delivered.Load() {
 		return

@@ -12,7 +12,7 @@ import (
 // members that join by this Group, and every [recipes.Option].
 type Option interface{ ApplyShard(*recipe.Setup) }
 
-// ownOption is an option of this package.
+// ownOption is an option that this package defines, and not package recipes.
 type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyShard(s *recipe.Setup) { o(s) }

@@ -47,7 +47,7 @@ func (m *Member) lead(ctx context.Context) {
 	}
 }
 
-// planner is the state of a leader during one term. It belongs to one goroutine.
+// planner is the state of a leader during one term. Only one goroutine uses it.
 type planner struct {
 	group *Group
 	hold  *lock.Hold

@@ -16,7 +16,7 @@ type Shard struct {
 	reason    Reason
 	requested chan struct{}
 	move      *MovedError // the reason of the request; set before requested is closed
-	delivered atomic.Bool // set when Owned has delivered the shard
+	delivered atomic.Bool // reports that the user has received the shard from the channel of Owned
 	revoked   atomic.Bool
 }
 

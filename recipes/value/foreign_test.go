@@ -120,7 +120,7 @@ func TestCounter_RecoversFromForeignChanges(t *testing.T) {
 					changes := a.value.Watch(h.Context())
 					addTo(h, a, 1)
 					addTo(h, b, 1)
-					synctest.Wait() // Watch has delivered the value, and its watch is set
+					synctest.Wait() // wait until Watch has delivered the value and has set its watch
 					c.change(h, foreign)
 					fresh := newCounter(h)
 					for _, x := range []*Counter{fresh, a, b} {

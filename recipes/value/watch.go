@@ -40,7 +40,7 @@ func (v *Value[T]) Watch(ctx context.Context) <-chan Change[T] {
 	return c
 }
 
-// watcher is one call of Watch. It belongs to the goroutine that Watch starts.
+// watcher is the state of one call of Watch. Only the goroutine that Watch starts uses it.
 type watcher[T any] struct {
 	value     *Value[T]
 	changes   chan Change[T]

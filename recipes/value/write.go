@@ -169,9 +169,9 @@ func (v *Value[T]) checkCurrent(ctx context.Context, old state, newest bool) err
 }
 
 // resolveWrite finds out whether a write was applied in a session that has expired. It returns nil
-// if it was not applied and old is still the current state, ErrChanged if it was not applied and
-// the state has changed, and recipes.ErrUnconfirmed if this write or another write may have led to
-// the current state.
+// if the write was not applied and old is still the current state, ErrChanged if the write was not
+// applied and the state has changed, and recipes.ErrUnconfirmed if this write or another write may
+// have led to the current state.
 func (v *Value[T]) resolveWrite(ctx context.Context, old state, data []byte) error {
 	current, err := v.read(ctx, true)
 	isNext := current.version == nextVersion(old.version) && current.czxid == old.czxid
