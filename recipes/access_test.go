@@ -26,9 +26,9 @@ import (
 
 type recipeUse func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error
 
-// uses contains, by the name of a recipe, a function that uses the recipe so that it writes. The function returns
+// recipeUses contains, by the name of a recipe, a function that uses the recipe so that it writes. The function returns
 // the error of the recipe.
-var uses = map[string]recipeUse{
+var recipeUses = map[string]recipeUse{
 	"mutex": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		m, err := lock.NewMutex(conn, path, convertOptions[lock.Option](options)...)
 		require.NoError(t, err)
@@ -110,7 +110,7 @@ var uses = map[string]recipeUse{
 			_, err := conn.Set(path, nil, -1)
 			require.NoError(t, err)
 			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
-			require.NoError(t, ignore(err, zk.ErrNodeExists))
+			require.NoError(t, ignoreError(err, zk.ErrNodeExists))
 		}
 		d, err := barrier.NewDouble(conn, path, 1, convertOptions[barrier.Option](options)...)
 		require.NoError(t, err)
@@ -144,7 +144,7 @@ var uses = map[string]recipeUse{
 	},
 	"queue, discard": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		q := newQueue(t, conn, itemsPath(options), options, queue.WithDead(path))
-		return ignore(q.Discard(t.Context(), queue.DeadLetter{ID: "queue-0000000000-1"}), recipes.ErrDeleted)
+		return ignoreError(q.Discard(t.Context(), queue.DeadLetter{ID: "queue-0000000000-1"}), recipes.ErrDeleted)
 	},
 }
 
@@ -168,8 +168,8 @@ func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option
 // may change the items if options contain an ACL.
 func itemsPath(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
 
-// ignore returns nil if err wraps expected, and err otherwise.
-func ignore(err, expected error) error {
+// ignoreError returns nil if err wraps expected, and err otherwise.
+func ignoreError(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
 	}
@@ -197,7 +197,7 @@ func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
 // node permits other clients more than the option does, that it returns an error with WithStrictACL, and that it
 // reads no ACL without WithACL.
 func TestWithStrictACL_RejectsNodesOpenToOthers(t *testing.T) {
-	for name, use := range uses {
+	for name, use := range recipeUses {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			for _, path := range []string{"/app", "/app/open"} {
@@ -244,7 +244,7 @@ func TestWithStrictACL_RejectsZnodeCreatedAfterCheck(t *testing.T) {
 				require.NoError(t, err)
 				return zktest.Verdict{}
 			})
-			require.ErrorIs(t, uses[name](t, conn, "/app/late", recipes.WithACL(protected), recipes.WithStrictACL()), recipes.ErrPermission)
+			require.ErrorIs(t, recipeUses[name](t, conn, "/app/late", recipes.WithACL(protected), recipes.WithStrictACL()), recipes.ErrPermission)
 			<-created.Ran()
 		})
 	}
@@ -256,7 +256,7 @@ func TestWithACL_ReportsUnreadableACL(t *testing.T) {
 	for _, name := range []string{
 		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",
 	} {
-		use := uses[name]
+		use := recipeUses[name]
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			_, err := conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))

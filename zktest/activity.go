@@ -100,9 +100,9 @@ func (e *ensemble) applyReports() {
 	}
 }
 
-// dropUnreported sets the deadline of s to what the leader would know if the client's server were a
+// useReportedDeadline sets the deadline of s to what the leader would know if the client's server were a
 // follower and were cut off now.
-func (e *ensemble) dropUnreported(s *session) {
+func (e *ensemble) useReportedDeadline(s *session) {
 	s.deadline, s.counted = s.reported, false
 	if s.index >= 0 && s.queued.After(s.deadline) {
 		s.queued = s.deadline

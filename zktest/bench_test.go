@@ -28,7 +28,7 @@ func benchClients(b *testing.B, tcp bool, f func(c *zk.Conn, client, i int) erro
 		c, _, err := s.Connect(30*time.Second, opts...)
 		require.NoError(b, err)
 		conns[i] = c
-		_, err = c.Create(fmt.Sprintf("/c%d", i), []byte("0123456789"), 0, open)
+		_, err = c.Create(fmt.Sprintf("/c%d", i), []byte("0123456789"), 0, openACL)
 		require.NoError(b, err)
 	}
 	b.ReportAllocs()
@@ -58,7 +58,7 @@ func BenchmarkCreate(b *testing.B) {
 	for _, tr := range []string{"pipe", "tcp"} {
 		b.Run(tr, func(b *testing.B) {
 			benchClients(b, tr == "tcp", func(c *zk.Conn, client, i int) error {
-				_, err := c.Create(fmt.Sprintf("/c%d/n%d", client, i), nil, 0, open)
+				_, err := c.Create(fmt.Sprintf("/c%d/n%d", client, i), nil, 0, openACL)
 				return err
 			})
 		})
@@ -133,7 +133,7 @@ func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, 
 	all := make([]*rawClient, clients)
 	for k := range all {
 		all[k] = newRawClient(b, s, tcp)
-		err := all[k].run(1, 1, func(e *wire.Encoder, _ int) {
+		err := all[k].sendRequests(1, 1, func(e *wire.Encoder, _ int) {
 			e.Int(0)
 			e.Int(int32(wire.Create))
 			e.String(fmt.Sprintf("/c%d", k))
@@ -149,7 +149,7 @@ func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, 
 	for k, c := range all {
 		wg.Go(func() {
 			n := b.N/clients + 1
-			assert.NoError(b, c.run(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }))
+			assert.NoError(b, c.sendRequests(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }))
 		})
 	}
 	wg.Wait()

@@ -30,7 +30,7 @@ func TestClose_ReturnsDuringFault(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _ = c.Create("/a", nil, 0, open)
+				_, _ = c.Create("/a", nil, 0, openACL)
 			}()
 			time.Sleep(time.Second)
 			start := time.Now()
@@ -47,7 +47,7 @@ func TestClose_KeepsState(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, c, "/a", "x", 0)
-	_, err := c.CreateContainer("/box", nil, zk.FlagContainer, open)
+	_, err := c.CreateContainer("/box", nil, zk.FlagContainer, openACL)
 	require.NoError(t, err)
 	mustCreate(t, c, "/box/a", "", 0)
 	require.NoError(t, c.Delete("/box/a", -1))

@@ -200,7 +200,7 @@ func (c *conn) detach() {
 	c.detached = true
 	c.isDetached.Store(true)
 	c.stopSilent()
-	c.e.removeWatches(c)
+	c.e.removeAllWatches(c)
 	c.late = nil
 	if c.sess != nil && c.sess.pending == c && c.view != nil && c.view != c.srv.view {
 		c.sess.pending = nil // never report the packet, because only the imaginary separate server of c has received it

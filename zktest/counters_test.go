@@ -20,7 +20,7 @@ func TestSetSequence_OverflowsLikeRealServer(t *testing.T) {
 	require.NoError(t, s.SetSequence("/q", 2147483646))
 	assert.Equal(t, "/q/n-2147483646", mustCreate(t, c, "/q/n-", "", zk.FlagSequence))
 	assert.Equal(t, "/q/n-2147483647", mustCreate(t, c, "/q/n-", "", zk.FlagSequence))
-	_, err := c.Create("/q/n-", nil, zk.FlagSequence, open)
+	_, err := c.Create("/q/n-", nil, zk.FlagSequence, openACL)
 	assert.ErrorIs(t, err, zk.ErrNodeExists, "after the greatest number")
 	require.NoError(t, s.SetSequence("/q", -5))
 	assert.Equal(t, "/q/n--000000005", mustCreate(t, c, "/q/n-", "", zk.FlagSequence))

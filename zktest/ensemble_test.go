@@ -43,7 +43,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 				case <-time.After(200 * time.Millisecond):
 				}
 				// An error here is the effect of a fault.
-				p, err := c.Create("/jobs/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, open)
+				p, err := c.Create("/jobs/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, openACL)
 				_, _, _ = c.Children("/jobs")
 				if err == nil && n%8 != 0 {
 					_ = c.Delete(p, -1)
@@ -89,7 +89,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 	time.Sleep(time.Minute)
 	wg.Wait()
 	for i, c := range conns {
-		_, err := c.Create(fmt.Sprintf("/after-%d", i), nil, 0, open)
+		_, err := c.Create(fmt.Sprintf("/after-%d", i), nil, 0, openACL)
 		assert.NoError(t, err, "seed %d: client %d cannot write", seed, i)
 	}
 	alive := make(map[int64]bool)

@@ -106,7 +106,7 @@ func TestHeal_DeliversPacketsOfBlackhole(t *testing.T) {
 		s.Blackhole(zktest.ToClient)
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.Create("/a", nil, 0, open)
+			_, err := c.Create("/a", nil, 0, openACL)
 			done <- err
 		}()
 		synctest.Wait()
@@ -115,7 +115,7 @@ func TestHeal_DeliversPacketsOfBlackhole(t *testing.T) {
 		assert.NoError(t, <-done, "after Heal")
 		s.Blackhole(zktest.ToServer)
 		go func() {
-			_, err := c.Create("/b", nil, 0, open)
+			_, err := c.Create("/b", nil, 0, openACL)
 			done <- err
 		}()
 		synctest.Wait()

@@ -122,15 +122,15 @@ func (c *conn) describeClients(long bool) string {
 		fmt.Fprintf(&b, " /%s[%d](queued=0,recved=%d,sent=%d", k.nc.RemoteAddr(), established, k.received, k.sent)
 		if long && k.sess != nil {
 			fmt.Fprintf(&b, ",sid=0x%x,lop=%s,est=%d,to=%d,lcxid=0x%x,lzxid=0x%x,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0",
-				k.sess.id, shortOp(k.last.Op), k.since.UnixMilli(), k.sess.timeout.Milliseconds(), uint32(k.last.Xid), uint64(k.last.Zxid))
+				k.sess.id, shortOpName(k.last.Op), k.since.UnixMilli(), k.sess.timeout.Milliseconds(), uint32(k.last.Xid), uint64(k.last.Zxid))
 		}
 		b.WriteString(")\n")
 	}
 	return b.String()
 }
 
-// shortOp returns the name of an operation in the answer to cons.
-func shortOp(op Op) string {
+// shortOpName returns the name of an operation in the answer to cons.
+func shortOpName(op Op) string {
 	switch op {
 	case OpAny:
 		return "NA"

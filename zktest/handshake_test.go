@@ -29,8 +29,8 @@ func TestHandshake_SessionTimeoutIsLimited(t *testing.T) {
 	}
 }
 
-// handshake returns a handshake that requests a new session.
-func handshake() []byte {
+// newSessionHandshake returns a handshake that requests a new session.
+func newSessionHandshake() []byte {
 	var e wire.Encoder
 	start := e.Begin()
 	e.ConnectRequest(&wire.ConnectRequest{Timeout: 10000, Password: make([]byte, 16)})
@@ -41,7 +41,7 @@ func handshake() []byte {
 // TestHandshake_MissingHandshakeClosesConnection checks that the server closes a connection on which it has
 // received no complete handshake for 10 s.
 func TestHandshake_MissingHandshakeClosesConnection(t *testing.T) {
-	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": handshake()[:20]} {
+	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": newSessionHandshake()[:20]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := zktest.Start(t)
@@ -75,7 +75,7 @@ func TestHandshake_MissingHandshakeClosesConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)
 			nc := dialRaw(t, s)
-			hello := handshake()
+			hello := newSessionHandshake()
 			binary.BigEndian.PutUint32(hello[16:], 60000)
 			_, err := nc.Write(hello)
 			require.NoError(t, err)

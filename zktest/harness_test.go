@@ -24,7 +24,7 @@ func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Dura
 	return conn, events
 }
 
-var open = zk.WorldACL(zk.PermAll)
+var openACL = zk.WorldACL(zk.PermAll)
 
 // allEvents returns a channel, and an option of zk.Connect that makes the channel receive all events of the
 // client. The client's own channel has a capacity of only six events, and a client that is refused exceeds this by
@@ -62,7 +62,7 @@ func waitState(t *testing.T, events <-chan zk.Event, want zk.State) {
 
 func mustCreate(t *testing.T, c *zk.Conn, path, data string, flags int32) string {
 	t.Helper()
-	p, err := c.Create(path, []byte(data), flags, open)
+	p, err := c.Create(path, []byte(data), flags, openACL)
 	require.NoError(t, err, "create %s", path)
 	return p
 }

@@ -56,7 +56,7 @@ func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 		}
 		<-done
 		requireElapsed("the answer to a write", time.Second)
-		_, err = b.Create("/z", nil, 0, open)
+		_, err = b.Create("/z", nil, 0, openACL)
 		assert.ErrorIs(t, err, zk.ErrNodeExists, "a write that fails")
 		requireElapsed("the answer to a write that fails", time.Second)
 		c, _ := connectFrom(t, e, 1, 10*time.Second)
@@ -87,14 +87,14 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 		_, _, written, err := c.ExistsW("/own")
 		require.NoError(t, err)
 		s.LagBy(time.Second)
-		go other.Create("/x", nil, 0, open)
+		go other.Create("/x", nil, 0, openACL)
 		synctest.Wait()
 		time.Sleep(time.Second / 2)
 		hook := s.After(zktest.Match{Op: zktest.OpCreate, Path: "/own"}, zktest.Pass)
 		start := time.Now()
 		answered := make(chan time.Duration, 2)
 		go func() {
-			_, err := c.Create("/own", nil, 0, open)
+			_, err := c.Create("/own", nil, 0, openACL)
 			assert.NoError(t, err)
 			assert.True(t, len(x) == 1 && len(written) == 1, "%d and %d events before the answer", len(x), len(written))
 			answered <- time.Since(start)
@@ -134,7 +134,7 @@ func TestLagBy_CombinesWithOtherFaults(t *testing.T) {
 		done := make(chan error, 1)
 		s.Partition()
 		go func() {
-			_, err := a.Create("/stalled", nil, 0, open)
+			_, err := a.Create("/stalled", nil, 0, openACL)
 			done <- err
 		}()
 		time.Sleep(time.Second)
@@ -222,7 +222,7 @@ func TestLag_SingleServerAppliesWrites(t *testing.T) {
 		s.Lag()
 		answered := make(chan error, 1)
 		go func() {
-			_, err := c.Create("/new", nil, 0, open)
+			_, err := c.Create("/new", nil, 0, openACL)
 			answered <- err
 		}()
 		time.Sleep(3 * time.Second)

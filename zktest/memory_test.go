@@ -16,10 +16,10 @@ import (
 
 // TestMemory_ZnodeNeedsLessThanKilobyte checks that 100,000 small znodes need less than 100 MB.
 func TestMemory_ZnodeNeedsLessThanKilobyte(t *testing.T) {
-	assert.Less(t, heapOf100k(t), uint64(100e6))
+	assert.Less(t, heapOf100kZnodes(t), uint64(100e6))
 }
 
-func heapOf100k(tb testing.TB) uint64 {
+func heapOf100kZnodes(tb testing.TB) uint64 {
 	s := zktest.Start(tb)
 	c, _, err := s.Connect(30 * time.Second)
 	require.NoError(tb, err)
@@ -34,9 +34,9 @@ func heapOf100k(tb testing.TB) uint64 {
 	for i := range 1000 {
 		ops := make([]any, 0, 101)
 		dir := fmt.Sprintf("/dir-%04d", i)
-		ops = append(ops, &zk.CreateRequest{Path: dir, Acl: open})
+		ops = append(ops, &zk.CreateRequest{Path: dir, Acl: openACL})
 		for k := range 99 {
-			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/node-%06d", dir, k), Data: data, Acl: open})
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/node-%06d", dir, k), Data: data, Acl: openACL})
 		}
 		_, err = c.Multi(ops...)
 		require.NoError(tb, err)
@@ -77,6 +77,6 @@ func TestMemory_ServerKeepsNoClosedClients(t *testing.T) {
 // BenchmarkMemory reports the memory of 100,000 znodes with 32 bytes of data each.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
-		b.ReportMetric(float64(heapOf100k(b))/1e6, "MB/100k-znodes")
+		b.ReportMetric(float64(heapOf100kZnodes(b))/1e6, "MB/100k-znodes")
 	}
 }

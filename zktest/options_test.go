@@ -16,7 +16,7 @@ import (
 func TestWithoutTTL_RejectsTTLNodes(t *testing.T) {
 	s := zktest.Start(t, zktest.WithoutTTL())
 	c, _ := connect(t, s, 10*time.Second)
-	_, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, open, time.Hour)
+	_, err := c.CreateTTL("/ttl", nil, zk.FlagTTL, openACL, time.Hour)
 	assert.True(t, err != nil && strings.Contains(err.Error(), "-6"), "create with TTL: %v", err)
 	mustCreate(t, c, "/a", "", 0)
 }

@@ -28,21 +28,21 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 				return zktest.Verdict{}
 			})
 			synctest.Wait() // wait until the server's writer waits
-			c.send(t, encodePing, encodePing, create("/"+name, nil), encodePing)
+			c.send(t, encodePing, encodePing, encodeCreate("/"+name, nil), encodePing)
 			for i := range 2 {
-				require.NoError(t, c.reply(), "%s: reply %d", name, i)
+				require.NoError(t, c.discardReply(), "%s: reply %d", name, i)
 			}
 			close(release)
 			for i := range 2 {
-				require.NoError(t, c.reply(), "%s: reply %d", name, 2+i)
+				require.NoError(t, c.discardReply(), "%s: reply %d", name, 2+i)
 			}
 		}
 		c := newRawClient(t, s, false)
-		c.send(t, encodePing, encodePing, create("/large", make([]byte, 2000)))
+		c.send(t, encodePing, encodePing, encodeCreate("/large", make([]byte, 2000)))
 		for i := range 2 {
-			require.NoError(t, c.reply(), "reply %d before a packet that is too large", i)
+			require.NoError(t, c.discardReply(), "reply %d before a packet that is too large", i)
 		}
-		assert.Equal(t, io.EOF, c.reply(), "after a packet that is too large")
+		assert.Equal(t, io.EOF, c.discardReply(), "after a packet that is too large")
 	})
 }
 
@@ -56,7 +56,7 @@ func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 		c := newRawClient(t, s, false)
 		c.nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		wg.Go(func() {
-			assert.NoError(t, c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); encodePing(e) }))
+			assert.NoError(t, c.sendRequests(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); encodePing(e) }))
 		})
 	}
 	wg.Wait()

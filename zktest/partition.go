@@ -39,7 +39,7 @@ func (s *Server) Partition(sessions ...int64) {
 			s.startView()
 			s.startSyncTimer()
 			for _, x := range e.sessions {
-				e.dropUnreported(x)
+				e.useReportedDeadline(x)
 			}
 		}
 		e.updateCutOff()
@@ -54,7 +54,7 @@ func (s *Server) Partition(sessions ...int64) {
 			v = s.newSeparateView()
 		}
 		c.setView(v)
-		e.dropUnreported(c.sess)
+		e.useReportedDeadline(c.sess)
 	}
 }
 

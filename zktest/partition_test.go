@@ -88,7 +88,7 @@ func TestPartition_StallsWriteUntilHeal(t *testing.T) {
 		e.Server(0).Partition()
 		done := make(chan error, 1)
 		go func() {
-			_, err := a.Create("/late", nil, 0, open)
+			_, err := a.Create("/late", nil, 0, openACL)
 			done <- err
 		}()
 		time.Sleep(5 * time.Second)
@@ -177,7 +177,7 @@ func TestPartition_CutsOffSessionOfServerWithOtherFault(t *testing.T) {
 				}
 				written := make(chan error, 1)
 				go func() {
-					_, err := a.Create("/mine", nil, 0, open)
+					_, err := a.Create("/mine", nil, 0, openACL)
 					written <- err
 				}()
 				time.Sleep(5 * time.Second)

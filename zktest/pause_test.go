@@ -20,7 +20,7 @@ func TestPause_LosesNoRequestAndNoSession(t *testing.T) {
 		s.Pause()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.Create("/a", nil, 0, open)
+			_, err := c.Create("/a", nil, 0, openACL)
 			done <- err
 		}()
 		time.Sleep(time.Second)

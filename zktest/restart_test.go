@@ -81,7 +81,7 @@ func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 			for i := range e.Len() {
 				c2, _ := connectFrom(t, e, i, 6*time.Second)
 				assert.Equal(t, e.Server(i).Name(), c2.Server(), "loss %d: server %d does not accept clients", loss, i)
-				_, err := c2.Create("/new", nil, 0, open)
+				_, err := c2.Create("/new", nil, 0, openACL)
 				assert.False(t, err != nil && !errors.Is(err, zk.ErrNodeExists), "loss %d", loss)
 				if data, _, err := c2.Get("/zookeeper/config"); len(data) == 0 || err != nil {
 					t.Errorf("loss %d: /zookeeper/config contains %q, error %v", loss, data, err)

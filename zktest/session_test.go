@@ -40,10 +40,10 @@ func TestExpireSession_ClosesConnectionOfSlowReader(t *testing.T) {
 		c, _ := connect(t, s, 30*time.Second)
 		mustCreate(t, c, "/big", string(make([]byte, 900_000)), 0)
 		nc := dialRaw(t, s)
-		_, err := nc.Write(handshake())
+		_, err := nc.Write(newSessionHandshake())
 		require.NoError(t, err)
 		for i := range 60 {
-			_, err = nc.Write(packet(i, zktest.OpGetData, "\x00\x00\x00\x04/big\x00"))
+			_, err = nc.Write(encodePacket(i, zktest.OpGetData, "\x00\x00\x00\x04/big\x00"))
 			require.NoError(t, err)
 		}
 		synctest.Wait()
@@ -63,7 +63,7 @@ func TestExpireSession_ClosesConnectionOfSlowReader(t *testing.T) {
 // the client has moved the session to another server and has left this connection open.
 func TestSession_EndClosesAllConnections(t *testing.T) {
 	attach := func(t *testing.T, s *zktest.Server, before []byte) (answer []byte) {
-		hello := handshake()
+		hello := newSessionHandshake()
 		copy(hello[20:], before)
 		nc := dialRaw(t, s)
 		_, err := nc.Write(hello)
@@ -126,12 +126,12 @@ func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 		for range 100 {
 			time.Sleep(time.Second)
 			old.send(t, encodePing)
-			require.NoError(t, old.reply(), "a ping")
+			require.NoError(t, old.discardReply(), "a ping")
 		}
-		old.send(t, create("/old", nil))
-		assert.Equal(t, io.EOF, old.reply(), "a write")
-		moved.send(t, create("/moved", nil))
-		assert.NoError(t, moved.reply())
+		old.send(t, encodeCreate("/old", nil))
+		assert.Equal(t, io.EOF, old.discardReply(), "a write")
+		moved.send(t, encodeCreate("/moved", nil))
+		assert.NoError(t, moved.discardReply())
 		assert.Equal(t, "/\n  moved\n", e.Tree(), "tree\n")
 		log := e.Server(0).Log().Filter(func(x zktest.Entry) bool { return errors.Is(x.Code, zk.ErrSessionMoved) })
 		assert.True(t, len(log) == 1 && log[0].Path == "/old", "log\n%v", log)

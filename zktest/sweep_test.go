@@ -17,7 +17,7 @@ func TestSweep_DeletesEmptyContainers(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	for _, p := range []string{"/used", "/unused"} {
-		_, err := c.CreateContainer(p, nil, zk.FlagContainer, open)
+		_, err := c.CreateContainer(p, nil, zk.FlagContainer, openACL)
 		require.NoError(t, err)
 	}
 	mustCreate(t, c, "/used/a", "", 0)

@@ -174,8 +174,8 @@ func (e *ensemble) setWatch(c *conn, data bool, path string, mode watchMode) {
 	}
 }
 
-// removeWatches removes all watches of the connection c when it is closed.
-func (e *ensemble) removeWatches(c *conn) {
+// removeAllWatches removes all watches of the connection c when it is closed.
+func (e *ensemble) removeAllWatches(c *conn) {
 	for p := range c.dataWatches {
 		e.dataWatches.remove(c.dataWatches, c, p)
 	}

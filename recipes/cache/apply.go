@@ -82,9 +82,9 @@ func (n *node) retryTooLarge() {
 	n.tooLargePzxid = 0
 }
 
-// setRead records that the data of n was read in the current epoch, and queues reads of the children, which had to
+// recordRead records that the data of n was read in the current epoch, and queues reads of the children, which had to
 // wait for this. It does nothing if the request f belongs to an earlier epoch.
-func (u *updater) setRead(n *node, f *fetch) {
+func (u *updater) recordRead(n *node, f *fetch) {
 	if f.epoch != u.epoch || n.data.epoch == u.epoch {
 		return
 	}
@@ -138,7 +138,7 @@ func (u *updater) applyStat(n *node, f *fetch) {
 		}
 		u.applyValue(n, f, z)
 	case !f.exists && n.missing:
-		u.setRead(n, f)
+		u.recordRead(n, f)
 		u.resolvePending(&n.data, f.sent)
 		return
 	case !f.exists:
@@ -231,7 +231,7 @@ func (u *updater) applyValue(n *node, f *fetch, z Znode) {
 // finishDataRead records that the value of n in the tree is at least as new as the reply f.
 func (u *updater) finishDataRead(n *node, f *fetch) {
 	n.data.known = true
-	u.setRead(n, f)
+	u.recordRead(n, f)
 	u.resolvePending(&n.data, f.sent)
 	u.applyDeferred(n, f.sent)
 }

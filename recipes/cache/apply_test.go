@@ -16,7 +16,7 @@ import (
 // TestCache_ReportsDeletionWithoutRequest checks that a cache reports a deletion when the watch fires, even if the
 // server receives no request from the cache.
 func TestCache_ReportsDeletionWithoutRequest(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
 		c, r := openFilled(h, "/a", Children)
 		r.takeEvents()
@@ -41,7 +41,7 @@ type manualUpdater struct {
 
 // runManual runs f with a tree that contains /a with zxid 1, and /a/b with zxid 2.
 func runManual(t *testing.T, f func(m *manualUpdater)) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		u, err := newCache(h.Conn, "/a", Subtree, []Option{recipes.WithSessionTimeout(bubble.SessionTimeout)})
 		require.NoError(h, err)
 		defer u.stop()

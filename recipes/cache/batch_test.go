@@ -16,7 +16,7 @@ import (
 // than ten quiet periods, that no events are missing, and that the iteration ends with the context and with the
 // cache.
 func TestCache_BatchesEndAfterQuietPeriod(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c := openCache(h, "/a", Children)
 		ctx, cancel := context.WithCancel(h.Context())

@@ -24,7 +24,7 @@ func TestCache_DeliversDocumentedEventsAboveLock(t *testing.T) {
 		"":          {"created znode", "changed lock", "deleted znode"},
 		"some data": {"created znode", "deleted znode"},
 	} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/locks")
 			createWith(h, "/locks/one", data)
 			m, err := lock.NewMutex(h.Operator, "/locks/one", recipes.WithSessionTimeout(bubble.SessionTimeout))
@@ -85,7 +85,7 @@ func TestCache_ScopeLimitsZnodes(t *testing.T) {
 		2:        {"created /a=1", "created /a/b=2", "created /a/b/c=3", "fresh"},
 		Subtree:  {"created /a=1", "created /a/b=2", "created /a/b/c=3", "created /a/b/c/d=4", "fresh"},
 	} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			for _, z := range []string{"/a=1", "/a/b=2", "/a/b/c=3", "/a/b/c/d=4", "/other=5"} {
 				createWith(h, z[:len(z)-2], z[len(z)-1:])
 			}
@@ -111,7 +111,7 @@ func TestCache_ScopeLimitsZnodes(t *testing.T) {
 // TestWithoutData_OmitsDataFromCacheAndEvents checks that a cache with WithoutData and its events contain Stats
 // but no data.
 func TestWithoutData_OmitsDataFromCacheAndEvents(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "data")
 		c, r := openFilled(h, "/a", Node, WithoutData())
 		z, _ := c.Get("/a")
@@ -126,7 +126,7 @@ func TestWithoutData_OmitsDataFromCacheAndEvents(t *testing.T) {
 // created, and does so again after each deletion.
 func TestCache_WaitsForCreationOfItsPath(t *testing.T) {
 	for _, scope := range []Scope{Node, Subtree} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			c, r := openFilled(h, "/a/b", scope)
 			require.Equal(h, []string{"fresh"}, r.takeEvents())
 			require.Zero(h, c.Len())
@@ -153,7 +153,7 @@ func TestCache_WaitsForCreationOfItsPath(t *testing.T) {
 // TestCache_ReportsZnodeWithoutReadPermission checks that a znode that the client is not permitted to read is
 // reported with an error, and that the other znodes are cached.
 func TestCache_ReportsZnodeWithoutReadPermission(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		require.NoError(h, h.Operator.AddAuth("digest", []byte("me:secret")))
 		create(h, "/a")
 		createWith(h, "/a/open", "1")
@@ -192,7 +192,7 @@ func TestCache_ReportsZnodeWithoutReadPermission(t *testing.T) {
 // Apache's servers, and the smallest int64 on ClickHouse Keeper.
 func TestCache_ContainsChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/services")
 			_, err := h.Operator.CreateContainer("/services/shop", nil, zk.FlagContainer, openACL)
 			require.NoError(h, err)
@@ -208,7 +208,7 @@ func TestCache_ContainsChildrenOfContainers(t *testing.T) {
 // concurrently.
 func TestClose_EndsCacheAtAnyTime(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/a")
 			if down {
 				h.Server.Refuse(true)
@@ -233,7 +233,7 @@ func TestClose_EndsCacheAtAnyTime(t *testing.T) {
 // closes the connection, and that reads of the cache still return its last state.
 func TestCache_KeepsLastStateWhenConnectionIsClosed(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			createWith(h, "/a", "1")
 			c, r := openFilled(h, "/a", Subtree)
 			if down {
@@ -257,7 +257,7 @@ func TestCache_KeepsLastStateWhenConnectionIsClosed(t *testing.T) {
 // TestCache_RootContainsAllZnodes checks that a cache of the root contains all znodes below the root, and misses
 // none of their changes.
 func TestCache_RootContainsAllZnodes(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
 		create(h, "/a/b")
 		c, r := openFilled(h, "/", Subtree)
@@ -291,7 +291,7 @@ func TestCache_RootContainsAllZnodes(t *testing.T) {
 // TestWithFilter_OmitsExcludedZnodes checks that a cache does not keep, read or watch an excluded znode or
 // its descendants, and omits no other znode.
 func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
 		h.Server.ResetLog()
 		var c *Cache
@@ -322,7 +322,7 @@ func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
 // TestWithFilter_DoesNotAffectOtherCaches checks that the filter of one cache does not remove znodes from other
 // caches on the same connection, which receive the same list.
 func TestWithFilter_DoesNotAffectOtherCaches(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/data-0", "/a/locks-0")
 		h.Server.Delay(zktest.BothWays, 5*time.Millisecond, cacheSession(h))
 		var caches []*Cache

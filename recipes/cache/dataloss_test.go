@@ -51,7 +51,7 @@ func TestCache_ReplacesOldZnodesAfterDataLoss(t *testing.T) {
 				name += ", restored backup"
 			}
 			t.Run(name, func(t *testing.T) {
-				run(t, func(h *bubble.Test) {
+				runInBubble(t, func(h *bubble.Test) {
 					h.Conn = dialServer(h)
 					begin := createZnodesUntil(h, 0) + 50
 					createZnodesUntil(h, begin)

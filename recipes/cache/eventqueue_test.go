@@ -72,7 +72,7 @@ func TestEventQueue_ReproducesTreeAfterRandomChanges(t *testing.T) {
 		for !q.isEmpty() {
 			receive()
 		}
-		require.Empty(t, r.faults, "seed %d", seed)
+		require.Empty(t, r.violations, "seed %d", seed)
 		require.Empty(t, q.paths)
 		require.Equal(t, !fresh, r.stale)
 		require.Len(t, r.nodes, len(znodes))
@@ -86,7 +86,7 @@ func TestEventQueue_ReproducesTreeAfterRandomChanges(t *testing.T) {
 // that the queue of events does not grow without a limit, and that the program receives the newest state.
 // Scenario 30 of docs/traps.md.
 func TestCache_IsNotDelayedBySlowReader(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/old", "1")
 		c := openCache(h, "/a", Children)

@@ -19,7 +19,7 @@ import (
 // TestCache_SendsFewRequestsPerChange checks how many requests a cache sends for a change, a creation and a
 // deletion of a znode. The cache does not list the children of ephemeral znodes, because there are none.
 func TestCache_SendsFewRequestsPerChange(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		log := requestsDuring(h, func() { openFilled(h, "/a", Subtree) })
 		require.Len(h, log, 2, "%v", log)
@@ -41,7 +41,7 @@ func TestCache_SendsFewRequestsPerChange(t *testing.T) {
 // TestWithConcurrency_LimitsRequestsInFlight checks that a cache has no more requests in flight than
 // WithConcurrency permits.
 func TestWithConcurrency_LimitsRequestsInFlight(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		for i := range 30 {
 			create(h, "/a/"+string(rune('a'+i)))
@@ -66,7 +66,7 @@ func TestWithConcurrency_LimitsRequestsInFlight(t *testing.T) {
 // cache reads it.
 // Scenario 24 of docs/traps.md.
 func TestCache_LeavesNoWatchOnDeletedZnode(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Subtree)
 		r.takeEvents()
@@ -101,7 +101,7 @@ func TestCache_LeavesNoWatchOnDeletedZnode(t *testing.T) {
 // buffer in Znode.Err, and does not request the list again and again, because each reply breaks the connection.
 // Scenario 37 of docs/traps.md.
 func TestCache_ReportsTooManyChildren(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/few", "/a/few/x")
 		createWith(h, "/a/many", "1")
 		name := strings.Repeat("n", 100)
@@ -141,7 +141,7 @@ func TestCache_ReportsTooManyChildren(t *testing.T) {
 // have changed.
 // Scenario 37 of docs/traps.md.
 func TestSync_ListsAgainAfterTooManyChildren(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/many")
 		name := strings.Repeat("n", 100)
 		for i := range 700 {
@@ -177,7 +177,7 @@ func TestSync_ListsAgainAfterTooManyChildren(t *testing.T) {
 // Znode.Err, and does not request the data again and again, because each reply breaks the connection.
 // Scenario 37 of docs/traps.md.
 func TestCache_ReportsTooMuchData(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/b", strings.Repeat("x", 100<<10))
 		createWith(h, "/a/b/c", "1")
@@ -216,7 +216,7 @@ func TestCache_ReportsTooMuchData(t *testing.T) {
 // requests that are in flight when a reply that is too large breaks the connection.
 // Scenario 37 of docs/traps.md.
 func TestCache_ReportsErrTooLargeOnlyForLargeReply(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		for i := range 30 {
 			create(h, fmt.Sprintf("/a/%d", i))
@@ -239,7 +239,7 @@ func TestCache_ReportsErrTooLargeOnlyForLargeReply(t *testing.T) {
 // connection breaks because the server does not respond.
 // Scenario 37 of docs/traps.md.
 func TestCache_ReportsNoErrTooLargeForSilentServer(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Node)
 		for range 10 {
@@ -304,7 +304,7 @@ func TestCache_UpdatesTreeBesideUnreadableZnodes(t *testing.T) {
 	} {
 		for when, early := range map[string]bool{"from the beginning": true, "later": false} {
 			t.Run(name+"/"+when, func(t *testing.T) {
-				run(t, func(h *bubble.Test) {
+				runInBubble(t, func(h *bubble.Test) {
 					create(h, "/a", "/a/x", "/a/x/1", "/a/y", "/a/y/1")
 					var end func()
 					if early {

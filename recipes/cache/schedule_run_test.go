@@ -101,7 +101,7 @@ func (x *scheduleRun) openCache() {
 func (x *scheduleRun) closeCache() {
 	x.cache.Close()
 	<-x.replica.ended
-	for _, f := range x.replica.faults {
+	for _, f := range x.replica.violations {
 		x.Violate("%s", f)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // TestSync_WaitsForEarlierWrites checks that the cache contains after Sync everything that was committed before
 // the call.
 func TestSync_WaitsForEarlierWrites(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		ctx := h.Context()
 		create(h, "/a")
 		c := openCache(h, "/a", Subtree)
@@ -64,7 +64,7 @@ func TestSync_WaitsForLaggingServer(t *testing.T) {
 // TestSync_ReturnsWhenContextIsDone checks that Sync returns when its context is done, and that later calls
 // succeed.
 func TestSync_ReturnsWhenContextIsDone(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		c, _ := openFilled(h, "/a", Node)
 		h.Server.Blackhole(zktest.BothWays)
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
@@ -80,7 +80,7 @@ func TestSync_ReturnsWhenContextIsDone(t *testing.T) {
 // unreachable server return when the context is done or the connection is closed.
 // Scenario 22 of docs/traps.md.
 func TestSync_ReturnsWhenContextOrConnectionEnds(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		h.Server.Refuse(true)
 		h.Server.DropConnections()
 		c := openCache(h, "/a", Subtree)

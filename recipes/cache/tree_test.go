@@ -12,7 +12,7 @@ import (
 // TestTree_ReadsHoldNoLock checks that the methods of the tree return the cached znodes, and that the cache can
 // change while the caller iterates over the result.
 func TestTree_ReadsHoldNoLock(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		for _, p := range []string{"/a", "/a/y", "/a/x", "/a/x/1", "/ab"} {
 			createWith(h, p, p)
 		}

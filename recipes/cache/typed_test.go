@@ -13,7 +13,7 @@ import (
 // another format is reported with an error instead of being omitted.
 func TestTyped_DecodesValues(t *testing.T) {
 	type limit struct{ Max int }
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/limits")
 		createWith(h, "/limits/a", `{"Max":7}`)
 		createWith(h, "/limits/b", "{")

@@ -15,7 +15,7 @@ import (
 // TestCache_FillsAndSyncsWhileZnodeChanges checks that a znode that changes faster than the cache can read it does
 // not delay Filled or Sync.
 func TestCache_FillsAndSyncsWhileZnodeChanges(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/busy")
 		stop := make(chan struct{})
 		defer close(stop)
@@ -43,7 +43,7 @@ func TestCache_FillsAndSyncsWhileZnodeChanges(t *testing.T) {
 // TestUpdater_PausesIfServerIsBusy checks that the cache sends a request that an overloaded server has rejected
 // again only after a pause.
 func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
 		busy := h.Server.Before(zktest.Match{Session: cacheSession(h)}, zktest.Fail(zktest.Code(-127)))
 		c := openCache(h, "/a", Subtree)
@@ -60,7 +60,7 @@ func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
 // starts without an event, and does not read from a server that lags behind.
 // Scenario 18 of docs/traps.md.
 func TestCache_DetectsNewSessionWithoutEvent(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/b", "1")
 		c, r := openFilled(h, "/a", Subtree)
@@ -88,7 +88,7 @@ func TestCache_DetectsNewSessionWithoutEvent(t *testing.T) {
 // Scenario 27 of docs/traps.md.
 func TestCache_FindsChangesMadeWhileDisconnected(t *testing.T) {
 	for _, expire := range []bool{false, true} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/a", "/a/unchanged", "/a/changed", "/a/deleted", "/a/deleted/child")
 			c, r := openFilled(h, "/a", Subtree)
 			r.takeEvents()
@@ -116,7 +116,7 @@ func TestCache_FindsChangesMadeWhileDisconnected(t *testing.T) {
 // the client library, which does not retry, has failed to set them again.
 // Scenario 27 of docs/traps.md.
 func TestCache_RestoresWatchesThatClientLibraryLost(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
 		c, r := openFilled(h, "/a", Subtree)
 		r.takeEvents()
@@ -135,7 +135,7 @@ func TestCache_RestoresWatchesThatClientLibraryLost(t *testing.T) {
 // znode was deleted and created again, with the same versions as before, while the client was disconnected.
 // Scenario 28 of docs/traps.md.
 func TestCache_ReportsRecreationWithSameVersion(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "same")
 		createWith(h, "/a/b", "same")
 		createWith(h, "/a/b/c", "same")

@@ -72,7 +72,7 @@ func TestWatchSet_ReportsEachWatchOnce(t *testing.T) {
 // TestWatchSet_NeedsFewGoroutinesForManyZnodes checks that the cache needs few goroutines, and has the correct
 // state, when the watches of a thousand znodes fire together.
 func TestWatchSet_NeedsFewGoroutinesForManyZnodes(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		const many = 1000
 		for i := range many {
@@ -105,7 +105,7 @@ func TestCache_AccumulatesNoWatches(t *testing.T) {
 	const perWatch = watch.MaxChannels
 	runTwoNodes := func(name string, f func(h *bubble.Test)) {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *bubble.Test) {
+			runInBubble(t, func(h *bubble.Test) {
 				create(h, "/a", "/a/b")
 				f(h)
 				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, watchedPaths(h))
@@ -156,7 +156,7 @@ func TestCache_AccumulatesNoWatches(t *testing.T) {
 // breaks or a cache is opened.
 // Scenario 25 of docs/traps.md.
 func TestCache_KeepsOneWatchOnMissingPath(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		for range 20 {
 			c, _ := openFilled(h, "/a", Node)
 			reconnect(h, c, func() {})
@@ -175,7 +175,7 @@ func TestCache_KeepsOneWatchOnMissingPath(t *testing.T) {
 // reports every change of a series.
 // Scenario 26 of docs/traps.md.
 func TestCache_SetsWatchAgainAfterEachEvent(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Subtree)
 		r.takeEvents()

@@ -87,11 +87,11 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.setup.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
 		case 9: // another client deletes an instance, and creates another child
 			for _, id := range sortedKeys(open) {
-				err := operator.setup.Conn.Delete(shop+"/"+id, -1)
+				err := operator.setup.Conn.Delete(shopPath+"/"+id, -1)
 				require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 				break
 			}
-			_, err := operator.setup.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.setup.ACL)
+			_, err := operator.setup.Conn.Create(shopPath+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.setup.ACL)
 			require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 		}
 		bubble.Advance(time.Duration(random.IntN(1500)) * time.Millisecond)
@@ -101,7 +101,7 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 	var want []Instance
 	for _, id := range sortedKeys(open) {
 		i := open[id].Instance()
-		data, stat, err := operator.setup.Conn.Get(shop + "/" + id)
+		data, stat, err := operator.setup.Conn.Get(shopPath + "/" + id)
 		require.NoError(w, err, "%s\n%s", id, w.Server.Tree())
 		if i.Type == Dynamic {
 			require.Equal(w, client[id].setup.Conn.SessionID(), stat.EphemeralOwner)

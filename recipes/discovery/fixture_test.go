@@ -23,10 +23,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	base    = "/services"
-	shop    = base + "/shop"
-	one     = shop + "/one"
-	timeout = bubble.SessionTimeout
+	base     = "/services"
+	shopPath = base + "/shop"
+	onePath  = shopPath + "/one"
+	timeout  = bubble.SessionTimeout
 )
 
 func connect(w *bubble.Test, options ...func(*zk.Conn)) *Discovery {
@@ -125,7 +125,7 @@ func instanceIDs(w *bubble.Test, p *Provider) (ids string) {
 
 // putChild creates a persistent child of the service.
 func putChild(w *bubble.Test, d *Discovery, id, data string) {
-	_, err := d.setup.Conn.Create(path.Join(shop, id), []byte(data), 0, d.setup.ACL)
+	_, err := d.setup.Conn.Create(path.Join(shopPath, id), []byte(data), 0, d.setup.ACL)
 	require.NoError(w, err)
 }
 

@@ -164,8 +164,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// check returns an error if the instance cannot be registered, or if Curator could not read it.
-func (i Instance) check() error {
+// validate returns an error if the instance cannot be registered, or if Curator could not read it.
+func (i Instance) validate() error {
 	if err := checkName("name", i.Name); err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// formats contains JSON that Curator's JsonInstanceSerializer has written.
-var formats = map[string]Instance{
+// curatorFormats contains JSON that Curator's JsonInstanceSerializer has written.
+var curatorFormats = map[string]Instance{
 	`{"name":"shop","id":"one","address":"10.0.0.1","port":null,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000123,"serviceType":"DYNAMIC","uriSpec":null}`: {
 		Name: "shop", ID: "one", Address: "10.0.0.1", Registered: 1700000000123, Type: Dynamic,
 	},
@@ -32,11 +32,11 @@ var formats = map[string]Instance{
 // TestInstance_HasFormatOfCurator checks that this package reads and writes an instance in the format in which
 // Curator reads and writes instances.
 func TestInstance_HasFormatOfCurator(t *testing.T) {
-	for text, want := range formats {
+	for text, want := range curatorFormats {
 		got, err := decode([]byte(text))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
-		require.NoError(t, got.check())
+		require.NoError(t, got.validate())
 		data, err := encode(got)
 		require.NoError(t, err)
 		require.Equal(t, text, string(data))
@@ -51,11 +51,11 @@ func TestInstance_HasFormatOfCurator(t *testing.T) {
 	}
 }
 
-var invalid = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
+var invalidData = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
 
 // TestDecode_RejectsInvalidFormat checks that decode returns ErrFormat for data that is not an instance.
 func TestDecode_RejectsInvalidFormat(t *testing.T) {
-	for _, text := range invalid {
+	for _, text := range invalidData {
 		_, err := decode([]byte(text))
 		require.ErrorIs(t, err, recipes.ErrFormat, "%q", text)
 	}
@@ -64,10 +64,10 @@ func TestDecode_RejectsInvalidFormat(t *testing.T) {
 // FuzzDecode checks that decode returns either ErrFormat, or an instance that is the same after it is encoded and
 // decoded again.
 func FuzzDecode(f *testing.F) {
-	for text := range formats {
+	for text := range curatorFormats {
 		f.Add([]byte(text))
 	}
-	for _, text := range invalid {
+	for _, text := range invalidData {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -77,7 +77,7 @@ func FuzzDecode(f *testing.F) {
 			require.Zero(t, i)
 			return
 		}
-		_, _ = i.BuildURI(nil), i.check()
+		_, _ = i.BuildURI(nil), i.validate()
 		again, err := encode(i)
 		require.NoError(t, err)
 		j, err := decode(again)

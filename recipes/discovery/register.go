@@ -88,7 +88,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 	if i.Type == "" {
 		i.Type = Dynamic
 	}
-	if err := i.check(); err != nil {
+	if err := i.validate(); err != nil {
 		return nil, err
 	}
 	node := path.Join(d.setup.Path, i.Name, i.ID)
@@ -166,7 +166,7 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 	if i.Name != was.Name || i.ID != was.ID || i.Type != was.Type {
 		return fmt.Errorf("%w: Update cannot change the name, ID or type from %s, %s, %s to %s, %s, %s", connection.ErrInvalid, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
 	}
-	if err := i.check(); err != nil {
+	if err := i.validate(); err != nil {
 		return err
 	}
 	data, err := encodeInstance(r.setup, r.path, i)

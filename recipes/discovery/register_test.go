@@ -29,9 +29,9 @@ func TestRegistration_KeepsZnodeUntilClose(t *testing.T) {
 			i.Type = kind
 			r, err := d.Register(w.Context(), i)
 			require.NoError(w, err)
-			require.Equal(w, one, r.Path())
+			require.Equal(w, onePath, r.Path())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
-			_, stat, err := d.setup.Conn.Get(one)
+			_, stat, err := d.setup.Conn.Get(onePath)
 			require.NoError(w, err)
 			require.Equal(w, kind == Dynamic, stat.EphemeralOwner == d.setup.Conn.SessionID())
 
@@ -130,7 +130,7 @@ func TestRegistration_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
-		_, before, err := d.setup.Conn.Get(one)
+		_, before, err := d.setup.Conn.Get(onePath)
 		require.NoError(w, err)
 		<-r.Status()
 		w.Server.ResetLog()
@@ -145,7 +145,7 @@ func TestRegistration_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 		require.LessOrEqual(w, verifications, 21, "%v", log)
 		require.LessOrEqual(w, len(log)-verifications, 4, "%v", log)
 		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)
-		_, after, err := d.setup.Conn.Get(one)
+		_, after, err := d.setup.Conn.Get(onePath)
 		require.NoError(w, err)
 		require.Equal(w, before, after)
 		require.NoError(w, r.Close())
@@ -161,7 +161,7 @@ func TestRegister_SucceedsIfCreateOrReplyIsLost(t *testing.T) {
 		for _, kind := range []Type{Dynamic, Static} {
 			for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 				d := connect(w)
-				hook(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
+				hook(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, zktest.Cut)
 				i := instance("one")
 				i.Type = kind
 				r, err := d.Register(w.Context(), i)
@@ -185,12 +185,12 @@ func TestUpdate_ReplacesContentOfCreateInFlight(t *testing.T) {
 		i := r.Instance()
 		i.Address = "elsewhere"
 		updated := make(chan error, 1)
-		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			go func() { updated <- r.Update(w.Context(), i) }()
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
-		require.NoError(w, connect(w).setup.Conn.Delete(one, -1))
+		require.NoError(w, connect(w).setup.Conn.Delete(onePath, -1))
 		bubble.Advance(time.Minute)
 		require.NoError(w, <-updated)
 		got, err := d.Instances(w.Context(), "shop")
@@ -207,7 +207,7 @@ func TestClose_SucceedsIfDeleteOrReplyIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			r := register(w, connect(w), "one")
-			hook(zktest.Match{Op: zktest.OpDelete, Path: one, Nth: 1}, zktest.Cut)
+			hook(zktest.Match{Op: zktest.OpDelete, Path: onePath, Nth: 1}, zktest.Cut)
 			require.NoError(w, r.Close())
 			require.NotContains(w, w.Server.Tree(), "one")
 		}
@@ -233,7 +233,9 @@ func TestClose_DoesNotRepeatDeleteAfterSessionExpiry(t *testing.T) {
 		require.NoError(w, bubble.Repeated(r.Close))
 		otherRegistration := <-registered
 		bubble.Advance(time.Minute)
-		deletes := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
+		deletes := w.Server.Log().Filter(func(e zktest.Entry) bool {
+			return e.Op == zktest.OpDelete && e.Path == onePath && e.Fate == zktest.Served
+		})
 		require.Empty(w, deletes)
 		require.NoError(w, otherRegistration.Close())
 	})
@@ -246,7 +248,7 @@ func TestRegister_RemovesZnodeCreatedAfterContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
 			d := connect(w)
-			require.NoError(w, firstErrorExcept(zk.ErrNodeExists, create(d, base), create(d, shop)))
+			require.NoError(w, firstErrorExcept(zk.ErrNodeExists, create(d, base), create(d, shopPath)))
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
 			w.Server.Delay(zktest.ToClient, 700*time.Millisecond, d.setup.Conn.SessionID())
@@ -339,8 +341,8 @@ func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 func TestRegister_WaitsForExpiryOfOtherSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former := connect(w)
-		require.NoError(w, connection.MakeZnode(w.Context(), former.setup.Conn, shop, former.setup.ACL, true))
-		_, err := former.setup.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.setup.ACL)
+		require.NoError(w, connection.MakeZnode(w.Context(), former.setup.Conn, shopPath, former.setup.ACL, true))
+		_, err := former.setup.Conn.Create(onePath, []byte("{}"), zk.FlagEphemeral, former.setup.ACL)
 		require.NoError(w, err)
 
 		d := connect(w)
@@ -435,17 +437,17 @@ func TestRegistration_RecreatesDeletedZnodeWithPauses(t *testing.T) {
 		d, other := connect(w), connect(w)
 		r := register(w, d, "one")
 		for range 100 {
-			err := other.setup.Conn.Delete(one, -1)
+			err := other.setup.Conn.Delete(onePath, -1)
 			require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 			bubble.Advance(100 * time.Millisecond)
 		}
-		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
+		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == onePath })
 		require.Less(w, len(created), 30, "creates have pauses")
 		bubble.Advance(time.Minute)
 		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		// Delete the node of the service as well.
-		require.NoError(w, other.setup.Conn.Delete(one, -1))
-		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
+		require.NoError(w, other.setup.Conn.Delete(onePath, -1))
+		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shopPath, -1)))
 		bubble.Advance(time.Minute)
 		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())

@@ -63,7 +63,7 @@ func TestJoin_LeavesNothingIfContextIsDone(t *testing.T) {
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.NoError(w, m.Close())
 		bubble.Settle()
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 		require.Empty(w, w.Server.Watches())
 	})
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const one = dir + "/one"
+const onePath = dir + "/one"
 
-const empty = "/\n  app container\n    workers container\n"
+const emptyTree = "/\n  app container\n    workers container\n"
 
 // TestPersistent_ExistsUntilItIsClosed checks that the znode of a Persistent exists, with its newest data, from
 // Await until Close.
@@ -30,16 +30,16 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		require.True(w, is.Present)
 		require.NoError(w, is.Cause)
 		require.Equal(w, conn.SessionID(), is.Session)
-		_, stat, err := conn.Get(one)
+		_, stat, err := conn.Get(onePath)
 		require.NoError(w, err)
 		require.Equal(w, stat.Czxid, is.Token)
 		require.Equal(w, is, p.Current())
 		require.NoError(w, p.Err())
 
 		require.NoError(w, p.Set(w.Context(), []byte("more")))
-		require.Equal(w, "more", dataOf(w, conn, one))
+		require.Equal(w, "more", dataOf(w, conn, onePath))
 		require.NoError(w, p.Set(w.Context(), []byte("most")))
-		require.NoError(w, conn.Delete(one, -1))
+		require.NoError(w, conn.Delete(onePath, -1))
 		is = <-p.Status()
 		if !is.Present {
 			require.ErrorIs(w, is.Cause, recipes.ErrDeleted)
@@ -47,7 +47,7 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		}
 		require.True(w, is.Present)
 		require.Greater(w, is.Token, stat.Czxid)
-		require.Equal(w, "most", dataOf(w, conn, one))
+		require.Equal(w, "most", dataOf(w, conn, onePath))
 
 		require.NoError(w, p.Close())
 		require.NoError(w, p.Close())
@@ -59,7 +59,7 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		require.False(w, ok, "closed once")
 		require.ErrorIs(w, p.Await(w.Context()), recipes.ErrClosed)
 		require.ErrorIs(w, p.Set(w.Context(), nil), recipes.ErrClosed)
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 		require.Empty(w, w.Server.Watches())
 	})
 }
@@ -74,7 +74,7 @@ func TestSet_DoesNotOverwriteZnodeOfOtherClient(t *testing.T) {
 		w := &bubble.Test{T: t, Server: c.Leader()}
 		conn := bubble.ConnectFrom(w, c, 1, timeout)
 		p := openPresentPersistent(w, conn)
-		other, err := NewPersistent(w.Connect(), one, []byte("theirs"), sessionTimeoutOption)
+		other, err := NewPersistent(w.Connect(), onePath, []byte("theirs"), sessionTimeoutOption)
 		require.NoError(w, err)
 		time.Sleep(time.Second)
 		session := conn.SessionID()
@@ -89,7 +89,7 @@ func TestSet_DoesNotOverwriteZnodeOfOtherClient(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(w, p.Set(ctx, []byte("mine")), context.DeadlineExceeded)
 		require.NoError(w, other.Await(w.Context()))
-		require.Equal(w, "theirs", dataOf(w, conn, one))
+		require.Equal(w, "theirs", dataOf(w, conn, onePath))
 		require.ErrorIs(w, p.Current().Cause, recipes.ErrTaken)
 		require.NoError(w, p.Close())
 		require.NoError(w, other.Close())
@@ -104,7 +104,7 @@ func TestPersistent_LeavesZnodeOfSameConnectionAlone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		first := openPresentPersistent(w, conn)
-		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
+		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, zktest.Cut)
 		second := openPersistent(w, conn)
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, second.Current().Cause, recipes.ErrTaken)
@@ -133,7 +133,7 @@ func TestPersistent_SetsOneWatchOnZnodeOfOtherClient(t *testing.T) {
 			w.Server.DropConnections(conn.SessionID())
 		}
 		time.Sleep(10 * time.Second)
-		require.Len(w, w.Server.Watches(one), 2, "of the owner and of the waiting client")
+		require.Len(w, w.Server.Watches(onePath), 2, "of the owner and of the waiting client")
 		require.NoError(w, other.Close())
 		require.NoError(w, p.Await(w.Context()))
 		require.NoError(w, p.Close())
@@ -151,13 +151,13 @@ func TestPersistent_DetectsReplacementWhileDisconnected(t *testing.T) {
 		p := openPresentPersistent(w, conn)
 		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.Server.DropConnections(conn.SessionID())
-		require.NoError(w, operator.Delete(one, -1))
-		_, err := operator.Create(one, []byte("data"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(w, operator.Delete(onePath, -1))
+		_, err := operator.Create(onePath, []byte("data"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, p.Current().Cause, recipes.ErrTaken)
 		require.Equal(w, operator.SessionID(), p.Current().Session)
-		require.NoError(w, operator.Delete(one, -1))
+		require.NoError(w, operator.Delete(onePath, -1))
 		require.NoError(w, p.Await(w.Context()))
 		require.NoError(w, p.Close())
 	})
@@ -170,15 +170,15 @@ func TestPersistent_RecreatesDeletedParent(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
-		w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, operator.Delete(dir, -1))
 			return zktest.Pass(q)
 		})
-		require.NoError(w, operator.Delete(one, -1))
+		require.NoError(w, operator.Delete(onePath, -1))
 		time.Sleep(time.Second)
 		require.True(w, p.Current().Present)
 		require.NoError(w, p.Close())
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 	})
 }
 
@@ -190,7 +190,7 @@ func TestPersistent_ContinuesIfStatusIsNotRead(t *testing.T) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
 		for range 10 {
-			require.NoError(w, operator.Delete(one, -1))
+			require.NoError(w, operator.Delete(onePath, -1))
 			time.Sleep(3 * time.Second)
 			require.True(w, p.Current().Present)
 		}
@@ -207,14 +207,14 @@ func TestSet_SucceedsIfRequestOrReplyIsLost(t *testing.T) {
 		p := openPresentPersistent(w, conn)
 		token := p.Current().Token
 		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
-			hook(zktest.Match{Op: zktest.OpSetData, Path: one, Nth: 1}, zktest.Cut)
+			hook(zktest.Match{Op: zktest.OpSetData, Path: onePath, Nth: 1}, zktest.Cut)
 			data := fmt.Sprint("data ", i)
 			require.NoError(w, p.Set(w.Context(), []byte(data)))
-			require.Equal(w, data, dataOf(w, conn, one))
+			require.Equal(w, data, dataOf(w, conn, onePath))
 		}
-		require.NoError(w, w.Server.SetVersion(one, 77), "as if another client had written it")
+		require.NoError(w, w.Server.SetVersion(onePath, 77), "as if another client had written it")
 		require.NoError(w, p.Set(w.Context(), []byte("mine")))
-		require.Equal(w, "mine", dataOf(w, conn, one))
+		require.Equal(w, "mine", dataOf(w, conn, onePath))
 		require.Equal(w, token, p.Current().Token)
 		require.ErrorIs(w, p.Set(w.Context(), make([]byte, 1<<20)), recipes.ErrInvalid)
 		require.NoError(w, p.Close())

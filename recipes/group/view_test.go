@@ -80,7 +80,7 @@ func TestWatch_DeliversJoiningAndLeavingMembers(t *testing.T) {
 		cancel()
 		_, ok := <-views
 		require.False(w, ok)
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 		require.Len(w, w.Server.Watches(), 1, "on the group")
 	})
 }

@@ -122,7 +122,7 @@ func (x exploredState) checkSettled() string {
 // of two members and two shards, and longer sequences of more members and shards.
 func TestNext_ExploredSequencesSatisfyRules(t *testing.T) {
 	explore(t, 2, 2, 6)
-	if *full {
+	if *fullTest {
 		explore(t, 2, 2, 1<<30)
 		explore(t, 3, 2, 8)
 		explore(t, 3, 3, 6)

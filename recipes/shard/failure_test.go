@@ -202,7 +202,7 @@ func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 				require.NoError(w, err)
 			}
 		}
-		update(w, func(s *Spec) { s.Drained = []string{"a"} })
+		updateSpec(w, func(s *Spec) { s.Drained = []string{"a"} })
 		time.Sleep(5 * time.Minute)
 		require.Equal(w, map[string]int{"b": 6}, r.loads(), "the rounds continue")
 		for _, shard := range numberedNames("s", 12) {
@@ -441,7 +441,7 @@ func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 		plan, err := g.Plan(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, comparison{version: plan.Version}, g.compare(w.Context(), plan, true))
-		update(w, func(s *Spec) { s.Shards = s.Shards[1:] })
+		updateSpec(w, func(s *Spec) { s.Shards = s.Shards[1:] })
 		require.True(w, g.compare(w.Context(), plan, true).differs)
 		a.leave(w)
 	})

@@ -55,7 +55,7 @@ func setShards(w *bubble.Test, n int, change ...func(*Spec)) {
 	require.NoError(w, err)
 }
 
-func update(w *bubble.Test, f func(*Spec)) {
+func updateSpec(w *bubble.Test, f func(*Spec)) {
 	_, err := newGroup(w, connect(w)).Update(w.Context(), func(s *Spec) error { f(s); return nil })
 	require.NoError(w, err)
 }

@@ -54,7 +54,7 @@ type contentionEvent struct {
 	name  string
 	shard *Shard // the shard that the member holds now, or nil if the member does not hold it any more
 	ended bool   // reports that the goroutine has ended
-	err   error  // the reason why the goroutine has ended; nil after stop
+	err   error  // the reason why the goroutine has ended; nil after stopContention
 }
 
 func newFollower(m *Member) *follower {
@@ -106,7 +106,7 @@ func (f *follower) follow(life context.Context) error {
 			}
 			f.receivePlan(c)
 		case e := <-f.events:
-			if err := f.receive(e); err != nil {
+			if err := f.receiveContention(e); err != nil {
 				return err
 			}
 		case taken := <-f.takenOver:
@@ -116,7 +116,7 @@ func (f *follower) follow(life context.Context) error {
 			}
 		case <-timer.C:
 			timer.Reset(interval)
-			f.compare()
+			f.startComparison()
 		case c := <-f.compared:
 			f.receiveComparison(c)
 		case <-f.member.keeper.Done():
@@ -134,12 +134,12 @@ func (f *follower) leave() {
 	if m.group.settings.restart {
 		why, f.record.State = Restarted, restarting
 	}
-	f.announce()
+	f.writeRecord()
 	for name, c := range f.contends {
-		f.stop(c, &MovedError{Shard: name, Reason: why})
+		f.stopContention(c, &MovedError{Shard: name, Reason: why})
 	}
 	for len(f.contends) > 0 {
-		_ = f.receive(<-f.events)
+		_ = f.receiveContention(<-f.events)
 	}
 	if m.run == nil {
 		f.takeBack()
@@ -179,8 +179,8 @@ func (f *follower) awaitPlanned() {
 	}
 }
 
-// announce writes the record of the member to its znode.
-func (f *follower) announce() {
+// writeRecord writes the record of the member to its znode.
+func (f *follower) writeRecord() {
 	data, _ := json.Marshal(f.record) // Marshal cannot fail, because a record contains only strings and numbers
 	f.member.keeper.Set(data)
 }
@@ -225,18 +225,18 @@ func (f *follower) adoptPlan(plan Plan) {
 			default:
 				why = Balanced // no move of this plan explains the change, so the move was in an earlier plan
 			}
-			f.stop(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
+			f.stopContention(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.mine)) {
 		if f.contends[name] == nil {
-			f.start(name)
+			f.startContention(name)
 		}
 	}
 }
 
-// start makes the member contend for the lock of a shard.
-func (f *follower) start(name string) {
+// startContention makes the member contend for the lock of a shard.
+func (f *follower) startContention(name string) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	f.contends[name] = &contention{stop: stop}
 	reason := Reason("")
@@ -250,8 +250,8 @@ func (f *follower) start(name string) {
 	}()
 }
 
-// stop asks a contention to end, for the reason why.
-func (f *follower) stop(c *contention, why *MovedError) {
+// stopContention asks a contention to end, for the reason why.
+func (f *follower) stopContention(c *contention, why *MovedError) {
 	if c.stopped {
 		return
 	}
@@ -263,13 +263,13 @@ func (f *follower) stop(c *contention, why *MovedError) {
 	c.stop(why)
 }
 
-// receive handles a report of a contention. It returns an error if the member cannot continue.
-func (f *follower) receive(e contentionEvent) error {
+// receiveContention handles a report of a contention. It returns an error if the member cannot continue.
+func (f *follower) receiveContention(e contentionEvent) error {
 	c := f.contends[e.name]
 	if e.ended {
 		delete(f.contends, e.name)
 		if e.err == nil && f.mine[e.name] && !f.closing {
-			f.start(e.name) // start again, because a later plan has given the shard back to this member
+			f.startContention(e.name) // start again, because a later plan has given the shard back to this member
 		}
 		return e.err
 	}
@@ -320,7 +320,7 @@ func (f *follower) takeBack() {
 func (f *follower) confirmPlan() {
 	if f.confirm && f.held == len(f.mine) {
 		f.confirm, f.record.Confirmed = false, f.plan.Version
-		f.announce()
+		f.writeRecord()
 	}
 }
 
@@ -332,10 +332,10 @@ type comparison struct {
 	plan    *Plan // the next plan; nil if compute was not set
 }
 
-// compare starts a goroutine that compares the last plan with the present members and the Spec, unless such a
+// startComparison starts a goroutine that compares the last plan with the present members and the Spec, unless such a
 // goroutine is running. The follower of the leader compares as well, because the leader may be unable to write
 // plans.
-func (f *follower) compare() {
+func (f *follower) startComparison() {
 	if f.comparing {
 		return
 	}

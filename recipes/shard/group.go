@@ -36,7 +36,7 @@ func NewGroup(conn *zk.Conn, path string, opts ...Option) (*Group, error) {
 	own := settings{grace: 10 * time.Second, weight: 1}
 	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyShard)
 	if err == nil {
-		err = own.check()
+		err = own.validate()
 	}
 	if err != nil {
 		return nil, err
@@ -80,9 +80,9 @@ func (g *Group) Spec(ctx context.Context) (Spec, error) {
 	return spec, g.setup.Fail("read the spec of", g.setup.Path, err)
 }
 
-// errSame is the error with which Update ends its transaction without a write, because its function
+// errUnchanged is the error with which Update ends its transaction without a write, because its function
 // has changed nothing.
-var errSame = errors.New("the function of Update has not changed the Spec")
+var errUnchanged = errors.New("the function of Update has not changed the Spec")
 
 // Update changes the Spec by f, and returns the result. It may be called at any time, by members and
 // by other clients. f gets the current Spec, and is called again if another client has changed it in
@@ -108,11 +108,11 @@ func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 		}
 		if text, _ := json.Marshal(is); bytes.Equal(text, copied) {
 			same = is
-			return is, errSame
+			return is, errUnchanged
 		}
 		return is, nil
 	})
-	if errors.Is(err, errSame) {
+	if errors.Is(err, errUnchanged) {
 		return same, nil
 	}
 	return spec, g.setup.Fail("update the spec of", g.setup.Path, err)

@@ -140,7 +140,7 @@ func TestRun_RevokesShardAfterGracePeriod(t *testing.T) {
 		a := r.start("a", time.Minute, WithGrace(5*time.Second))
 		bubble.Settle()
 		one := r.grantOf("s00000")
-		update(w, func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
+		updateSpec(w, func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
 		b := r.start("b", 0)
 		<-one.ReleaseRequested()
 		begin := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var full = flag.Bool("shard.full", false, "test all sizes, and large ones, which takes minutes")
+var fullTest = flag.Bool("shard.full", false, "test all sizes, and large ones, which takes minutes")
 
 var someTime = time.UnixMilli(1_800_000_000_000)
 
@@ -95,7 +95,7 @@ func (m *model) requireEven(t testing.TB) {
 func TestNext_SharesDifferByOne(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
-	if *full {
+	if *fullTest {
 		sizes, step = nil, 1
 		for k := 4; k <= 10_000; k += 1 + k/8 {
 			sizes = append(sizes, k)
@@ -507,7 +507,7 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 // TestNext_RandomChangesSatisfyRules checks that a plan violates no rule after random changes.
 func TestNext_RandomChangesSatisfyRules(t *testing.T) {
 	seeds := uint64(30)
-	if *full {
+	if *fullTest {
 		seeds = 10_000
 	}
 	for seed := range seeds {

@@ -51,8 +51,8 @@ func WithRestart() Option {
 	return ownOption(recipe.Own("shard.WithRestart", func(s *settings) { s.restart = true }))
 }
 
-// check returns an ErrInvalid if an option has an invalid argument.
-func (s *settings) check() error {
+// validate returns an ErrInvalid if an option has an invalid argument.
+func (s *settings) validate() error {
 	switch {
 	case s.grace < 0:
 		return fmt.Errorf("%w: shard.WithGrace(%v): must not be negative", recipes.ErrInvalid, s.grace)

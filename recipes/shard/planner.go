@@ -161,8 +161,8 @@ func recordsOf(members []group.Member) map[string]record {
 	return all
 }
 
-// idle is the longest time that a leader waits between two calls of update.
-const idle = time.Hour
+// maxIdle is the longest time that a leader waits between two calls of update.
+const maxIdle = time.Hour
 
 // update writes the next plan if it differs from the present one. It returns the time at which it must be
 // called again even if nothing changes.
@@ -172,7 +172,7 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 	case ctx.Err() != nil:
 		return now, context.Cause(ctx)
 	case p.members == nil || p.spec == nil:
-		return now.Add(idle), nil
+		return now.Add(maxIdle), nil
 	}
 	if p.stat == nil {
 		if err := p.read(ctx); err != nil {
@@ -196,7 +196,7 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 		return now, err // give up the leadership, because another member may have the permission
 	case errors.Is(err, recipes.ErrInvalid): // the plan is too large, because there are too many members
 		p.group.setup.Log.Error("the plan of the shards is too large: keeping the previous one", "bytes", len(data), "err", err)
-		return now.Add(idle), nil
+		return now.Add(maxIdle), nil
 	}
 	// The reply was lost, or another program has changed the plan. Read it again.
 	p.group.setup.Log.Warn("cannot write the plan of the shards: reading it again", "err", err)
@@ -274,7 +274,7 @@ func (p *planner) confirmedRecords(now time.Time) map[string]record {
 // wakeup returns the time at which the leader must compute the next plan again although nothing has
 // changed, because a delay or a limit ends.
 func (p *planner) wakeup(now time.Time) time.Time {
-	at := now.Add(idle)
+	at := now.Add(maxIdle)
 	for _, m := range p.plan.Members {
 		if m.Away.After(now) {
 			at = earlierTime(at, m.Away)

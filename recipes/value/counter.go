@@ -47,12 +47,12 @@ func NewCounter(conn *zk.Conn, path string, opts ...CounterOption) (*Counter, er
 	if err != nil {
 		return nil, err
 	}
-	format := long
+	format := int64Codec
 	switch {
 	case own.int32:
-		format = integer
+		format = int32Codec
 	case s.Layout == recipe.Kazoo:
-		format = decimal
+		format = decimalCodec
 	}
 	v, err := New(conn, path, format, s.Settings())
 	if err != nil {

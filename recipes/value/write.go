@@ -90,7 +90,7 @@ func (v *Value[T]) newTransaction(ctx context.Context, old state, data []byte) (
 	if !old.exists() {
 		return txn.Transaction{Ops: ops, CreatesDir: true}, nil
 	}
-	record, err := v.bindRecord(ctx, old)
+	record, err := v.prepareRecord(ctx, old)
 	return txn.Transaction{Ops: ops, Record: record, Alone: true}, err
 }
 
@@ -139,12 +139,12 @@ func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o t
 	return written, nil
 }
 
-// bindRecord returns the path of a record for a transaction that replaces the state old. No client
-// can delete and re-create the znode as long as the znode contains the record. If bindRecord creates
+// prepareRecord returns the path of a record for a transaction that replaces the state old. No client
+// can delete and re-create the znode as long as the znode contains the record. If prepareRecord creates
 // the record, or if the state may be of another session, after which the servers may have lost data,
 // it returns ErrChanged if old is not the current state. A record that already exists may be newer
 // than the state, so writtenState compares the czxid afterwards.
-func (v *Value[T]) bindRecord(ctx context.Context, old state) (path string, err error) {
+func (v *Value[T]) prepareRecord(ctx context.Context, old state) (path string, err error) {
 	if path := v.writer().RecordOf(old.session); path != "" {
 		return path, nil
 	}
