@@ -26,9 +26,9 @@ import (
 
 type recipeUse func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error
 
-// uses contains, for each recipe, a function that writes with it. The function returns the error with which
-// the recipe ends.
-var uses = map[string]recipeUse{
+// recipeUses contains, by the name of a recipe, a function that uses the recipe so that it writes. The function returns
+// the error of the recipe.
+var recipeUses = map[string]recipeUse{
 	"mutex": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		m, err := lock.NewMutex(conn, path, convertOptions[lock.Option](options)...)
 		require.NoError(t, err)
@@ -106,11 +106,11 @@ var uses = map[string]recipeUse{
 	},
 	"double barrier": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		const ended = "/app/open"
-		if path == ended { // a round that all participants have left is over
+		if path == ended { // prepare a round that all participants have left, so that it can end
 			_, err := conn.Set(path, nil, -1)
 			require.NoError(t, err)
 			_, err = conn.Create(path+"/ready-0", []byte("0-"+strings.Repeat("a", 26)), 0, zk.WorldACL(zk.PermAll))
-			require.NoError(t, ignore(err, zk.ErrNodeExists))
+			require.NoError(t, ignoreError(err, zk.ErrNodeExists))
 		}
 		d, err := barrier.NewDouble(conn, path, 1, convertOptions[barrier.Option](options)...)
 		require.NoError(t, err)
@@ -144,7 +144,7 @@ var uses = map[string]recipeUse{
 	},
 	"queue, discard": func(t *testing.T, conn *zk.Conn, path string, options ...recipes.Option) error {
 		q := newQueue(t, conn, itemsPath(options), options, queue.WithDead(path))
-		return ignore(q.Discard(t.Context(), queue.DeadLetter{ID: "queue-0000000000-1"}), recipes.ErrDeleted)
+		return ignoreError(q.Discard(t.Context(), queue.DeadLetter{ID: "queue-0000000000-1"}), recipes.ErrDeleted)
 	},
 }
 
@@ -168,15 +168,16 @@ func newQueue(t *testing.T, conn *zk.Conn, path string, options []recipes.Option
 // may change the items if options contain an ACL.
 func itemsPath(options []recipes.Option) string { return fmt.Sprint("/app/items", len(options)) }
 
-// ignore returns nil if err wraps expected, and err otherwise.
-func ignore(err, expected error) error {
+// ignoreError returns nil if err wraps expected, and err otherwise.
+func ignoreError(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
 	}
 	return err
 }
 
-// protected is an ACL that permits only the client of connect to do more than read.
+// protected is an ACL that permits everything to the client of connect, and only reads to other
+// clients.
 var protected = append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 
 // runTest runs f as a subtest in a bubble with a server.
@@ -192,14 +193,15 @@ func connect(t *testing.T, srv *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// With WithACL, each recipe logs a warning if the ACL of its node permits others more, and returns an error
-// with WithStrictACL. Without WithACL, it does not read the ACL.
-func TestWithStrictACL(t *testing.T) {
-	for name, use := range uses {
+// TestWithStrictACL_RejectsNodesOpenToOthers checks that a recipe with WithACL logs a warning if the ACL of its
+// node permits other clients more than the option does, that it returns an error with WithStrictACL, and that it
+// reads no ACL without WithACL.
+func TestWithStrictACL_RejectsNodesOpenToOthers(t *testing.T) {
+	for name, use := range recipeUses {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			for _, path := range []string{"/app", "/app/open"} {
-				// The data is valid for a counter, which needs 8 bytes.
+				// Write 8 bytes, because the data must be valid for a counter too.
 				_, err := conn.Create(path, make([]byte, 8), 0, zk.WorldACL(zk.PermAll))
 				require.NoError(t, err)
 			}
@@ -218,7 +220,8 @@ func TestWithStrictACL(t *testing.T) {
 			if name != "mutex" {
 				return
 			}
-			// The node is deleted, and created again by a client that permits everything to everyone.
+			// Delete the node, and create it again with permissions for everyone. The recipe must read the new
+			// ACL.
 			require.NoError(t, use(t, conn, "/app/own", protected, recipes.WithStrictACL()))
 			require.NoError(t, conn.Delete("/app/own", -1))
 			_, err = conn.Create("/app/own", nil, 0, zk.WorldACL(zk.PermAll))
@@ -228,9 +231,9 @@ func TestWithStrictACL(t *testing.T) {
 	}
 }
 
-// TestWithStrictACL_CreatedAfterCheck checks that a recipe does not use a znode that did not exist when its
-// ACL was read, and that another client has then created with permissions for everyone.
-func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
+// TestWithStrictACL_RejectsZnodeCreatedAfterCheck checks that a recipe does not use a znode that another client
+// has created with permissions for everyone, after the recipe has read the ACL and has found no znode.
+func TestWithStrictACL_RejectsZnodeCreatedAfterCheck(t *testing.T) {
 	for _, name := range []string{"mutex", "single", "semaphore", "counter", "queue, put", "queue, claims", "queue, dead letter", "group", "service"} {
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn, other := connect(t, srv), connect(t, srv)
@@ -241,19 +244,19 @@ func TestWithStrictACL_CreatedAfterCheck(t *testing.T) {
 				require.NoError(t, err)
 				return zktest.Verdict{}
 			})
-			require.ErrorIs(t, uses[name](t, conn, "/app/late", recipes.WithACL(protected), recipes.WithStrictACL()), recipes.ErrPermission)
+			require.ErrorIs(t, recipeUses[name](t, conn, "/app/late", recipes.WithACL(protected), recipes.WithStrictACL()), recipes.ErrPermission)
 			<-created.Ran()
 		})
 	}
 }
 
-// TestWithACL_Unreadable checks that a client that is not permitted to read the ACL of a znode receives a
-// warning, or an error with WithStrictACL.
-func TestWithACL_Unreadable(t *testing.T) {
+// TestWithACL_ReportsUnreadableACL checks that a client that is not permitted to read the ACL of a znode logs a
+// warning, and returns an error with WithStrictACL.
+func TestWithACL_ReportsUnreadableACL(t *testing.T) {
 	for _, name := range []string{
 		"mutex", "single", "semaphore", "semaphore, limit", "barrier", "double barrier", "counter", "queue, put", "queue, take", "group", "service",
 	} {
-		use := uses[name]
+		use := recipeUses[name]
 		runTest(t, name, func(t *testing.T, srv *zktest.Server) {
 			conn := connect(t, srv)
 			_, err := conn.Create("/app", nil, 0, zk.WorldACL(zk.PermAll))

@@ -25,9 +25,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// cancellable are calls with a context, whose results would be wrong if they took its cause for an answer
-// of the servers. Each function creates what the call finds, over another connection, and returns the call.
-var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func(context.Context) error){
+// cancellableCalls contains calls whose results would be wrong if they mistook the cause of their context for an answer
+// of the servers. Each function prepares the state of the servers over another connection, and returns the call.
+var cancellableCalls = map[string]func(t *testing.T, conn, other *zk.Conn) (call func(context.Context) error){
 	"barrier, wait": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
 		b := must(barrier.New(conn, "/app/gate"))
 		require.NoError(t, must(barrier.New(other, "/app/gate")).Set(t.Context()))
@@ -77,12 +77,12 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 		return func(ctx context.Context) error { return errorOf(q.List(ctx, 1)) }
 	},
 	"queue, dead letters": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
-		deadLetter(t, other)
+		makeDeadLetter(t, other)
 		q := openJobs(t, conn)
 		return func(ctx context.Context) error { return errorOf(q.DeadLetters(ctx)) }
 	},
 	"queue, discard": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
-		letter, q := deadLetter(t, other), openJobs(t, conn)
+		letter, q := makeDeadLetter(t, other), openJobs(t, conn)
 		return func(ctx context.Context) error { return q.Discard(ctx, letter) }
 	},
 	"value, set": func(_ *testing.T, conn, _ *zk.Conn) func(context.Context) error {
@@ -130,17 +130,17 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 		return func(ctx context.Context) error { return errorOf(d.Instances(ctx, "shop")) }
 	},
 	"candidates": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
-		lead(t, other)
+		startLeader(t, other)
 		return func(ctx context.Context) error {
 			return errorOf(leaderelection.Candidates(ctx, conn, "/app/election"))
 		}
 	},
 	"request to resign": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
-		id := lead(t, other)
+		id := startLeader(t, other)
 		return func(ctx context.Context) error { return resign.Request(ctx, conn, "/app/election", id) }
 	},
 	"end of the election": func(t *testing.T, conn, other *zk.Conn) func(context.Context) error {
-		lead(t, other)
+		startLeader(t, other)
 		return func(ctx context.Context) error {
 			return leaderelection.DeleteElection(conn, "/app/election", leaderelection.WithContext(ctx))
 		}
@@ -152,11 +152,12 @@ var cancellable = map[string]func(t *testing.T, conn, other *zk.Conn) (call func
 	},
 }
 
-// TestCause_LikeAnswer checks that a call does not take the cause of its context for an answer of the servers:
-// a group of goroutines cancels all others with the error of the first, which can be the answer that the call
-// does not wait for. The context ends before the call, or while the servers process the n-th request.
-func TestCause_LikeAnswer(t *testing.T) {
-	for name, prepare := range cancellable {
+// TestCalls_DistinguishContextCauseFromAnswer checks that a call does not mistake the cause of its context for an
+// answer of the servers. A program can cancel a group of goroutines with the error of the first one, for example
+// zk.ErrNodeExists, and a call of another goroutine must not conclude that its own znode exists. The context ends
+// before the call, or while the servers process the n-th request.
+func TestCalls_DistinguishContextCauseFromAnswer(t *testing.T) {
+	for name, prepare := range cancellableCalls {
 		for _, cause := range []error{zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth} {
 			for nth := range 4 {
 				t.Run(fmt.Sprint(name, "/", cause, "/", nth), func(t *testing.T) {
@@ -206,8 +207,8 @@ func errorOf[T any](_ T, err error) error { return err }
 
 func openJobs(t *testing.T, conn *zk.Conn) *queue.Queue { return newQueue(t, conn, "/app/jobs", nil) }
 
-// deadLetter puts an item and makes it a dead letter.
-func deadLetter(t *testing.T, conn *zk.Conn) queue.DeadLetter {
+// makeDeadLetter puts an item and makes it a dead letter.
+func makeDeadLetter(t *testing.T, conn *zk.Conn) queue.DeadLetter {
 	q := openJobs(t, conn)
 	must(q.Put(t.Context(), nil))
 	require.NoError(t, must(q.Take(t.Context())).Return(queue.Reject(errors.New("failed"))))
@@ -219,8 +220,8 @@ func join(t *testing.T, conn *zk.Conn) {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 }
 
-// lead starts a candidate, and returns its ID when it leads.
-func lead(t *testing.T, conn *zk.Conn) string {
+// startLeader starts a candidate, waits until it leads, and returns its ID.
+func startLeader(t *testing.T, conn *zk.Conn) string {
 	e := must(leaderelection.NewElection(conn, "/app/election", leaderelection.WithCreateNode()))
 	go func() { _ = e.ElectLeader() }()
 	t.Cleanup(func() { _ = e.Resign() })

@@ -18,9 +18,9 @@ func requireRoundTrip[T any](t *testing.T, c recipes.Codec[T], value T, data str
 	require.Equal(t, value, decoded)
 }
 
-// TestCodecs_RoundTrip checks that a codec does not change a value, that its format does not change, and that
-// the JSON codec rejects invalid data.
-func TestCodecs_RoundTrip(t *testing.T) {
+// TestCodecs_PreserveValues checks that decoding an encoded value returns the same value, that the format of each
+// codec does not change, and that the JSON codec rejects invalid data.
+func TestCodecs_PreserveValues(t *testing.T) {
 	requireRoundTrip(t, recipes.JSONCodec[[]string](), []string{"one"}, `["one"]`)
 	requireRoundTrip(t, recipes.StringCodec(), "one", "one")
 	requireRoundTrip(t, recipes.BytesCodec(), []byte("one"), "one")

@@ -21,15 +21,16 @@ var (
 	// ErrNotHeld is returned if a lock, or the claim of an item, is not held any more. Nothing
 	// was applied.
 	ErrNotHeld = errors.New("recipes: no longer held")
-	// ErrTaken is returned if the znode exists and belongs to another session, or to another user
-	// of this connection, or is persistent although it should be ephemeral. It is not changed.
+	// ErrTaken is returned if the znode exists and belongs to another session, or to another user of
+	// this connection, or is persistent although it should be ephemeral. The recipe does not change
+	// the znode.
 	ErrTaken = errors.New("recipes: the znode was created by another client")
 	// ErrInvalid is returned if an argument is invalid: the connection is nil, the path is the root
 	// or not accepted by ZooKeeper, or the value of an option is invalid or does not
 	// apply to the recipe. Nothing was changed. The text says what is wrong.
 	ErrInvalid = connection.ErrInvalid
-	// ErrFormat is returned if the data of a znode is not in the expected format of a [Codec]. The error
-	// also wraps that of the codec. Nothing was changed.
+	// ErrFormat is returned if the data of a znode is not in the expected format of a [Codec]. The error also
+	// wraps the error of the codec. Nothing was changed.
 	ErrFormat = recipe.ErrFormat
 	// ErrConnClosed is returned if the owner of the connection has closed it.
 	ErrConnClosed = connection.ErrConnClosed

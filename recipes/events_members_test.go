@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// eventsOf returns the logged events of one recipe at one path.
+// eventsOf returns the events of one recipe at one path that takeEvents has not removed yet.
 func (l *eventLog) eventsOf(recipe, path string) (events []event.Event) {
 	bubble.Advance(0)
 	l.mu.Lock()
@@ -26,7 +26,9 @@ func (l *eventLog) eventsOf(recipe, path string) (events []event.Event) {
 	return slices.DeleteFunc(slices.Clone(l.all), func(e event.Event) bool { return e.Recipe != recipe || e.Path != path })
 }
 
-func TestEvents_Group(t *testing.T) {
+// TestGroup_EmitsEvents checks the events of a membership that joins, is deleted by an operator and is closed, and
+// the events of a view until its context or its connection ends.
+func TestGroup_EmitsEvents(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn, operator := h.Connect(), h.Connect()
@@ -67,7 +69,9 @@ func TestEvents_Group(t *testing.T) {
 	})
 }
 
-func TestEvents_Discovery(t *testing.T) {
+// TestDiscovery_EmitsEvents checks the events of a provider and of a registration, from their start until they are
+// closed.
+func TestDiscovery_EmitsEvents(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		d, err := discovery.New(h.Connect(), "/services", recipes.WithEvents(log.add))
@@ -87,7 +91,9 @@ func TestEvents_Discovery(t *testing.T) {
 	})
 }
 
-func TestEvents_Shards(t *testing.T) {
+// TestShards_EmitEvents checks the events of a member with shards: the plan that it follows, the shards that it
+// acquires and releases with their reasons, and a shard that is revoked after the grace period.
+func TestShards_EmitEvents(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		newGroup := func(options ...shard.Option) *shard.Group {
 			g, err := shard.NewGroup(h.Connect(), "/shards", append(options, recipes.WithSessionTimeout(bubble.SessionTimeout), shard.WithGrace(time.Second))...)
@@ -110,7 +116,7 @@ func TestEvents_Shards(t *testing.T) {
 		untilDone := func(ctx context.Context) { <-ctx.Done() }
 		update(func(s *shard.Spec) { s.Shards = []string{"x", "y"} })
 
-		// The first member gets both shards. When the second member joins, it gets one of them.
+		// Start a member, which gets both shards, and then a second member, which gets one of them.
 		stop := run("a", newGroup(recipes.WithEvents(log.add)), untilDone)
 		require.Len(h, log.eventsOf("group", "/shards/members"), 1)
 		all := log.eventsOf("shard", "/shards")
@@ -133,7 +139,7 @@ func TestEvents_Shards(t *testing.T) {
 		require.Greater(h, plans[len(plans)-1].Token, planned.Token)
 		log.takeEvents()
 
-		// The second member leaves, and the first one gets its shard back.
+		// Stop the second member, so that the first member gets its shard back.
 		stopOther()
 		bubble.Advance(20 * time.Second)
 		require.Contains(h, strings.Join(log.takeEvents(), "\n"), " left")
@@ -142,7 +148,7 @@ func TestEvents_Shards(t *testing.T) {
 		require.Equal(h, "ended 0: recipes: closed", found[len(found)-1])
 		require.Equal(h, 2, strings.Count(strings.Join(found, "\n"), " left"), "%v", found)
 
-		// The function of a member does not return within the grace period.
+		// Stop a member whose function does not return within the grace period.
 		stop = run("a", newGroup(recipes.WithEvents(log.add)), func(ctx context.Context) { <-ctx.Done(); time.Sleep(5 * time.Second) })
 		log.takeEvents()
 		stop()
@@ -150,8 +156,9 @@ func TestEvents_Shards(t *testing.T) {
 	})
 }
 
-// A member reports that no leader has made the plan that it follows.
-func TestEvents_Shards_WithoutLeader(t *testing.T) {
+// TestShards_ReportPlanWithoutLeader checks that the Planned event of a member contains an error while no leader
+// writes plans, and none when a leader has written the plan.
+func TestShards_ReportPlanWithoutLeader(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		g, err := shard.NewGroup(h.Connect(), "/shards", recipes.WithEvents(log.add), recipes.WithSessionTimeout(bubble.SessionTimeout))

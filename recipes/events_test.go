@@ -33,7 +33,8 @@ func (l *eventLog) add(e event.Event) {
 	l.all = append(l.all, e)
 }
 
-// takeEvents returns the kinds, the durations in seconds and the errors of the events since its last call.
+// takeEvents returns a text for each event since its last call: the kind, the duration in seconds, and the reason,
+// count and error if there are any.
 func (l *eventLog) takeEvents() (found []string) {
 	bubble.Advance(0)
 	l.mu.Lock()
@@ -55,7 +56,8 @@ func (l *eventLog) takeEvents() (found []string) {
 	return found
 }
 
-// TestEvents_LocksReportHolds checks that every kind of lock reports the events of a hold.
+// TestEvents_LocksReportHolds checks that every kind of lock emits an event when a caller acquires it, when the
+// caller releases the hold, and when the hold is lost.
 func TestEvents_LocksReportHolds(t *testing.T) {
 	type acquire func(ctx context.Context) (*lock.Hold, error)
 	for name, open := range map[string]func(conn *zk.Conn, options ...lock.Option) acquire{
@@ -129,13 +131,14 @@ func TestEvents_LocksReportHolds(t *testing.T) {
 				found := log.takeEvents()
 				require.Len(h, found, 2)
 				require.Contains(h, found[1], "lost 1: ")
-				bubble.Advance(time.Minute) // the contender has left by then
+				bubble.Advance(time.Minute) // wait until the contender has left
 			})
 		})
 	}
 }
 
-// TestEvents_QueueReportsItems checks that a queue reports what happens to an item.
+// TestEvents_QueueReportsItems checks the events of a queue for items that a consumer acknowledges, returns, fails
+// too often, loses, and leaves when its handler ends.
 func TestEvents_QueueReportsItems(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
@@ -174,7 +177,7 @@ func TestEvents_QueueReportsItems(t *testing.T) {
 		found := log.takeEvents()
 		require.Contains(h, found[len(found)-1], "lost ")
 
-		// The handler is stopped, so the attempt does not count.
+		// Start a handler and stop it, so that the attempt does not count.
 		ctx, stop := context.WithCancel(h.Context())
 		done := bubble.Async(func() error {
 			return q.Handle(ctx, func(ctx context.Context, _ *queue.Item) error { <-ctx.Done(); return ctx.Err() })
@@ -189,9 +192,9 @@ func TestEvents_QueueReportsItems(t *testing.T) {
 	})
 }
 
-// A queue emits events for the end of deliveries even if it is closed without a consumer, or its connection
-// was closed.
-func TestEvents_Queue_Ended(t *testing.T) {
+// TestQueue_EmitsEndedOnlyAfterOpened checks that a queue that nobody has read emits no events when it is closed,
+// and that a queue that has emitted Opened emits Ended exactly once when its connection is closed.
+func TestQueue_EmitsEndedOnlyAfterOpened(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -216,8 +219,9 @@ func TestEvents_Queue_Ended(t *testing.T) {
 	})
 }
 
-// A delivery that is lost while it is completed ends with exactly one event, which contains the outcome.
-func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
+// TestQueue_EmitsOneEventForItemLostDuringCompletion checks that a queue emits exactly one event, Lost, if the
+// session or the lease ends while a consumer acknowledges or returns the item.
+func TestQueue_EmitsOneEventForItemLostDuringCompletion(t *testing.T) {
 	failed := errors.New("failed")
 	for name, test := range map[string]struct {
 		complete func(*queue.Item) error
@@ -265,8 +269,9 @@ func TestEvents_Queue_LostDuringCompletion(t *testing.T) {
 	}
 }
 
-// An item that is not in the format of the layout becomes a dead letter, although no consumer receives it.
-func TestEvents_Queue_InvalidItem(t *testing.T) {
+// TestQueue_EmitsRejectedForInvalidItem checks that an item whose data is not in the format of the queue becomes a
+// dead letter with the event Rejected, although no consumer receives the item.
+func TestQueue_EmitsRejectedForInvalidItem(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		conn := h.Connect()
@@ -293,7 +298,8 @@ func TestEvents_Queue_InvalidItem(t *testing.T) {
 	})
 }
 
-// TestEvents_CacheReportsFreshness checks that a cache reports when it becomes fresh or stale.
+// TestEvents_CacheReportsFreshness checks that a cache emits Fresh when it is filled and after a reconnect, and
+// Stale when the connection breaks.
 func TestEvents_CacheReportsFreshness(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
@@ -316,7 +322,9 @@ func TestEvents_CacheReportsFreshness(t *testing.T) {
 	})
 }
 
-func TestEvents_Barrier(t *testing.T) {
+// TestBarrier_EmitsWaitingAndPassed checks that a call of Wait emits Waiting if the barrier is set, and Passed
+// with the duration and the error when the call returns.
+func TestBarrier_EmitsWaitingAndPassed(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		b, err := barrier.New(h.Connect(), "/gate", recipes.WithEvents(log.add))
@@ -337,7 +345,9 @@ func TestEvents_Barrier(t *testing.T) {
 	})
 }
 
-func TestEvents_Double(t *testing.T) {
+// TestDouble_EmitsEventsOfRound checks that a double barrier emits Waiting and Passed when a participant enters,
+// and Released or Lost when the participant leaves or has lost its session.
+func TestDouble_EmitsEventsOfRound(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var log eventLog
 		enter := func(conn *zk.Conn, options ...barrier.Option) <-chan *barrier.Round {
@@ -378,8 +388,8 @@ func TestEvents_Double(t *testing.T) {
 	})
 }
 
-// TestWithEvents_Nil checks that WithEvents rejects nil.
-func TestWithEvents_Nil(t *testing.T) {
+// TestWithEvents_RejectsNil checks that a constructor returns ErrInvalid for WithEvents(nil).
+func TestWithEvents_RejectsNil(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := lock.NewMutex(h.Connect(), "/app/lock", recipes.WithEvents(nil))
 		require.ErrorIs(h, err, recipes.ErrInvalid)

@@ -15,7 +15,8 @@ import (
 // passed to another: they have other types. The zero Option changes nothing.
 type Option struct{ shared }
 
-// shared hides the methods by which an Option satisfies the interfaces of the packages.
+// shared is an unexported name for recipe.Shared, so that the documentation of Option does not list
+// the methods by which Option implements the option types of all recipes.
 type shared = recipe.Shared
 
 // WithKazooLayout selects the znode names and data formats of kazoo, for recipes that kazoo has, so
@@ -59,12 +60,12 @@ func WithCheckInterval(d time.Duration) Option {
 // to all clients. Participants need the permission to read, write and delete each other's
 // znodes.
 //
-// The ACL of a recipe's node, and not those of its children, determines who may create and delete
-// children. If another client has created the node, its ACL applies. So participants of locks,
-// semaphores, queues, groups, double barriers and services, and writers of barriers, counters and
-// values, read the ACL of the node once for each connection, and log a warning if it permits a client
-// to create, delete, write or administer to which acl does not grant that. The scheme "auth" in acl
-// means all clients with credentials. See [WithStrictACL] and docs/access.md.
+// The ACL of a recipe's node, and not those of its children, determines who may create and delete children. If
+// another client has created the node, its ACL applies. So participants of locks, semaphores, queues, groups,
+// double barriers and services, and writers of barriers, counters and values, read the ACL of the node once for
+// each connection. They log a warning if this ACL grants the permission to create, delete, write or administer to
+// a client to which acl does not grant the same permission. The scheme "auth" in acl means all clients with
+// credentials. See [WithStrictACL] and docs/access.md.
 func WithACL(acl []zk.ACL) Option { return Option{func(s *recipe.Setup) { s.ACL = acl }} }
 
 // WithStrictACL makes the operations that [WithACL] lists return [ErrPermission], before they create

@@ -29,8 +29,9 @@ var (
 	_ value.Option        = recipes.Option{}
 )
 
-// TestOption_OfAnotherRecipe checks that a program that passes an option of one recipe to another does not compile.
-func TestOption_OfAnotherRecipe(t *testing.T) {
+// TestOptions_DoNotFitOtherRecipes checks that an option of one recipe does not implement the option interface of
+// another recipe, so that a program that confuses them does not compile.
+func TestOptions_DoNotFitOtherRecipes(t *testing.T) {
 	_, ok := any(lock.WithName("a")).(queue.Option)
 	require.False(t, ok)
 	_, ok = any(queue.WithMaxItems(1)).(lock.Option)

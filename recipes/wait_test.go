@@ -13,11 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWait_CauseIsLossOfSession checks that a wait returns when its context ends because another hold was
-// lost with its session. The cause of the context then looks like the end of the session of the wait, which a
-// wait survives: it would try again and again, and use a processor. The test uses real time, because time
-// does not pass in a bubble in which a goroutine does not block.
-func TestWait_CauseIsLossOfSession(t *testing.T) {
+// TestWait_ReturnsIfContextCauseIsSessionLoss checks that a waiting call returns when its context ends with the
+// cause ErrSessionExpired, because the context belongs to a hold that was lost with its session. A waiting call
+// survives the end of its own session, so a call that confuses the two would retry without a pause. The test uses
+// real time, because time does not pass in a bubble in which a goroutine never blocks.
+func TestWait_ReturnsIfContextCauseIsSessionLoss(t *testing.T) {
 	srv := zktest.Start(t)
 	conn, _, err := srv.Connect(10 * time.Second)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestWait_CauseIsLossOfSession(t *testing.T) {
 		case err := <-result:
 			require.ErrorIs(t, err, recipes.ErrSessionExpired, name)
 		case <-time.After(30 * time.Second):
-			require.Fail(t, "the wait does not end", name)
+			require.Fail(t, "the waiting call does not return", name)
 		}
 	}
 }

@@ -20,10 +20,11 @@ const (
 	permAll    = 31
 )
 
-// acl is an interned access control list. Most trees use one or two of them.
+// acl is an access control list. Znodes with equal lists share one acl, because most trees contain
+// only one or two different lists.
 type acl struct {
 	list []wire.ACL
-	open bool // every client has all permissions, which is the common case and is checked without a loop
+	open bool // reports that every client has all permissions, so that allows needs no loop
 }
 
 type aclCache struct{ byKey map[string]*acl }
@@ -51,7 +52,8 @@ func (c *aclCache) intern(list []wire.ACL) *acl {
 	return a
 }
 
-// authID is an identity of a connection: a credential or its address.
+// authID is an identity of a client, to which entries of an ACL can refer: a credential or an
+// address.
 type authID struct{ scheme, id string }
 
 // allows reports whether one of ids has the permission perm.
@@ -99,7 +101,7 @@ func (c *aclCache) expand(list []wire.ACL, ids []authID) (*acl, Code) {
 		case "auth":
 			found := false
 			for _, id := range ids {
-				if id.scheme == "digest" { // skip the address of the client, which is not an authentication
+				if id.scheme == "digest" { // skip the address of the client, which the client has not authenticated
 					found = true
 					out = append(out, wire.ACL{Perms: a.Perms, Scheme: id.scheme, ID: id.id})
 				}
@@ -127,19 +129,22 @@ func (c *aclCache) expand(list []wire.ACL, ids []authID) (*acl, Code) {
 	return c.intern(out), codeOK
 }
 
-// validDigestID reports whether id has two parts. Empty parts at the end are ignored.
+// validDigestID reports whether id consists of a user and a hash, separated by a colon. Like a real
+// server, it ignores colons at the end.
 func validDigestID(id string) bool {
 	return len(strings.Split(strings.TrimRight(id, ":"), ":")) == 2
 }
 
-// digestID returns the form in which a "user:password" credential is stored and compared.
+// digestID returns the ID in an ACL that a credential "user:password" matches: the user and a hash
+// of the credential.
 func digestID(credential string) string {
 	user, _, _ := strings.Cut(credential, ":")
 	sum := sha1.Sum([]byte(credential))
 	return user + ":" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// parseIPRule parses "a.b.c.d" or "a.b.c.d/bits". Like the real server it supports only IPv4.
+// parseIPRule parses "a.b.c.d" or "a.b.c.d/bits". Like a real server, parseIPRule supports only
+// IPv4.
 func parseIPRule(rule string) (netip.Prefix, bool) {
 	addr, bits, ok := strings.Cut(rule, "/")
 	ip, err := netip.ParseAddr(addr)

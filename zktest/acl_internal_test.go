@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// FuzzACL creates a znode with an arbitrary ACL. A client without credentials has the permissions of
-// world and of its address only.
+// FuzzACL checks that an ACL with any scheme and ID, except world and ip, permits nothing to a client without
+// credentials, and that getACL shows no hash of a password to other clients.
 func FuzzACL(f *testing.F) {
 	f.Add("digest", "me:secret", int32(31), "me:secret")
 	f.Add("ip", "10.0.0.0/8", int32(31), "")

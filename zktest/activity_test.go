@@ -10,16 +10,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// With these settings, the time between two reports matters most. toTick is the time from a ping
-// between servers to the next tick.
+// The settings of the tests below, with which the time between two reports of a follower has the
+// greatest effect. reportPing is the time from the start of the ensemble to the ping between servers
+// before the tenth tick.
 const (
 	reportTick    = 2 * time.Second
 	reportTimeout = 4 * time.Second
 	reportPing    = 10*reportTick - reportTick/64
 )
 
-// sessionLife lets a client of server 0 send packets until a millisecond before cut is called, which
-// is d after a ping between servers. It returns how long after that ping the session expires.
+// sessionLife lets a client of server 0 send packets until a millisecond before the call of cut,
+// which is d after a ping between servers. It returns how long after this ping the session expires.
 func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.Server, session int64)) time.Duration {
 	begin := time.Now()
 	ens := zktest.StartEnsemble(t, servers, zktest.WithTick(reportTick), zktest.WithSessionTimeouts(reportTimeout, reportTimeout))
@@ -49,11 +50,11 @@ func sessionLife(t *testing.T, servers int, d time.Duration, cut func(s *zktest.
 	return 0
 }
 
-// TestActivity_ReportedWithPings checks that zktest expires a session at the same time as ZooKeeper. A
-// follower reports the packets of its clients to the leader only in its answer to a ping, twice per tick. If
-// it is cut off before that, the last packets do not count, and a session with the shortest timeout expires
-// up to a quarter of its timeout early.
-func TestActivity_ReportedWithPings(t *testing.T) {
+// TestFollower_ReportsActivityOnlyWithPings checks that zktest expires a session at the same time as ZooKeeper. A
+// follower reports the packets of its clients to the leader only in its answer to a ping, twice per tick. If the
+// follower is cut off before the answer, the last packets do not count, and a session with the shortest timeout
+// expires up to a quarter of its timeout early.
+func TestFollower_ReportsActivityOnlyWithPings(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
 	for name, c := range map[string]struct {
 		servers int
@@ -85,9 +86,9 @@ func TestActivity_ReportedWithPings(t *testing.T) {
 	}
 }
 
-// TestActivity_ReportedAfterFault checks that a follower reports, after a fault, the activity that it could
-// not report before.
-func TestActivity_ReportedAfterFault(t *testing.T) {
+// TestFollower_ReportsActivityAfterFault checks that a follower reports the activity of its clients after a fault
+// during which it could not report.
+func TestFollower_ReportsActivityAfterFault(t *testing.T) {
 	const tick, toTick = reportTick, reportTick / 64
 	for name, servers := range map[string]int{"follower": 3, "single server": 1} {
 		for fault, cut := range map[string][2]func(*zktest.Server){
@@ -114,9 +115,9 @@ func TestActivity_ReportedAfterFault(t *testing.T) {
 	}
 }
 
-// TestActivity_ClientsOfLeader checks that the leader, or a standalone server, accounts immediately for the
-// packets that it receives itself.
-func TestActivity_ClientsOfLeader(t *testing.T) {
+// TestLeader_CountsPacketsOfItsClientsImmediately checks that the leader, or a standalone server, extends a
+// session as soon as it receives a packet of its own client.
+func TestLeader_CountsPacketsOfItsClientsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		life := sessionLife(t, 1, reportTick/2-time.Millisecond, func(s *zktest.Server, session int64) {
 			s.DropConnections(session)

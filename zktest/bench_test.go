@@ -28,7 +28,7 @@ func benchClients(b *testing.B, tcp bool, f func(c *zk.Conn, client, i int) erro
 		c, _, err := s.Connect(30*time.Second, opts...)
 		require.NoError(b, err)
 		conns[i] = c
-		_, err = c.Create(fmt.Sprintf("/c%d", i), []byte("0123456789"), 0, open)
+		_, err = c.Create(fmt.Sprintf("/c%d", i), []byte("0123456789"), 0, openACL)
 		require.NoError(b, err)
 	}
 	b.ReportAllocs()
@@ -53,17 +53,19 @@ func benchClients(b *testing.B, tcp bool, f func(c *zk.Conn, client, i int) erro
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }
 
+// BenchmarkCreate measures creates of 16 clients.
 func BenchmarkCreate(b *testing.B) {
 	for _, tr := range []string{"pipe", "tcp"} {
 		b.Run(tr, func(b *testing.B) {
 			benchClients(b, tr == "tcp", func(c *zk.Conn, client, i int) error {
-				_, err := c.Create(fmt.Sprintf("/c%d/n%d", client, i), nil, 0, open)
+				_, err := c.Create(fmt.Sprintf("/c%d/n%d", client, i), nil, 0, openACL)
 				return err
 			})
 		})
 	}
 }
 
+// BenchmarkGet measures reads of 16 clients.
 func BenchmarkGet(b *testing.B) {
 	for _, tr := range []string{"pipe", "tcp"} {
 		b.Run(tr, func(b *testing.B) {
@@ -75,6 +77,7 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
+// BenchmarkStart measures the time to start and close a server that clients reach in memory.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		s, err := zktest.NewServer()
@@ -83,6 +86,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
+// BenchmarkStartTCP measures the time to start and close a server with a TCP port.
 func BenchmarkStartTCP(b *testing.B) {
 	for b.Loop() {
 		s, err := zktest.NewServer()
@@ -129,7 +133,7 @@ func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, 
 	all := make([]*rawClient, clients)
 	for k := range all {
 		all[k] = newRawClient(b, s, tcp)
-		err := all[k].run(1, 1, func(e *wire.Encoder, _ int) {
+		err := all[k].sendRequests(1, 1, func(e *wire.Encoder, _ int) {
 			e.Int(0)
 			e.Int(int32(wire.Create))
 			e.String(fmt.Sprintf("/c%d", k))
@@ -145,7 +149,7 @@ func benchRaw(b *testing.B, tcp bool, window int, request func(e *wire.Encoder, 
 	for k, c := range all {
 		wg.Go(func() {
 			n := b.N/clients + 1
-			assert.NoError(b, c.run(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }))
+			assert.NoError(b, c.sendRequests(n, window, func(e *wire.Encoder, i int) { request(e, k, i) }))
 		})
 	}
 	wg.Wait()

@@ -97,8 +97,8 @@ func (p *clientProgram) sendLine(line string) {
 	require.NoError(p.t, err)
 }
 
-// startJava starts Java with the given jars of Debian's packages. More jars of that directory
-// would conflict with each other.
+// startJava starts Java with the given jars of Debian's packages. It does not use all jars of the
+// directory, because some conflict with each other.
 func startJava(t *testing.T, mergeStderr bool, jars []string, args ...string) *clientProgram {
 	t.Helper()
 	var files []string
@@ -112,8 +112,8 @@ func startJava(t *testing.T, mergeStderr bool, jars []string, args ...string) *c
 
 var curatorJars = []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava"}
 
-// TestClient_CuratorRecipes checks that Curator's recipes work with the server.
-func TestClient_CuratorRecipes(t *testing.T) {
+// TestServer_SupportsRecipesOfCurator checks that Curator's recipes work with the server.
+func TestServer_SupportsRecipesOfCurator(t *testing.T) {
 	s := zktest.Start(t)
 	p := startJava(t, false, curatorJars, "testdata/recipes.java", s.Addr())
 	p.expect("mutex acquired 60 by at most 1")
@@ -167,8 +167,8 @@ func TestClient_CuratorRecipes(t *testing.T) {
 	p.expect("done")
 }
 
-// TestClient_KazooRecipes checks that kazoo's recipes work with the server.
-func TestClient_KazooRecipes(t *testing.T) {
+// TestServer_SupportsRecipesOfKazoo checks that kazoo's recipes work with the server.
+func TestServer_SupportsRecipesOfKazoo(t *testing.T) {
 	s := zktest.Start(t)
 	p := startClient(t, false, []string{"/usr/lib/python3/dist-packages/kazoo"}, "/usr/bin/python3", "testdata/kazoo_client.py", s.Addr())
 	for _, want := range []string{
@@ -202,8 +202,8 @@ func TestClient_KazooRecipes(t *testing.T) {
 	p.expect("done")
 }
 
-// TestClient_ZkCli checks that each command of ZooKeeper's shell works with the server.
-func TestClient_ZkCli(t *testing.T) {
+// TestServer_SupportsCommandsOfZkCli checks that the commands of ZooKeeper's shell work with the server.
+func TestServer_SupportsCommandsOfZkCli(t *testing.T) {
 	s := zktest.Start(t)
 	p := startJava(t, true, []string{"zookeeper"},
 		"org.apache.zookeeper.ZooKeeperMain", "-waitforconnection", "-server", s.Addr())
@@ -240,8 +240,8 @@ func TestClient_ZkCli(t *testing.T) {
 	assert.Empty(t, s.Sessions(), "sessions after quit")
 }
 
-// TestClient_ParsesFourLetterWords checks that go-zookeeper can parse the answers to ruok and cons. Its parsers of
-// the other words do not support current servers.
+// TestClient_ParsesFourLetterWords checks that go-zookeeper can parse the server's answers to ruok and cons. The
+// library's parsers of the other words do not support current servers.
 func TestClient_ParsesFourLetterWords(t *testing.T) {
 	s := zktest.Start(t)
 	addr := []string{s.Addr()}
@@ -258,7 +258,7 @@ func TestClient_ParsesFourLetterWords(t *testing.T) {
 	clients, ok := zk.FLWCons(addr, 5*time.Second)
 	// The client library cannot parse the line of its own connection, which has no session.
 	if !ok && len(clients[0].Clients) == 0 {
-		t.Fatalf("cons: %+v", clients[0])
+		t.Fatalf("cannot parse the answer to cons: %+v", clients[0])
 	}
 	found := false
 	for _, x := range clients[0].Clients {
@@ -267,16 +267,16 @@ func TestClient_ParsesFourLetterWords(t *testing.T) {
 	assert.True(t, found, "session %x is not in %s", c.SessionID(), fmt.Sprint(clients[0].Clients))
 }
 
-// TestClient_CuratorOnCluster checks that /zookeeper/config lists the addresses of the servers: Curator
-// replaces its list of servers by the addresses there, and connects to one of them when its server stops.
-func TestClient_CuratorOnCluster(t *testing.T) {
+// TestConfig_LetsCuratorReachOtherServers checks that /zookeeper/config lists the addresses of the servers:
+// Curator replaces its list of servers by these addresses, and connects to one of them when its server stops.
+func TestConfig_LetsCuratorReachOtherServers(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 3)
 	addrs := ens.Addrs()
 	slices.Reverse(addrs) // reverse the list, so that it differs from the one in /zookeeper/config
 	p := startJava(t, false, curatorJars, "testdata/tracker.java", strings.Join(addrs, ","))
 	p.expect("tracks true")
 	session := p.readNumber("session ")
-	// Repeat, because Curator may connect to another server when it reads the list.
+	// Repeat, because Curator may connect to another server when it reads the list of servers.
 	for stopped := false; !stopped; time.Sleep(time.Millisecond) {
 		for _, s := range ens.Server(0).Sessions() {
 			if s.ID == session && s.Server >= 0 {

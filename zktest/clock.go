@@ -9,11 +9,12 @@ import (
 // clock measures the server's time: session timeouts, and the age of TTL nodes and containers.
 type clock interface {
 	now() time.Time
-	// startTimer calls f in a separate goroutine after d, unless stop is called before.
+	// startTimer arranges that f is called in a separate goroutine after d, unless the caller calls
+	// stop before.
 	startTimer(d time.Duration, f func()) (stop func() bool)
 }
 
-// runtimeClock is the clock of package time. In a synctest bubble it is fake time.
+// runtimeClock is the clock of package time, which shows fake time in a synctest bubble.
 type runtimeClock struct{}
 
 func (runtimeClock) now() time.Time { return time.Now() }
@@ -26,7 +27,7 @@ func (runtimeClock) startTimer(d time.Duration, f func()) func() bool {
 type manualClock struct {
 	mu     sync.Mutex
 	t      time.Time
-	timers []*manualTimer // the timers, sorted by the field at
+	timers []*manualTimer // the pending timers, sorted by the times at which they fire
 }
 
 type manualTimer struct {
@@ -48,7 +49,7 @@ func (c *manualClock) startTimer(d time.Duration, f func()) func() bool {
 		if a.at.After(b.at) {
 			return 1
 		}
-		return -1 // timers with the same time fire in the order in which they were started
+		return -1 // let timers with the same time fire in the order in which they were started
 	})
 	c.timers = slices.Insert(c.timers, i, t)
 	return func() bool {
@@ -78,7 +79,7 @@ func (c *manualClock) advance(d time.Duration) {
 		t.f()
 		c.mu.Lock()
 	}
-	if end.After(c.t) { // do not move the clock back: a timer or another call may have moved it further
+	if end.After(c.t) { // do not move the clock back, because a timer or another call may have advanced the clock further
 		c.t = end
 	}
 	c.mu.Unlock()

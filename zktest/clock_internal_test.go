@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestManualClock_AdvanceInTimer checks that the clock does not move back when a timer has advanced it.
-func TestManualClock_AdvanceInTimer(t *testing.T) {
+// TestManualClock_DoesNotMoveBackAfterAdvanceInTimer checks that the clock does not move back when the function of
+// a timer has advanced the clock.
+func TestManualClock_DoesNotMoveBackAfterAdvanceInTimer(t *testing.T) {
 	start := time.Now()
 	c := &manualClock{t: start}
 	c.startTimer(time.Second, func() { c.advance(10 * time.Second) })

@@ -12,14 +12,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestManualClock_ExpiresAtRightTime checks that sessions, TTL nodes and containers expire at the right time.
-func TestManualClock_ExpiresAtRightTime(t *testing.T) {
+// TestAdvance_ExpiresSessionsAndZnodesAtRightTime checks that sessions, TTL nodes and containers expire exactly
+// when the test has advanced the manual clock far enough.
+func TestAdvance_ExpiresSessionsAndZnodesAtRightTime(t *testing.T) {
 	s := zktest.Start(t, zktest.WithManualClock(), zktest.WithTick(time.Second))
 	a, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, a, "/e", "", zk.FlagEphemeral)
-	_, err := a.CreateTTL("/ttl", nil, zk.FlagTTL, open, 90*time.Second)
+	_, err := a.CreateTTL("/ttl", nil, zk.FlagTTL, openACL, 90*time.Second)
 	require.NoError(t, err)
-	_, err = a.CreateContainer("/box", nil, zk.FlagContainer, open)
+	_, err = a.CreateContainer("/box", nil, zk.FlagContainer, openACL)
 	require.NoError(t, err)
 	mustCreate(t, a, "/box/a", "", 0)
 	require.NoError(t, a.Delete("/box/a", -1))
@@ -39,12 +40,12 @@ func TestManualClock_ExpiresAtRightTime(t *testing.T) {
 	}
 	s.Advance(50 * time.Second)
 	if tree := s.Tree(); strings.Contains(tree, "box") || !strings.Contains(tree, "ttl") {
-		t.Errorf("after a minute:\n%s", tree)
+		t.Errorf("the tree after a minute is\n%s", tree)
 	}
 	_, _, err = b.Get("/ttl")
 	assert.NoError(t, err)
 	s.Advance(time.Minute)
 	if tree := s.Tree(); strings.Contains(tree, "ttl") {
-		t.Errorf("after two minutes:\n%s", tree)
+		t.Errorf("the tree after two minutes is\n%s", tree)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestClose_DuringFault checks that Close does not wait for the end of a fault.
-func TestClose_DuringFault(t *testing.T) {
+// TestClose_ReturnsDuringFault checks that Close does not wait for the end of a fault.
+func TestClose_ReturnsDuringFault(t *testing.T) {
 	for name, fault := range map[string]func(*zktest.Server){
 		"paused":     (*zktest.Server).Pause,
 		"partition":  func(s *zktest.Server) { s.Partition() },
@@ -30,7 +30,7 @@ func TestClose_DuringFault(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _ = c.Create("/a", nil, 0, open)
+				_, _ = c.Create("/a", nil, 0, openACL)
 			}()
 			time.Sleep(time.Second)
 			start := time.Now()
@@ -42,12 +42,12 @@ func TestClose_DuringFault(t *testing.T) {
 	}
 }
 
-// TestClose_KeepsState checks that no method changes the state after Close.
+// TestClose_KeepsState checks that no method changes the state of a server after Close.
 func TestClose_KeepsState(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	mustCreate(t, c, "/a", "x", 0)
-	_, err := c.CreateContainer("/box", nil, zk.FlagContainer, open)
+	_, err := c.CreateContainer("/box", nil, zk.FlagContainer, openACL)
 	require.NoError(t, err)
 	mustCreate(t, c, "/box/a", "", 0)
 	require.NoError(t, c.Delete("/box/a", -1))
@@ -67,6 +67,6 @@ func TestClose_KeepsState(t *testing.T) {
 	} {
 		f()
 	}
-	assert.True(t, s.Tree() == before && s.Zxid() == zxid && len(s.Log()) != 0, "tree\n%safter\n%s", s.Tree(), before)
+	assert.True(t, s.Tree() == before && s.Zxid() == zxid && len(s.Log()) != 0, "after Close, a method has changed the state: the tree is\n%s, and was\n%s", s.Tree(), before)
 	assert.ErrorIs(t, s.ExpireSession(1), zktest.ErrNoSession)
 }

@@ -90,7 +90,7 @@ func (c Code) Is(target error) bool {
 	return ok && e.err != nil && target == e.err
 }
 
-// codeOf returns the code for an error that a test has passed to Fail.
+// codeOf returns the result code for an error that a test has passed to Fail.
 func codeOf(err error) Code {
 	var c Code
 	if errors.As(err, &c) {

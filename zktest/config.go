@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// configData returns the content of /zookeeper/config. Curator connects to the addresses that are
-// listed there. So a server with a listener is listed with its address, and any other server with
-// its name for in-memory connections. The caller holds e.mu.
+// configData returns the content of /zookeeper/config. Curator connects to the addresses in it. So
+// configData lists a server with a listener by its address, and any other server by its name for
+// in-memory connections. The caller holds e.mu.
 func (e *ensemble) configData() []byte {
 	var b strings.Builder
 	for _, s := range e.servers {
@@ -35,8 +35,8 @@ func (s *Server) portOffset() int {
 	return s.id
 }
 
-// setBoundAddr stores the TCP address of the server, and lists it in /zookeeper/config as if the
-// ensemble had been started with it. The caller holds e.mu.
+// setBoundAddr stores the TCP address of the server, and lists the address in /zookeeper/config as
+// if the ensemble had been started with this address. The caller holds e.mu.
 func (s *Server) setBoundAddr(addr string) {
 	e := s.e
 	s.bound = addr

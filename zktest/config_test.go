@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestConfig_ListsListeners checks that /zookeeper/config contains the addresses of listeners: Curator
-// replaces its list of servers by them.
-func TestConfig_ListsListeners(t *testing.T) {
+// TestConfig_ListsAddressesOfListeners checks that /zookeeper/config contains the addresses of the listeners,
+// because Curator replaces its list of servers by these addresses.
+func TestConfig_ListsAddressesOfListeners(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 3)
 	c, _, err := ens.Connect(10 * time.Second)
 	require.NoError(t, err)
@@ -41,8 +41,9 @@ func TestConfig_ListsListeners(t *testing.T) {
 	require.Contains(t, config(), addrs[2])
 }
 
-// TestConfig_HostOfListenerOnAllInterfaces checks that the host of a listener on all interfaces is usable.
-func TestConfig_HostOfListenerOnAllInterfaces(t *testing.T) {
+// TestConfig_ContainsUsableHostForAllInterfaces checks that /zookeeper/config contains a host to which a client
+// can connect, if the listener uses all interfaces.
+func TestConfig_ContainsUsableHostForAllInterfaces(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2, zktest.WithAddr("0.0.0.0:0"))
 	_, port, err := net.SplitHostPort(ens.Addrs()[0])
 	require.NoError(t, err)

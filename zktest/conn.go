@@ -19,22 +19,23 @@ import (
 )
 
 const (
-	maxUnsent  = 4 << 20  // the limit of unread bytes: the server then stops reading the client's requests
+	maxUnsent  = 4 << 20  // if the client has so many bytes unread, the server stops reading the client's requests
 	maxPending = 64 << 20 // the server closes the connection of a client that has so many bytes unread
 
-	// handshakeLimit is the time after which a connection without a handshake is closed, as by a real
-	// server.
+	// handshakeLimit is the time after which the server, like a real server, closes a connection without a
+	// handshake.
 	handshakeLimit = 10 * time.Second
 	// lastWriteLimit is how long the server waits, before it closes a connection, until the client has
 	// read all packets.
 	lastWriteLimit = time.Second
 )
 
-// The reasons why the requests of a connection are not processed, or nothing is sent to it.
+// The reasons why the server does not process the requests of a connection, or sends nothing to its
+// client.
 const (
 	holdFault uint8 = 1 << iota // the connection is in a black hole
 	holdPause                   // the server is paused
-	holdStall                   // the next request waits for the quorum
+	holdStall                   // the next request waits until the server reaches the quorum
 	holdReply                   // the reply to the last request waits until the server has caught up
 )
 
@@ -48,14 +49,14 @@ type conn struct {
 
 	// The following fields are guarded by the lock of the ensemble.
 	sess         *session
-	view         *view // the state that the client reads; nil for the current state
+	view         *view // the tree that the client reads; nil for the current tree
 	late         *lateReply
 	dataWatches  connWatches
 	childWatches connWatches
-	fired        uint64 // the number of the last call of takeWatchers that has returned this connection
+	fired        uint64 // the number of the last call of takeWatchers that has included this connection in its result
 	ids          []authID
 	since        time.Time
-	detached     bool // reports that the connection has no session and no watches any more
+	detached     bool // reports that detach has removed the session and the watches of the connection
 	received     int64
 	sent         int64
 	last         Entry // the log entry of the last request
@@ -66,7 +67,7 @@ type conn struct {
 
 	// The following fields belong to the goroutine that processes the requests.
 	connected bool    // reports that the handshake is complete
-	request   Request // reused while there are no hooks; a hook may keep its request
+	request   Request // reused for each request while no hook is set, because a hook may keep its request
 
 	// isCut and isDetached are copies of isCutOff() and detached, for goroutines that do not hold the
 	// lock of the ensemble.
@@ -86,14 +87,15 @@ type conn struct {
 	unsent      int
 	outHold     uint8
 	outDelay    time.Duration
-	holding     bool // reports that the reply to a request is not decided yet; later packets are in heldPackets
+	holding     bool // reports that After hooks have not decided about a reply yet; heldPackets must follow it
 	heldPackets []byte
-	closing     bool // reports that the connection must be closed when all chunks are written
+	closing     bool // reports that the writing goroutine must close the connection when all chunks are written
 	closed      bool
 	spare       []byte
 }
 
-// item is an element of the input: a packet, a four-letter word, or EOF.
+// item is something that a client has sent: a packet, a four-letter word, or the end of the
+// connection.
 type item struct {
 	frame  []byte
 	due    time.Time // the time at which the item arrives; the zero value means now
@@ -167,7 +169,7 @@ func hasPacket(br *bufio.Reader) bool {
 	return uint64(br.Buffered()-4) >= uint64(binary.BigEndian.Uint32(head))
 }
 
-// clearHold removes one of the reasons why requests of c are not processed.
+// clearHold removes why from the reasons for which the requests of c are not processed.
 func (c *conn) clearHold(why uint8) {
 	c.mu.Lock()
 	c.inHold &^= why
@@ -189,8 +191,8 @@ func (c *conn) sendEvent(typ zk.EventType, path string) {
 	c.e.addLogEntry(Entry{Op: OpNotification, Session: c.sessionID(), Path: path, Event: typ, Zxid: c.e.treeOf(c).zxid, Server: c.srv.id})
 }
 
-// detach removes c from the ensemble: its watches are removed, its session remains. The caller
-// holds the lock of the ensemble.
+// detach removes c from the ensemble together with the watches of c. The session of c remains. The
+// caller holds the lock of the ensemble.
 func (c *conn) detach() {
 	if c.detached {
 		return
@@ -198,10 +200,10 @@ func (c *conn) detach() {
 	c.detached = true
 	c.isDetached.Store(true)
 	c.stopSilent()
-	c.e.removeWatches(c)
+	c.e.removeAllWatches(c)
 	c.late = nil
 	if c.sess != nil && c.sess.pending == c && c.view != nil && c.view != c.srv.view {
-		c.sess.pending = nil // never report the packet: only the separate server of c knew it
+		c.sess.pending = nil // never report the packet, because only the imaginary separate server of c has received it
 	}
 	c.setView(nil)
 	if c.sess != nil && c.sess.conn == c {
@@ -209,8 +211,8 @@ func (c *conn) detach() {
 	}
 }
 
-// closeWhenSent closes c when everything is sent, or when the client has not read it for a second.
-// The caller holds the lock of the ensemble.
+// closeWhenSent closes c when all queued packets are sent, but after a second even if the client has
+// not read them. The caller holds the lock of the ensemble.
 func (c *conn) closeWhenSent() {
 	c.detach()
 	c.mu.Lock()
@@ -238,8 +240,7 @@ func (c *conn) startHandshakeTimer() {
 	})
 }
 
-// abort closes c immediately. Packets that are not written yet are lost. The caller holds the lock
-// of the ensemble.
+// abort closes c immediately. Queued packets are lost. The caller holds the lock of the ensemble.
 func (c *conn) abort() {
 	c.detach()
 	delete(c.srv.conns, c)
@@ -257,7 +258,7 @@ func (c *conn) handleEOF() {
 	c.e.mu.Unlock()
 }
 
-// accept makes nc a client connection.
+// accept starts to serve nc as the connection of a client.
 func (s *Server) accept(nc net.Conn) error {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()

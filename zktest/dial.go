@@ -33,8 +33,8 @@ func (pipeAddr) Network() string { return "zktest" }
 func (a pipeAddr) String() string { return string(a) }
 
 // Connect connects a go-zookeeper client with the in-memory [Server.Dialer], inside and
-// outside of synctest bubbles. The options are those of [zk.Connect]. The client is
-// closed together with the server. It logs nothing unless an option sets a logger. After
+// outside of synctest bubbles. The options are those of [zk.Connect]. The client is closed
+// together with the server. The client logs nothing unless an option sets a logger. After
 // [Server.Close], Connect returns [net.ErrClosed]; there are no other errors.
 func (s *Server) Connect(timeout time.Duration, opts ...func(*zk.Conn)) (*zk.Conn, <-chan zk.Event, error) {
 	return s.e.connectClient([]*Server{s}, timeout, opts)
@@ -67,8 +67,8 @@ func (e *ensemble) connectClient(to []*Server, timeout time.Duration, opts []fun
 	return c, events, nil
 }
 
-// addClient registers c, so that the servers close it. It returns false if they are closed already. The
-// servers must close it, because a client that is not closed keeps its goroutines, which refer to it.
+// addClient registers c, so that the servers close it. It returns false if the servers are closed already. The
+// servers must close c, because the goroutines of a client that is not closed keep the client in memory.
 func (e *ensemble) addClient(c *zk.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

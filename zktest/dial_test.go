@@ -14,21 +14,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestConnect_AfterClose checks that Connect and Listen fail after Close.
-func TestConnect_AfterClose(t *testing.T) {
+// TestConnect_FailsAfterClose checks that Connect and Listen return an error after Close.
+func TestConnect_FailsAfterClose(t *testing.T) {
 	s, err := zktest.NewServer()
 	require.NoError(t, err)
 	s.Close()
 	s.Close()
 	_, _, err = s.Connect(time.Second)
-	assert.Error(t, err, "Connect succeeds")
+	assert.Error(t, err, "Connect succeeds after Close")
 	_, err = s.Listen()
-	assert.Error(t, err, "Listen succeeds")
+	assert.Error(t, err, "Listen succeeds after Close")
 }
 
-// TestConnect_DuringClose checks that Close closes a client that connects at the same time: otherwise the
-// client would continue to dial.
-func TestConnect_DuringClose(t *testing.T) {
+// TestClose_ClosesClientThatIsConnecting checks that Close closes a client that connects at the same time:
+// otherwise the client would dial without an end.
+func TestClose_ClosesClientThatIsConnecting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
 			s, err := zktest.NewServer()

@@ -24,15 +24,15 @@ type ensemble struct {
 	wg      sync.WaitGroup // wg counts all goroutines and timers
 
 	mu           sync.Mutex
-	closing      bool // reports that no client can connect any more
+	closing      bool // reports that Connect returns an error, because closeServers was called
 	closed       bool
 	tree         *tree
-	zxid         int64 // the last zxid that was assigned
+	zxid         int64 // the zxid of the newest transaction
 	sessions     map[int64]*session
 	nextSession  int64
 	expiry       sessionQueue
 	stopExpiry   func()
-	expiryTimer  int // the number of the current expiry timer
+	expiryTimer  int // the number of the timer that startExpiryTimer has started last; earlier timers do nothing
 	armedFor     time.Time
 	stopSweep    func()
 	dataWatches  *watchTable
@@ -52,7 +52,7 @@ type ensemble struct {
 	timeLimit    *time.Timer // the limit of fake time, or nil
 }
 
-// ensembles is the number of ensembles in this process.
+// ensembles counts the ensembles that this process has started.
 var ensembles atomic.Int64
 
 func newEnsemble(n int, opts []Option) (*ensemble, error) {
@@ -73,7 +73,8 @@ func newEnsemble(n int, opts []Option) (*ensemble, error) {
 	for i := range n {
 		e.servers = append(e.servers, &Server{e: e, id: i, conns: make(map[*conn]struct{})})
 	}
-	e.leader = n - 1 // the last server leads, because a real ensemble elects the greatest number among equal servers
+	// Of servers with equal state, a real ensemble elects the server with the greatest number.
+	e.leader = n - 1
 	if n > 1 {
 		e.zxid = 1 << 32
 	}
@@ -94,7 +95,8 @@ func (e *ensemble) emptyTree() *tree {
 
 func (e *ensemble) nowLocked() time.Time { return e.clock.now() }
 
-// startTimer calls f after d in the server's time. The caller holds e.mu.
+// startTimer arranges that f is called after d in the time of the server's clock. The caller holds
+// e.mu.
 func (e *ensemble) startTimer(d time.Duration, f func()) (stop func()) {
 	e.wg.Add(1)
 	cancel := e.clock.startTimer(max(d, 0), func() {
@@ -108,8 +110,8 @@ func (e *ensemble) startTimer(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// delayCall calls f after d in real time: delays belong to the network, and clients measure them
-// with their own clocks.
+// delayCall arranges that f is called after d by package time, whatever the server's clock is:
+// clients measure the delays of a network with their own clocks.
 func (e *ensemble) delayCall(d time.Duration, f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,7 +130,7 @@ func (e *ensemble) delayCall(d time.Duration, f func()) {
 	e.delays[t] = struct{}{}
 }
 
-// goLocked starts a goroutine that Close waits for. The caller holds e.mu.
+// goLocked calls f in a new goroutine, for whose end Close waits. The caller holds e.mu.
 func (e *ensemble) goLocked(f func()) {
 	if e.closed {
 		return

@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestEnsemble_RandomFaults checks that, after random faults have ended, the servers have equal trees, each
-// ephemeral znode has a session, and each client can write.
-func TestEnsemble_RandomFaults(t *testing.T) {
+// TestEnsemble_RecoversFromRandomFaults checks that, after random faults have ended, the servers have equal trees,
+// each ephemeral znode has a session, and each client can write.
+func TestEnsemble_RecoversFromRandomFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) { runRandomFaults(t, seed) })
 	}
@@ -43,7 +43,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 				case <-time.After(200 * time.Millisecond):
 				}
 				// An error here is the effect of a fault.
-				p, err := c.Create("/jobs/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, open)
+				p, err := c.Create("/jobs/n-", []byte{byte(i)}, zk.FlagEphemeral|zk.FlagSequence, openACL)
 				_, _, _ = c.Children("/jobs")
 				if err == nil && n%8 != 0 {
 					_ = c.Delete(p, -1)
@@ -89,7 +89,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 	time.Sleep(time.Minute)
 	wg.Wait()
 	for i, c := range conns {
-		_, err := c.Create(fmt.Sprintf("/after-%d", i), nil, 0, open)
+		_, err := c.Create(fmt.Sprintf("/after-%d", i), nil, 0, openACL)
 		assert.NoError(t, err, "seed %d: client %d cannot write", seed, i)
 	}
 	alive := make(map[int64]bool)
@@ -101,7 +101,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 	require.NoError(t, err)
 	for _, k := range kids {
 		if _, stat, err := conns[0].Exists("/jobs/" + k); err != nil || !alive[stat.EphemeralOwner] {
-			t.Errorf("seed %d: %s belongs to 0x%x: %v", seed, k, stat.EphemeralOwner, err)
+			t.Errorf("seed %d: %s cannot be read, or belongs to session 0x%x, which does not exist: %v", seed, k, stat.EphemeralOwner, err)
 		}
 	}
 	for i := range 3 {

@@ -24,7 +24,7 @@ func idleForEightHours(t *testing.T) {
 		}
 		time.Sleep(8 * time.Hour)
 		if ok, _, err := conn.Exists("/lock"); !ok || err != nil {
-			t.Errorf("the session has expired: %v %v", ok, err)
+			t.Errorf("the session has expired: Exists returns %v, %v", ok, err)
 		}
 		srv.Blackhole(zktest.BothWays)
 		srv.Refuse(true)

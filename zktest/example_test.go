@@ -17,8 +17,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// session waits until the client has a session.
-func session(events <-chan zk.Event) {
+// waitForSession waits until events, the channel of a client, reports that the client has a session.
+func waitForSession(events <-chan zk.Event) {
 	for ev := range events {
 		if ev.State == zk.StateHasSession {
 			return
@@ -33,7 +33,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	session(events)
+	waitForSession(events)
 	must(conn.Create("/workers", nil, 0, zk.WorldACL(zk.PermAll)))
 	must(conn.Create("/workers/w-", []byte("host-a"), zk.FlagSequence, zk.WorldACL(zk.PermAll)))
 	fmt.Print(srv.Tree())
@@ -43,15 +43,15 @@ func Example() {
 	//     w-0000000000 "host-a"
 }
 
-// When a session expires, the server deletes its znodes and notifies other clients immediately. The
-// client of the session is notified when it has reconnected.
+// When a session expires, the server deletes its ephemeral znodes and notifies other clients
+// immediately. The client of the session receives the notification when it has reconnected.
 func ExampleServer_ExpireSession() {
 	srv := must(zktest.NewServer())
 	defer srv.Close()
 	owner, ownerEvents, _ := srv.Connect(10 * time.Second)
-	session(ownerEvents)
+	waitForSession(ownerEvents)
 	other, otherEvents, _ := srv.Connect(10 * time.Second)
-	session(otherEvents)
+	waitForSession(otherEvents)
 	must(owner.Create("/lock", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
 	_, _, gone, _ := other.ExistsW("/lock")
 
@@ -76,7 +76,7 @@ func ExampleServer_After() {
 	srv := must(zktest.NewServer())
 	defer srv.Close()
 	conn, events, _ := srv.Connect(10 * time.Second)
-	session(events)
+	waitForSession(events)
 	srv.After(zktest.Match{Op: zktest.OpCreate, Nth: 1}, zktest.Cut)
 
 	_, err := conn.Create("/n-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -97,9 +97,9 @@ func ExampleServer_Partition() {
 	srv := must(zktest.NewServer(zktest.WithManualClock()))
 	defer srv.Close()
 	leader, leaderEvents, _ := srv.Connect(10 * time.Second)
-	session(leaderEvents)
+	waitForSession(leaderEvents)
 	other, otherEvents, _ := srv.Connect(30 * time.Second)
-	session(otherEvents)
+	waitForSession(otherEvents)
 	must(leader.Create("/leader", []byte("first"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
 
 	srv.Partition(leader.SessionID())
@@ -121,9 +121,9 @@ func ExampleServer_Partition_server() {
 	ens := must(zktest.NewEnsemble(3, zktest.WithManualClock()))
 	defer ens.Close()
 	leader, leaderEvents, _ := ens.Server(1).Connect(10 * time.Second)
-	session(leaderEvents)
+	waitForSession(leaderEvents)
 	other, otherEvents, _ := ens.Connect(30 * time.Second) // this client knows all servers, and begins with server 0
-	session(otherEvents)
+	waitForSession(otherEvents)
 	must(leader.Create("/leader", []byte("first"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)))
 	_, _, gone, _ := other.ExistsW("/leader")
 
@@ -143,7 +143,7 @@ func ExampleServer_Advance() {
 	srv := must(zktest.NewServer(zktest.WithManualClock()))
 	defer srv.Close()
 	_, events, _ := srv.Connect(10 * time.Second)
-	session(events)
+	waitForSession(events)
 	srv.Advance(9 * time.Second)
 	fmt.Println(len(srv.Sessions()), "session")
 	srv.Advance(2 * time.Second)

@@ -50,8 +50,8 @@ func (s *Server) connsOf(sessions []int64) []*conn {
 	})
 }
 
-// changeFaults changes the faults of connections, and continues to process those that no fault stops
-// any more.
+// changeFaults changes the faults of connections by f, and continues to process the packets of
+// connections that no fault stops any more.
 func (s *Server) changeFaults(sessions []int64, f func(*connFaults)) {
 	s.e.mu.Lock()
 	if len(sessions) == 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDropConnections_KeepsSession checks that a client keeps its session and its watches.
+// TestDropConnections_KeepsSession checks that a client whose connection is dropped keeps its session and its
+// watches.
 func TestDropConnections_KeepsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -40,7 +41,7 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 		mustCreate(t, b, "/later", "", 0)
 		assert.Equal(t, zk.EventNodeCreated, (<-later).Type, "event after the reconnect")
 		if _, stat, err := a.Exists("/e"); err != nil || stat.EphemeralOwner != id || a.SessionID() != id {
-			t.Errorf("the session has changed: %v %v", stat, err)
+			t.Errorf("the session of the client has changed: %v, %v", stat, err)
 		}
 		assert.Equal(t, 1, s.Log().Session(id).Count(zktest.OpSetWatches), "setWatches")
 	})
@@ -62,22 +63,22 @@ func TestBlackhole_StopsOneDirection(t *testing.T) {
 			waitState(t, events, zk.StateDisconnected)
 			// go-zookeeper closes the connection 2/3 of the timeout after the last packet.
 			if d := time.Since(start); d < 2*time.Second || d > 4*time.Second {
-				t.Errorf("direction %d: disconnected after %v", dir, d)
+				t.Errorf("direction %d: the client is disconnected after %v", dir, d)
 			}
 			if dir&zktest.ToServer != 0 {
 				s.Refuse(true)
 				<-gone
 				if d := time.Since(start); d < 4*time.Second || d > 7*time.Second {
-					t.Errorf("direction %d: expired after %v", dir, d)
+					t.Errorf("direction %d: the session has expired after %v", dir, d)
 				}
 			}
 		})
 	}
 }
 
-// TestBlackhole_OneConnection checks that a black hole for a session does not affect its next connection, and
-// that a hook can prevent that connection.
-func TestBlackhole_OneConnection(t *testing.T) {
+// TestBlackhole_DoesNotAffectNextConnection checks that a black hole for a session does not affect the next
+// connection of the session, and that a hook can prevent the next connection.
+func TestBlackhole_DoesNotAffectNextConnection(t *testing.T) {
 	for _, rejectConnects := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)
@@ -91,21 +92,21 @@ func TestBlackhole_OneConnection(t *testing.T) {
 			time.Sleep(30 * time.Second)
 			reconnected := a.State() == zk.StateHasSession && a.SessionID() == id
 			if alive := len(s.Sessions()) == 1; reconnected == rejectConnects || alive == rejectConnects {
-				t.Errorf("rejected %v: reconnected %v, session exists %v", rejectConnects, reconnected, alive)
+				t.Errorf("handshakes are rejected: %v; the client has reconnected: %v; the session exists: %v", rejectConnects, reconnected, alive)
 			}
 		})
 	}
 }
 
-// TestBlackhole_HealDelivers checks that packets that were stopped are not lost.
-func TestBlackhole_HealDelivers(t *testing.T) {
+// TestHeal_DeliversPacketsOfBlackhole checks that Heal delivers the packets that a black hole has held back.
+func TestHeal_DeliversPacketsOfBlackhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)
 		s.Blackhole(zktest.ToClient)
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.Create("/a", nil, 0, open)
+			_, err := c.Create("/a", nil, 0, openACL)
 			done <- err
 		}()
 		synctest.Wait()
@@ -114,7 +115,7 @@ func TestBlackhole_HealDelivers(t *testing.T) {
 		assert.NoError(t, <-done, "after Heal")
 		s.Blackhole(zktest.ToServer)
 		go func() {
-			_, err := c.Create("/b", nil, 0, open)
+			_, err := c.Create("/b", nil, 0, openACL)
 			done <- err
 		}()
 		synctest.Wait()
@@ -124,8 +125,8 @@ func TestBlackhole_HealDelivers(t *testing.T) {
 	})
 }
 
-// TestDelay_AddsLatencyOnly checks that a delay is exact, and that requests that are in flight together do not wait
-// for each other.
+// TestDelay_AddsLatencyOnly checks that a round trip takes exactly the delays of both directions, and that
+// requests that are in flight together do not wait for each other.
 func TestDelay_AddsLatencyOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)

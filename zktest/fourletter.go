@@ -14,7 +14,7 @@ import (
 // version is the version that the server reports, which is the release that it imitates.
 const version = "3.8.0-zktest, built on 2022-02-25 08:49 UTC"
 
-// serveFourLetter answers a four-letter word, which operators send instead of a handshake.
+// serveFourLetter answers a four-letter word, a command that operators send instead of a handshake.
 func (c *conn) serveFourLetter(word string) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -122,15 +122,15 @@ func (c *conn) describeClients(long bool) string {
 		fmt.Fprintf(&b, " /%s[%d](queued=0,recved=%d,sent=%d", k.nc.RemoteAddr(), established, k.received, k.sent)
 		if long && k.sess != nil {
 			fmt.Fprintf(&b, ",sid=0x%x,lop=%s,est=%d,to=%d,lcxid=0x%x,lzxid=0x%x,lresp=0,llat=0,minlat=0,avglat=0,maxlat=0",
-				k.sess.id, shortOp(k.last.Op), k.since.UnixMilli(), k.sess.timeout.Milliseconds(), uint32(k.last.Xid), uint64(k.last.Zxid))
+				k.sess.id, shortOpName(k.last.Op), k.since.UnixMilli(), k.sess.timeout.Milliseconds(), uint32(k.last.Xid), uint64(k.last.Zxid))
 		}
 		b.WriteString(")\n")
 	}
 	return b.String()
 }
 
-// shortOp returns the name of an operation in the answer to cons.
-func shortOp(op Op) string {
+// shortOpName returns the name of an operation in the answer to cons.
+func shortOpName(op Op) string {
 	switch op {
 	case OpAny:
 		return "NA"
@@ -163,8 +163,8 @@ func (c *conn) describeMetrics() string {
 		sent, received, watches, size, e.nowLocked().Sub(e.started).Milliseconds())
 }
 
-// describeConfig returns the settings in the order of a real server. There are no directories, and
-// clientPort is -1 without a TCP listener.
+// describeConfig returns the settings in the order of a real server. It omits the directories of a
+// real server, and clientPort is -1 if the server has no TCP listener.
 func (c *conn) describeConfig() string {
 	cfg, port := c.e.cfg, "-1"
 	if c.srv.bound != "" {

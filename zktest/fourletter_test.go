@@ -15,8 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFourLetter_DuringFault checks that faults affect four-letter words.
-func TestFourLetter_DuringFault(t *testing.T) {
+// TestFourLetter_WaitsForEndOfFault checks that a server answers a four-letter word only after the end of a black
+// hole or a pause.
+func TestFourLetter_WaitsForEndOfFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"black hole": {func(s *zktest.Server) { s.Blackhole(zktest.ToServer) }, func(s *zktest.Server) { s.Heal() }},
 		"pause":      {(*zktest.Server).Pause, (*zktest.Server).Resume},
@@ -32,18 +33,19 @@ func TestFourLetter_DuringFault(t *testing.T) {
 			// Less than 10 s, after which the server closes the connection.
 			nc.SetReadDeadline(time.Now().Add(9 * time.Second))
 			if n, err := nc.Read(make([]byte, 8)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%s: %d bytes, %v", name, n, err)
+				t.Errorf("%s: received %d bytes during the fault, error %v", name, n, err)
 			}
 			fault.end(s)
 			nc.SetReadDeadline(time.Now().Add(time.Minute))
 			if b, err := io.ReadAll(nc); string(b) != "imok" || err != nil {
-				t.Errorf("%s: %q %v", name, b, err)
+				t.Errorf("%s: received %q after the fault, error %v", name, b, err)
 			}
 		})
 	}
 }
 
-// TestFourLetter_ConfContainsPort checks that the answer to conf contains the port, which some tools read.
+// TestFourLetter_ConfContainsPort checks that the answer to conf contains the port, because some tools read it
+// there.
 func TestFourLetter_ConfContainsPort(t *testing.T) {
 	ens := zktest.StartEnsemble(t, 2)
 	for i, addr := range ens.Addrs() {

@@ -80,7 +80,7 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 		}
 		reply := append([]byte(nil), enc.B...)
 		v := c.runHooksUnlocked(after, &q)
-		if !v.passes() { // close the connection for any error, because the reply to a handshake has no field for it
+		if !v.passes() { // close the connection, because the reply to a handshake cannot contain an error
 			x.Fate = CutAfter
 			c.abort()
 		}
@@ -97,16 +97,17 @@ func (c *conn) serveHandshake(it *item, r *wire.ConnectRequest) (stalled bool) {
 	return false
 }
 
-// runHooksUnlocked calls runHooks for a caller that holds the lock of the ensemble, without that lock.
-// It acquires the lock again even if a hook does not return, for the deferred calls of the caller.
+// runHooksUnlocked releases the lock of the ensemble, which the caller holds, while it calls runHooks. It acquires
+// the lock again even if a hook ends its goroutine, because the deferred calls of the caller need the lock.
 func (c *conn) runHooksUnlocked(due []hookRun, q *Request) Verdict {
 	c.e.mu.Unlock()
 	defer c.e.mu.Lock()
 	return c.runHooks(due, q)
 }
 
-// attachSession returns the session that the handshake requests, or a new one. It returns nil if the
-// session does not exist any more, or if the password is wrong.
+// attachSession attaches c to the session that the handshake r requests, or to a new session, and
+// returns the session. It returns nil if the requested session does not exist any more, or if the
+// password is wrong.
 func (e *ensemble) attachSession(c *conn, r *wire.ConnectRequest, timeout time.Duration) *session {
 	c.since = e.nowLocked()
 	if e.startsSession(r) {
@@ -138,7 +139,7 @@ func (e *ensemble) attachSession(c *conn, r *wire.ConnectRequest, timeout time.D
 	return s
 }
 
-// startsSession reports whether a handshake starts a new session.
+// startsSession reports whether the handshake r requests a new session instead of an existing one.
 func (e *ensemble) startsSession(r *wire.ConnectRequest) bool {
 	return r.Session == 0 || e.cfg.keeper.noReattach
 }

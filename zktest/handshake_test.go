@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHandshake_SessionTimeoutIsLimited checks that session timeouts are limited.
+// TestHandshake_SessionTimeoutIsLimited checks that the server raises or lowers a requested session timeout to the
+// limits of WithSessionTimeouts.
 func TestHandshake_SessionTimeoutIsLimited(t *testing.T) {
 	s := zktest.Start(t, zktest.WithSessionTimeouts(2*time.Second, 5*time.Second))
 	for request, want := range map[time.Duration]time.Duration{
@@ -28,8 +29,8 @@ func TestHandshake_SessionTimeoutIsLimited(t *testing.T) {
 	}
 }
 
-// handshake returns a handshake that requests a new session.
-func handshake() []byte {
+// newSessionHandshake returns a handshake that requests a new session.
+func newSessionHandshake() []byte {
 	var e wire.Encoder
 	start := e.Begin()
 	e.ConnectRequest(&wire.ConnectRequest{Timeout: 10000, Password: make([]byte, 16)})
@@ -37,9 +38,10 @@ func handshake() []byte {
 	return e.B
 }
 
-// TestHandshake_MissingHandshakeClosesConnection checks that a connection without a handshake is closed after 10 s.
+// TestHandshake_MissingHandshakeClosesConnection checks that the server closes a connection on which it has
+// received no complete handshake for 10 s.
 func TestHandshake_MissingHandshakeClosesConnection(t *testing.T) {
-	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": handshake()[:20]} {
+	for name, sent := range map[string][]byte{"silent": nil, "half a handshake": newSessionHandshake()[:20]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := zktest.Start(t)
@@ -73,7 +75,7 @@ func TestHandshake_MissingHandshakeClosesConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t)
 			nc := dialRaw(t, s)
-			hello := handshake()
+			hello := newSessionHandshake()
 			binary.BigEndian.PutUint32(hello[16:], 60000)
 			_, err := nc.Write(hello)
 			require.NoError(t, err)

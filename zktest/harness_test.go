@@ -24,10 +24,11 @@ func connectFrom(t *testing.T, c *zktest.Ensemble, server int, timeout time.Dura
 	return conn, events
 }
 
-var open = zk.WorldACL(zk.PermAll)
+var openACL = zk.WorldACL(zk.PermAll)
 
-// allEvents returns a channel that receives all events of a client, and the option for it. The
-// client's own channel has a capacity of six, which the connection attempts of a refused client fill.
+// allEvents returns a channel, and an option of zk.Connect that makes the channel receive all events of the
+// client. The client's own channel has a capacity of only six events, and a client that is refused exceeds this by
+// its attempts to connect.
 func allEvents() (<-chan zk.Event, func(*zk.Conn)) {
 	events := make(chan zk.Event, 10000)
 	return events, zk.WithEventCallback(func(ev zk.Event) { events <- ev })
@@ -54,14 +55,14 @@ func waitState(t *testing.T, events <-chan zk.Event, want zk.State) {
 				return
 			}
 		case <-limit:
-			t.Fatalf("no state %v within a minute", want)
+			t.Fatalf("the client does not reach the state %v within a minute", want)
 		}
 	}
 }
 
 func mustCreate(t *testing.T, c *zk.Conn, path, data string, flags int32) string {
 	t.Helper()
-	p, err := c.Create(path, []byte(data), flags, open)
+	p, err := c.Create(path, []byte(data), flags, openACL)
 	require.NoError(t, err, "create %s", path)
 	return p
 }
@@ -70,7 +71,8 @@ func tcpDialer(_, addr string, timeout time.Duration) (net.Conn, error) {
 	return net.DialTimeout("tcp", addr, timeout)
 }
 
-// assertExists reports an error unless a client sees that a znode exists, or that it does not.
+// assertExists marks the test as failed if a client cannot read whether the znode exists, or if the
+// result differs from want.
 func assertExists(t testing.TB, want bool, c *zk.Conn, path, when string) {
 	t.Helper()
 	exists, _, err := c.Exists(path)

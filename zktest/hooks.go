@@ -122,12 +122,12 @@ const (
 )
 
 type hookSet struct {
-	on    atomic.Bool // reports that there is at least one hook
+	on    atomic.Bool // reports that hooks is not empty
 	mu    sync.Mutex
 	hooks []*Hook
 }
 
-// hookRun is a hook that must run for a request.
+// hookRun is one hook that must run for the current request.
 type hookRun struct{ h *Hook }
 
 func (s *hookSet) addHook(st hookStage, m Match, do HookFunc) *Hook {
@@ -151,7 +151,8 @@ func (s *hookSet) removeAll() {
 	s.on.Store(false)
 }
 
-// takeDue counts the request for each hook, and returns the hooks that must run.
+// takeDue counts q as a match of each hook of the stage st that q matches, and returns the hooks
+// that must run for q.
 func (s *hookSet) takeDue(st hookStage, q *Request) []hookRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +178,7 @@ func (s *hookSet) takeDue(st hookStage, q *Request) []hookRun {
 func (c *conn) runHooks(due []hookRun, q *Request) Verdict {
 	var out Verdict
 	if len(due) > 0 {
-		c.flushReplies() // send earlier replies first, which must not wait for a hook that blocks
+		c.flushReplies() // send the earlier replies first, because they must not wait for a hook that blocks
 	}
 	for _, r := range due {
 		v := c.callHook(r.h, q)
@@ -188,8 +189,8 @@ func (c *conn) runHooks(due []hookRun, q *Request) Verdict {
 	return out
 }
 
-// callHook calls the function of a hook. If the function panics or calls runtime.Goexit, nothing
-// serves the connection any more, and callHook closes it.
+// callHook calls the function of a hook. If the function panics or calls runtime.Goexit, callHook
+// closes the connection, because the goroutine that serves the connection ends.
 func (c *conn) callHook(h *Hook, q *Request) (v Verdict) {
 	returned := false
 	defer func() {
@@ -229,7 +230,8 @@ func (s *Server) Drop(m Match) *Hook {
 	return s.e.hooks.addHook(dropStage, m, nil)
 }
 
-// dropsEvent reports whether a hook loses an event for c, or a request of c that sets watches.
+// dropsEvent reports whether a hook of Drop loses an event for the client of c, or a request of c
+// that sets watches.
 func (c *conn) dropsEvent(op Op, paths ...string) bool {
 	hooks := &c.e.hooks
 	if !hooks.on.Load() || len(paths) == 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestHook_RunsForMatchingRequests checks that a hook runs only for a request that matches, and only once with Nth.
+// TestHook_RunsForMatchingRequests checks that a hook runs only for requests that match, only once if its Match
+// has Nth, and not after Remove.
 func TestHook_RunsForMatchingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -28,7 +29,7 @@ func TestHook_RunsForMatchingRequests(t *testing.T) {
 		s.After(zktest.Match{Path: "/a*", Session: a.SessionID()}, note)
 		mustCreate(t, a, "/a", "", zk.FlagSequence)
 		mustCreate(t, b, "/a", "", 0)
-		_, err := a.Multi(&zk.CreateRequest{Path: "/b", Acl: open}, &zk.CheckVersionRequest{Path: "/a", Version: 7})
+		_, err := a.Multi(&zk.CreateRequest{Path: "/b", Acl: openACL}, &zk.CheckVersionRequest{Path: "/a", Version: 7})
 		assert.ErrorIs(t, err, zk.ErrBadVersion)
 		mustCreate(t, a, "/c", "", 0)
 		want := []string{"create /a /a0000000000 ok", "multi /b  bad version"}
@@ -51,8 +52,8 @@ func TestHook_RunsForMatchingRequests(t *testing.T) {
 	})
 }
 
-// TestHook_CanChangeServer checks that a hook can change the server, and that the client receives the event of
-// that change after the reply.
+// TestHook_CanChangeServer checks that a hook can change the server, and that the client receives the event of the
+// change after the reply.
 func TestHook_CanChangeServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -70,8 +71,9 @@ func TestHook_CanChangeServer(t *testing.T) {
 	})
 }
 
-// TestHook_FailClientErrors checks that a client receives exactly the error that was passed to Fail.
-func TestHook_FailClientErrors(t *testing.T) {
+// TestFail_ReturnsEachErrorUnchanged checks that a client receives exactly the error that the test has passed to
+// Fail.
+func TestFail_ReturnsEachErrorUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -87,8 +89,8 @@ func TestHook_FailClientErrors(t *testing.T) {
 	})
 }
 
-// TestHook_GoexitClosesConnection checks that the connection is closed, and the server is not damaged, when a
-// hook ends its goroutine, and that Ran is closed.
+// TestHook_GoexitClosesConnection checks that the server closes the connection, continues to serve, and closes the
+// channel of Ran, when a hook ends its goroutine.
 func TestHook_GoexitClosesConnection(t *testing.T) {
 	exit := func(*zktest.Request) zktest.Verdict {
 		runtime.Goexit()
@@ -103,7 +105,7 @@ func TestHook_GoexitClosesConnection(t *testing.T) {
 				c, _ := connect(t, s, 10*time.Second)
 				<-h.Ran()
 				h = set(s, zktest.Match{Op: zktest.OpCreate, Nth: 1}, exit)
-				_, err := c.Create("/a", nil, 0, open)
+				_, err := c.Create("/a", nil, 0, openACL)
 				assert.ErrorIs(t, err, zk.ErrConnectionClosed, "the client received")
 				<-h.Ran()
 				_, _, err = c.Exists("/a")
@@ -113,14 +115,14 @@ func TestHook_GoexitClosesConnection(t *testing.T) {
 	}
 }
 
-// TestHook_FailReturnsError checks that the client receives the error of the hook, and that the log has the
-// right fate.
-func TestHook_FailReturnsError(t *testing.T) {
+// TestFail_ReturnsErrorAndLogsFate checks that a client receives the error of Fail instead of the reply, and that
+// the log contains the fate of each request.
+func TestFail_ReturnsErrorAndLogsFate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
 		s.After(zktest.Match{Op: zktest.OpCreate, Nth: 1}, zktest.Fail(zk.ErrNodeExists))
-		_, err := c.Create("/a", nil, 0, open)
+		_, err := c.Create("/a", nil, 0, openACL)
 		assert.ErrorIs(t, err, zk.ErrNodeExists)
 		assertExists(t, true, c, "/a", "the create was not applied")
 		s.Before(zktest.Match{Op: zktest.OpDelete, Nth: 1}, zktest.Fail(zktest.Code(-127)))
@@ -157,7 +159,7 @@ func TestHook_BlocksOnlyItsClient(t *testing.T) {
 		})
 		done := make(chan error, 1)
 		go func() {
-			_, err := a.Create("/a", []byte("a"), 0, open)
+			_, err := a.Create("/a", []byte("a"), 0, openACL)
 			done <- err
 		}()
 		synctest.Wait()
@@ -167,22 +169,22 @@ func TestHook_BlocksOnlyItsClient(t *testing.T) {
 	})
 }
 
-// TestHook_CutBeforeOrAfterRequest checks that a request is not applied when a Before hook cuts the
-// connection, and is applied before an After hook cuts it.
-func TestHook_CutBeforeOrAfterRequest(t *testing.T) {
+// TestCut_LosesRequestOrReply checks that the server does not apply a request if a Before hook cuts the
+// connection, and has applied the request if an After hook cuts the connection.
+func TestCut_LosesRequestOrReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events := connect(t, s, 10*time.Second)
 		mustCreate(t, c, "/first", "", 0)
 		h := s.After(zktest.Match{Op: zktest.OpCreate, Nth: 2}, zktest.Cut)
 		mustCreate(t, c, "/second", "", 0)
-		_, err := c.Create("/third", nil, 0, open)
+		_, err := c.Create("/third", nil, 0, openACL)
 		assert.ErrorIs(t, err, zk.ErrConnectionClosed, "create with a lost reply")
 		<-h.Ran()
 		waitState(t, events, zk.StateHasSession)
 		assertExists(t, true, c, "/third", "the create was not applied")
 		s.Before(zktest.Match{Op: zktest.OpCreate, Path: "/four*", Nth: 1}, zktest.Cut)
-		_, err = c.Create("/fourth", nil, 0, open)
+		_, err = c.Create("/fourth", nil, 0, openACL)
 		assert.ErrorIs(t, err, zk.ErrConnectionClosed, "create that was cut")
 		waitState(t, events, zk.StateHasSession)
 		assertExists(t, false, c, "/fourth", "the create was applied")
@@ -192,8 +194,8 @@ func TestHook_CutBeforeOrAfterRequest(t *testing.T) {
 	})
 }
 
-// TestHook_CloseSession checks that a hook can delay the reply to closeSession.
-func TestHook_CloseSession(t *testing.T) {
+// TestHook_DelaysReplyToCloseSession checks that a hook can delay the reply to closeSession.
+func TestHook_DelaysReplyToCloseSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)

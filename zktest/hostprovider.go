@@ -8,8 +8,8 @@ import (
 )
 
 // HostProvider returns a list of servers for [zk.WithHostProvider] that does not resolve
-// names and keeps its order. Without names, it uses those passed to [zk.Connect], which
-// shuffles them.
+// names and keeps its order. Without names, it uses the names that were passed to
+// [zk.Connect], in the order in which Connect has shuffled them.
 func HostProvider(names ...string) zk.HostProvider {
 	return &hosts{fixed: slices.Clone(names), current: -1, last: -1}
 }

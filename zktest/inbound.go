@@ -2,9 +2,9 @@ package zktest
 
 import "time"
 
-// submitItem processes an item immediately, unless a fault or an earlier request prevents it. If
-// more is true, the next item follows immediately, and the replies are written together. It returns
-// false if the caller must not read any more.
+// submitItem processes an item immediately, or queues it if a fault or an earlier request prevents
+// that. If more is true, the next item follows immediately, and submitItem does not write the reply
+// yet, so that replies are written together. It returns false if the caller must stop reading.
 func (c *conn) submitItem(it item, more bool) bool {
 	c.mu.Lock()
 	if c.unsent > maxUnsent || it.eof {
@@ -61,8 +61,8 @@ func (c *conn) writeReady() {
 	}
 }
 
-// finishItem ends the processing of an item that submitItem has started, and continues with the
-// items that have arrived since.
+// finishItem completes the processing of an item, puts the item back into the queue if it is
+// stalled, and processes the items that have arrived in the meantime.
 func (c *conn) finishItem(it item, stalled bool) {
 	c.mu.Lock()
 	c.busy = false
@@ -71,7 +71,7 @@ func (c *conn) finishItem(it item, stalled bool) {
 		it.due = time.Time{}
 		c.in = append([]item{it}, c.in...)
 		c.inBytes += len(it.frame)
-		if c.isCut.Load() { // the connection is cut off, and was not healed in the meantime
+		if c.isCut.Load() { // the connection is still cut off
 			c.inHold |= holdStall
 		}
 	}
@@ -82,7 +82,8 @@ func (c *conn) finishItem(it item, stalled bool) {
 	}
 }
 
-// processQueue processes the items in the queue, unless the connection is on hold.
+// processQueue processes the queued items of the client, until the queue is empty or a reason to
+// hold the connection occurs.
 func (c *conn) processQueue() {
 	for {
 		c.mu.Lock()

@@ -105,7 +105,7 @@ func (s *Server) Sessions() []Session {
 	return out
 }
 
-// Watch describes a watch that is set.
+// Watch describes a watch that a server stores for a client.
 type Watch struct {
 	Session int64
 	Path    string
@@ -119,7 +119,7 @@ type Watch struct {
 // WatchKind is the kind of a watch.
 type WatchKind uint8
 
-// The kinds of watches. A persistent watch counts as one of each.
+// The kinds of watches. A persistent watch is listed as one watch of each kind.
 const (
 	DataWatch  WatchKind = iota // set by exists and getData
 	ChildWatch                  // ChildWatch is a watch that getChildren has set.

@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestInspect_MethodsReturnState checks that each method that returns the state or the log returns the right result.
+// TestInspect_MethodsReturnState checks the results of the methods that return the tree, the watches, the sessions
+// and the log.
 func TestInspect_MethodsReturnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -31,20 +32,20 @@ func TestInspect_MethodsReturnState(t *testing.T) {
 		assert.Equal(t, want, s.Tree())
 		if w := s.Watches(); len(w) != 2 || w[0] != (zktest.Watch{Session: b.SessionID(), Path: "/l", Kind: zktest.ChildWatch}) ||
 			w[1] != (zktest.Watch{Session: b.SessionID(), Path: "/l/n-0000000000", Kind: zktest.DataWatch}) {
-			t.Errorf("watches %+v", w)
+			t.Errorf("Watches returns %+v", w)
 		}
 		if w := s.Watches("/l"); len(w) != 1 {
-			t.Errorf("watches of /l %+v", w)
+			t.Errorf("Watches for the path /l returns %+v", w)
 		}
 		all := s.Sessions()
 		if len(all) != 2 || all[0].ID != a.SessionID() || all[0].Server != 0 || fmt.Sprint(all[0].Ephemerals) != "[/l/n-0000000000]" {
-			t.Errorf("sessions %+v", all)
+			t.Errorf("Sessions returns %+v", all)
 		}
 		require.NoError(t, a.Delete("/l/n-0000000000", -1))
 		log := s.Log()
 		assert.Equal(t, 2, log.Requests().Session(b.SessionID()).Count(), "round trips")
 		if w := log.Woken("/l/n-0000000000"); len(w) != 1 || w[0] != b.SessionID() {
-			t.Errorf("woken %x", w)
+			t.Errorf("Woken returns %x", w)
 		}
 		assert.Equal(t, 2, log.Count(zktest.OpDelete, zktest.OpExists), "entries")
 		assert.Empty(t, s.Watches(), "watches that have fired: %+v", s.Watches())

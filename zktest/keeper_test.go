@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithoutReattach_NewSessionAtReconnect checks that a client does not keep its session when it
-// reconnects, and that the previous session and its ephemeral znode remain until the timeout.
-func TestWithoutReattach_NewSessionAtReconnect(t *testing.T) {
+// TestWithoutReattach_StartsNewSessionAtReconnect checks that a client receives a new session when it reconnects,
+// and that its previous session and its ephemeral znode remain until the session timeout.
+func TestWithoutReattach_StartsNewSessionAtReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutReattach())
 		c, events := connect(t, s, 6*time.Second)
@@ -28,21 +28,22 @@ func TestWithoutReattach_NewSessionAtReconnect(t *testing.T) {
 		assert.NotEqual(t, old, c.SessionID())
 		assert.Len(t, s.Sessions(), 2)
 		if ok, stat, err := c.Exists("/e"); !ok || err != nil || stat.EphemeralOwner != old {
-			t.Errorf("the ephemeral znode: %v %v", ok, err)
+			t.Errorf("Exists of the ephemeral znode returns %v, %v", ok, err)
 		}
 		time.Sleep(7 * time.Second)
 		if ok, _, err := c.Exists("/e"); ok || err != nil || len(s.Sessions()) != 1 {
-			t.Errorf("after the timeout of the old session: %v %v, %d sessions", ok, err, len(s.Sessions()))
+			t.Errorf("after the timeout of the old session, Exists returns %v, %v, and %d sessions exist", ok, err, len(s.Sessions()))
 		}
 	})
 }
 
-// TestWithoutOps_ClosesConnection checks that an operation that is disabled is not answered.
+// TestWithoutOps_ClosesConnection checks that the server closes the connection instead of answering an operation
+// that WithoutOps disables.
 func TestWithoutOps_ClosesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithoutOps(zktest.OpSetWatches, zktest.OpCreateContainer))
 		c, _ := connect(t, s, 6*time.Second)
-		_, err := c.CreateContainer("/box", nil, zk.FlagContainer, open)
+		_, err := c.CreateContainer("/box", nil, zk.FlagContainer, openACL)
 		assert.ErrorIs(t, err, zk.ErrConnectionClosed, "createContainer")
 		raw := newRawClient(t, s, false)
 		raw.send(t, func(e *wire.Encoder) {
@@ -62,7 +63,7 @@ func TestWithoutOps_ClosesConnection(t *testing.T) {
 				}
 			}
 		})
-		assert.NotNil(t, raw.reply(), "a multi with createContainer is answered")
+		assert.NotNil(t, raw.discardReply(), "a multi with createContainer is answered")
 		log := s.Log()
 		assert.True(t, log.Count(zktest.OpCreateContainer) == 1 && s.Tree() == "/\n", "log\n%v\ntree\n%s", log, s.Tree())
 		mustCreate(t, c, "/a", "", 0)
@@ -76,13 +77,13 @@ func TestWithoutOps_ClosesConnection(t *testing.T) {
 	})
 }
 
-// TestWithContainerOwner_SetsOwnerInStat checks that the Stat of a container has the given owner.
+// TestWithContainerOwner_SetsOwnerInStat checks that the Stat of a container has the owner that the option sets.
 func TestWithContainerOwner_SetsOwnerInStat(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
 		synctest.Test(t, func(t *testing.T) {
 			s := zktest.Start(t, zktest.WithContainerOwner(owner))
 			c, _ := connect(t, s, 6*time.Second)
-			_, err := c.CreateContainer("/box", nil, zk.FlagContainer, open)
+			_, err := c.CreateContainer("/box", nil, zk.FlagContainer, openACL)
 			require.NoError(t, err)
 			mustCreate(t, c, "/box/a", "", zk.FlagEphemeral)
 			_, stat, err := c.Exists("/box")

@@ -36,7 +36,7 @@ func (s *Server) startLag(d time.Duration) {
 	s.startLagTimer()
 }
 
-// startLagTimer sets the timer for the next transaction that the server applies late.
+// startLagTimer starts the timer for the next transaction that a server with LagBy applies late.
 func (s *Server) startLagTimer() {
 	e, v := s.e, s.view
 	s.stopLagTimer()
@@ -68,20 +68,20 @@ func (s *Server) stopLagTimer() {
 	}
 }
 
-// lateReply is the reply to a request that was applied before the server of its connection has
-// caught up with it. Later requests of the connection wait until it is sent.
+// lateReply is the reply to a request that the ensemble has applied, and the lagging server of the
+// connection has not applied yet. Later requests of the connection wait until the reply is sent.
 type lateReply struct {
 	zxid   int64
 	reply  []byte
 	hangUp bool
 }
 
-// isLate reports whether the reply to a request that was applied with zxid must wait until the
-// server of c has caught up.
+// isLate reports whether the server of c has not applied the transaction zxid yet, so that the reply
+// to the transaction's request must wait.
 func (c *conn) isLate(zxid int64) bool { return c.view != nil && zxid > c.view.tree.zxid }
 
-// sendWhenCaughtUp sends a reply as soon as the server of c has caught up with its zxid. The caller
-// holds e.mu, and c must not process a request at the same time.
+// sendWhenCaughtUp sends the reply a as soon as the server of c has applied the transaction of the
+// request. The caller holds e.mu, and c must not process a request at the same time.
 func (c *conn) sendWhenCaughtUp(a lateReply) {
 	if c.detached {
 		return

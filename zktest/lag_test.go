@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLagBy_ShowsTransactionsOneSecondLater checks that a server that is a second behind shows a transaction
-// and answers a write at the right time, and that other servers do not show the write later.
+// TestLagBy_ShowsTransactionsOneSecondLater checks that a server that lags by a second shows a transaction, and
+// answers a write, one second late, and that other servers show the write without a delay.
 func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -56,7 +56,7 @@ func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 		}
 		<-done
 		requireElapsed("the answer to a write", time.Second)
-		_, err = b.Create("/z", nil, 0, open)
+		_, err = b.Create("/z", nil, 0, openACL)
 		assert.ErrorIs(t, err, zk.ErrNodeExists, "a write that fails")
 		requireElapsed("the answer to a write that fails", time.Second)
 		c, _ := connectFrom(t, e, 1, 10*time.Second)
@@ -75,8 +75,8 @@ func TestLagBy_ShowsTransactionsOneSecondLater(t *testing.T) {
 	})
 }
 
-// TestLagBy_KeepsOrder checks that a request is answered after an earlier write, and a write after the events
-// of earlier transactions and its own.
+// TestLagBy_KeepsOrder checks that a server that lags answers a request after earlier writes of the same client,
+// and answers a write after it has sent the events of earlier transactions and of the write.
 func TestLagBy_KeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithTick(time.Second))
@@ -87,14 +87,14 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 		_, _, written, err := c.ExistsW("/own")
 		require.NoError(t, err)
 		s.LagBy(time.Second)
-		go other.Create("/x", nil, 0, open)
+		go other.Create("/x", nil, 0, openACL)
 		synctest.Wait()
 		time.Sleep(time.Second / 2)
 		hook := s.After(zktest.Match{Op: zktest.OpCreate, Path: "/own"}, zktest.Pass)
 		start := time.Now()
 		answered := make(chan time.Duration, 2)
 		go func() {
-			_, err := c.Create("/own", nil, 0, open)
+			_, err := c.Create("/own", nil, 0, openACL)
 			assert.NoError(t, err)
 			assert.True(t, len(x) == 1 && len(written) == 1, "%d and %d events before the answer", len(x), len(written))
 			answered <- time.Since(start)
@@ -111,9 +111,9 @@ func TestLagBy_KeepsOrder(t *testing.T) {
 	})
 }
 
-// TestLagBy_WithOtherFaults checks that a server that lags does not close the connection of an expired
-// session before it has applied the expiry, and applies transactions only with a majority.
-func TestLagBy_WithOtherFaults(t *testing.T) {
+// TestLagBy_CombinesWithOtherFaults checks that a server that lags does not close the connection of an expired
+// session before the server has applied the expiry, and applies transactions only with a majority.
+func TestLagBy_CombinesWithOtherFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -130,11 +130,11 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 			e.Server(2).DropConnections()
 			waitState(t, events, zk.StateHasSession)
 		}
-		// A partition must end the lag, and Heal must end the partition.
+		// Partition the lagging server, which must end the lag. Heal must then end the partition.
 		done := make(chan error, 1)
 		s.Partition()
 		go func() {
-			_, err := a.Create("/stalled", nil, 0, open)
+			_, err := a.Create("/stalled", nil, 0, openACL)
 			done <- err
 		}()
 		time.Sleep(time.Second)
@@ -157,7 +157,7 @@ func TestLagBy_WithOtherFaults(t *testing.T) {
 	})
 }
 
-// TestLagBy_PanicsForZero checks that a duration of 0 panics.
+// TestLagBy_PanicsForZero checks that LagBy panics for a duration of 0.
 func TestLagBy_PanicsForZero(t *testing.T) {
 	s := zktest.Start(t)
 	defer func() {
@@ -166,9 +166,9 @@ func TestLagBy_PanicsForZero(t *testing.T) {
 	s.LagBy(0)
 }
 
-// TestLag_SessionMoves checks that a server that lags rejects a client that has seen a later state, accepts
-// another client, and does not show the later state.
-func TestLag_SessionMoves(t *testing.T) {
+// TestLag_RejectsClientThatHasSeenLaterState checks that a server that lags rejects a client that has seen a later
+// state, accepts another client, and does not show the later state to it.
+func TestLag_RejectsClientThatHasSeenLaterState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 6*time.Second)
@@ -195,16 +195,16 @@ func TestLag_SessionMoves(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-synced:
-			t.Fatalf("sync at the server that lags: %v", err)
+			t.Fatalf("Sync at the server that lags returns: %v", err)
 		case ev := <-changes:
-			t.Fatalf("event: %+v", ev)
+			t.Fatalf("the client receives an event while its server lags: %+v", ev)
 		default:
 		}
 		e.Server(1).Heal()
 		assert.NoError(t, <-synced)
 		assert.Equal(t, zk.EventNodeChildrenChanged, (<-changes).Type, "event")
 		if ok, _, err := b.Exists("/new"); !ok || err != nil || b.SessionID() != id {
-			t.Errorf("after the server has caught up: %v %v", ok, err)
+			t.Errorf("after the server has caught up, Exists returns %v, %v", ok, err)
 		}
 		e.Leader().Lag()
 		mustCreate(t, a, "/last", "", 0)
@@ -212,7 +212,7 @@ func TestLag_SessionMoves(t *testing.T) {
 	})
 }
 
-// TestLag_SingleServerAppliesWrites checks that a write at a server that lags is applied, and is answered
+// TestLag_SingleServerAppliesWrites checks that a single server that lags applies a write, and answers the write
 // after the server has caught up.
 func TestLag_SingleServerAppliesWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestLag_SingleServerAppliesWrites(t *testing.T) {
 		s.Lag()
 		answered := make(chan error, 1)
 		go func() {
-			_, err := c.Create("/new", nil, 0, open)
+			_, err := c.Create("/new", nil, 0, openACL)
 			answered <- err
 		}()
 		time.Sleep(3 * time.Second)

@@ -30,7 +30,7 @@ func (s *Server) Listen() (string, error) {
 		if err := x.listen(); err != nil {
 			return "", err
 		}
-		x.adjustListener() // close the listener again if the server is stopped
+		x.adjustListener() // close the listener again if the server is stopped or refuses connections
 	}
 	return s.tcpAddr(), nil
 }

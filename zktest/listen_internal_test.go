@@ -28,9 +28,9 @@ func (l *brokenListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// TestServer_AcceptAfterError checks that a server accepts connections after an error of Accept, and stops
-// when the listener is closed.
-func TestServer_AcceptAfterError(t *testing.T) {
+// TestServer_AcceptsConnectionsAfterErrorOfAccept checks that a server accepts connections after an error of
+// Accept, and returns when the listener is closed.
+func TestServer_AcceptsConnectionsAfterErrorOfAccept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := Start(t)
 		l := &brokenListener{conns: make(chan net.Conn, 1)}

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRefuse_KeepsPort checks that a refusing server does not accept TCP connections, and that its port does
-// not change.
+// TestRefuse_KeepsPort checks that a server that refuses connections accepts no TCP connection, and has the same
+// port afterwards.
 func TestRefuse_KeepsPort(t *testing.T) {
 	s := zktest.Start(t)
 	addr := s.Addr()
@@ -31,8 +31,9 @@ func TestRefuse_KeepsPort(t *testing.T) {
 	assert.Equal(t, addr, s.Addr(), "address %s after %s", s.Addr(), addr)
 }
 
-// TestListen_ChosenAddresses checks that each address of WithAddr is used.
-func TestListen_ChosenAddresses(t *testing.T) {
+// TestWithAddr_UsesEachAddress checks that the servers of an ensemble use the addresses of WithAddr in turn, and
+// that a stopped server opens its port when it starts again.
+func TestWithAddr_UsesEachAddress(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
@@ -54,8 +55,8 @@ func TestListen_ChosenAddresses(t *testing.T) {
 	nc.Close()
 }
 
-// TestListen_Cluster checks that a client can connect to an ensemble over TCP.
-func TestListen_Cluster(t *testing.T) {
+// TestEnsemble_AcceptsClientsOverTCP checks that a client can connect to an ensemble over TCP.
+func TestEnsemble_AcceptsClientsOverTCP(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	c, events, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogInfo(false))
 	require.NoError(t, err)

@@ -145,11 +145,11 @@ func (l Log) String() string {
 	return b.String()
 }
 
-// requestLog contains the newest entries. It grows up to its limit.
+// requestLog contains the newest entries, at most as many as WithLogLimit permits.
 type requestLog struct {
 	limit   int
 	entries []Entry
-	next    int // the index of the oldest entry, if the limit is reached
+	next    int // the index of the oldest entry, which the next one replaces, once the limit is reached
 }
 
 func (l *requestLog) add(e Entry) {
@@ -171,7 +171,7 @@ func (l *requestLog) snapshot() Log {
 
 func (l *requestLog) reset() { l.entries, l.next = nil, 0 }
 
-// addLogEntry appends to the log. The caller holds e.mu.
+// addLogEntry appends x to the log. The caller holds e.mu.
 func (e *ensemble) addLogEntry(x Entry) {
 	if e.log.limit > 0 {
 		x.Time = e.nowLocked()

@@ -10,7 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLog_KeepsNewestEntries checks that the log keeps only the newest entries.
+// TestLog_KeepsNewestEntries checks that the log keeps only as many entries as WithLogLimit permits: the newest
+// ones.
 func TestLog_KeepsNewestEntries(t *testing.T) {
 	s := zktest.Start(t, zktest.WithLogLimit(10))
 	c, _ := connect(t, s, 10*time.Second)

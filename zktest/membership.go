@@ -2,8 +2,9 @@ package zktest
 
 import "slices"
 
-// updateMembershipLocked determines which servers reach a quorum, after the state of a server has
-// changed, and applies the consequences.
+// updateMembershipLocked must be called after the state of a server has changed. It determines
+// whether there is a quorum and which servers reach it, elects a leader if necessary, and starts or
+// ends the views of servers.
 func (e *ensemble) updateMembershipLocked() {
 	if e.closed {
 		return
@@ -19,8 +20,8 @@ func (e *ensemble) updateMembershipLocked() {
 	}
 	had := e.quorum
 	if len(e.servers) == 1 {
-		// A partition does not matter here: a single server that is partitioned acts as a follower of
-		// servers that do not exist.
+		// Ignore a partition here, because a single server that is partitioned acts as a follower of servers that
+		// do not exist.
 		e.quorum = !e.servers[0].paused && !e.servers[0].stopped
 	} else {
 		e.quorum = 2*up > len(e.servers)
@@ -36,10 +37,10 @@ func (e *ensemble) updateMembershipLocked() {
 		if len(e.servers) == 1 {
 			break
 		}
-		// A stopped server needs no view, because it has the current state when it starts again.
 		if s.id == e.leader {
 			s.lags, s.lagBy = false, 0
 		}
+		// A stopped server needs no view, because the server reads the current state when it starts again.
 		behind := (s.cut || s.paused || s.lags || !e.quorum) && !s.stopped
 		switch {
 		case behind && s.view == nil:
@@ -50,8 +51,9 @@ func (e *ensemble) updateMembershipLocked() {
 		case !behind && s.view != nil:
 			s.endView()
 		}
-		// Only stopped servers count as lost, which the others detect immediately, because their
-		// connections are closed. They do not detect that a server is cut off or paused.
+		// Count only stopped servers as lost: the other servers detect a stopped server immediately,
+		// because its connections are closed, and they do not detect that a server is cut off or
+		// paused.
 		if behind && !s.cut && !s.paused && 2*alive <= len(e.servers) {
 			s.disconnectClients()
 		}
@@ -73,7 +75,7 @@ func (e *ensemble) updateMembershipLocked() {
 }
 
 // electLeader makes the healthy server with the greatest number the leader of a new epoch. As in a
-// real ensemble, the clients of the servers that vote are disconnected.
+// real ensemble, the servers that vote disconnect their clients.
 func (e *ensemble) electLeader() bool {
 	for i := len(e.servers) - 1; i >= 0; i-- {
 		if s := e.servers[i]; !s.cut && !s.paused && !s.stopped {
@@ -95,14 +97,15 @@ func (e *ensemble) electLeader() bool {
 	return true
 }
 
-// isCutOff reports whether the requests of c cannot reach the quorum. The caller holds e.mu.
+// isCutOff reports whether requests over the connection c cannot reach the quorum. The caller holds
+// e.mu.
 func (c *conn) isCutOff() bool {
 	s := c.srv
 	return c.view != nil && !(c.view == s.view && s.lags && !s.cut && !s.paused && s.e.quorum)
 }
 
-// updateCutOff determines, after a change of the servers, which connections are cut off, and continues
-// to process the requests of connections that are not cut off any more.
+// updateCutOff must be called after the state of a server has changed. It updates isCut of all connections, and
+// continues to process the requests of connections that are not cut off any more.
 func (e *ensemble) updateCutOff() {
 	for _, s := range e.servers {
 		var free []*conn
@@ -118,7 +121,8 @@ func (e *ensemble) updateCutOff() {
 	}
 }
 
-// startSyncTimer disconnects the clients if the server does not catch up within the sync limit.
+// startSyncTimer starts a timer that disconnects the clients if the server does not catch up within
+// the time of WithSyncLimit.
 func (s *Server) startSyncTimer() {
 	v := s.view
 	if s.e.cfg.syncLimit <= 0 || s.e.closed {
@@ -133,7 +137,8 @@ func (s *Server) startSyncTimer() {
 	})
 }
 
-// disconnectClients closes all connections, and rejects new ones until the server is healed.
+// disconnectClients closes all connections of clients, and makes the server reject new ones until
+// its view ends.
 func (s *Server) disconnectClients() {
 	s.rejectsClients = true
 	s.forgetUnreported()
@@ -142,7 +147,8 @@ func (s *Server) disconnectClients() {
 	}
 }
 
-// startView makes the server and its connections read from a separate view.
+// startView makes the server and its connections read from a view, which keeps the state of this
+// moment.
 func (s *Server) startView() {
 	s.view = s.e.newView(s)
 	for _, c := range s.connections() {
@@ -164,7 +170,7 @@ func (s *Server) endView() {
 	if v.conns == 0 {
 		s.e.dropView(v)
 	}
-	// Omit connections with a separate view, which they keep.
+	// Omit connections with another view, because a partition of their own continues.
 	s.catchUp(slices.DeleteFunc(s.connections(), func(c *conn) bool { return c.view != v }))
 }
 

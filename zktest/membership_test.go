@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCluster_FailOver checks that a client keeps its session and its watches when its server stops.
-func TestCluster_FailOver(t *testing.T) {
+// TestEnsemble_KeepsSessionWhenServerStops checks that a client keeps its session and its watches when its server
+// stops.
+func TestEnsemble_KeepsSessionWhenServerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -37,14 +38,14 @@ func TestCluster_FailOver(t *testing.T) {
 		e.Server(0).Restart(zktest.KeepTree)
 		c, _ := connectFrom(t, e, 0, 10*time.Second)
 		if ok, _, err := c.Exists("/x"); !ok || err != nil || c.Server() != e.Server(0).Name() {
-			t.Errorf("read from the restarted server: %v %v", ok, err)
+			t.Errorf("Exists at the restarted server returns %v, %v", ok, err)
 		}
 	})
 }
 
-// TestCluster_LeaderPartitioned checks that the others elect a leader with a new epoch, and that the old
-// leader catches up after the partition.
-func TestCluster_LeaderPartitioned(t *testing.T) {
+// TestEnsemble_ElectsLeaderWhenLeaderIsCutOff checks that the other servers elect a leader with a new epoch when
+// the leader is cut off, and that the old leader catches up after the partition.
+func TestEnsemble_ElectsLeaderWhenLeaderIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -64,10 +65,10 @@ func TestCluster_LeaderPartitioned(t *testing.T) {
 	})
 }
 
-// TestCluster_WithoutMajority checks that a server without a majority neither accepts writes nor expires
-// sessions. A server whose peers are cut off or paused serves reads; a server whose peers have stopped
-// disconnects its clients.
-func TestCluster_WithoutMajority(t *testing.T) {
+// TestEnsemble_NeitherWritesNorExpiresWithoutMajority checks that a server without a majority neither accepts
+// writes nor expires sessions. A server whose peers are cut off or paused serves reads; a server whose peers have
+// stopped disconnects its clients.
+func TestEnsemble_NeitherWritesNorExpiresWithoutMajority(t *testing.T) {
 	for name, lose := range map[string]func(*zktest.Server){
 		"cut off": func(s *zktest.Server) { s.Partition() },
 		"paused":  func(s *zktest.Server) { s.Pause() },
@@ -84,32 +85,32 @@ func TestCluster_WithoutMajority(t *testing.T) {
 				waitState(t, events, zk.StateDisconnected)
 				time.Sleep(time.Minute)
 				if n := e.Server(0).Connections(); n != 0 || a.State() == zk.StateHasSession {
-					t.Errorf("%d connections, client in %v", n, a.State())
+					t.Errorf("the server has %d connections, and the client is in state %v", n, a.State())
 				}
 			} else {
 				time.Sleep(time.Minute)
 				if ok, _, err := a.Exists("/e"); !ok || err != nil || a.Server() != e.Server(0).Name() {
-					t.Errorf("%s: a read: %v %v", name, ok, err)
+					t.Errorf("%s: Exists returns %v, %v", name, ok, err)
 				}
 			}
 			time.Sleep(10 * time.Minute) // wait: without a leader no session may expire
 			if n := len(e.Server(0).Sessions()); n != 1 {
-				t.Errorf("%s: %d sessions", name, n)
+				t.Errorf("%s: %d sessions exist, want 1", name, n)
 			}
 			e.Server(1).Restart(zktest.KeepTree)
 			e.Server(1).Heal()
 			time.Sleep(10 * time.Second)
 			if ok, _, err := a.Exists("/e"); !ok || err != nil || a.SessionID() != id {
-				t.Errorf("%s: with a majority again: %v %v", name, ok, err)
+				t.Errorf("%s: with a majority again, Exists returns %v, %v", name, ok, err)
 			}
 			mustCreate(t, a, "/x", "", 0)
 		})
 	}
 }
 
-// TestCluster_FollowerDropsClientsAtSyncLimit checks that a follower that is cut off keeps its clients for no
-// longer than the sync limit.
-func TestCluster_FollowerDropsClientsAtSyncLimit(t *testing.T) {
+// TestFollower_DisconnectsClientsAtSyncLimit checks that a follower that is cut off disconnects its clients after
+// the time of WithSyncLimit.
+func TestFollower_DisconnectsClientsAtSyncLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3, zktest.WithSyncLimit(10*time.Second))
 		a, events := connectFrom(t, e, 0, 30*time.Second)

@@ -14,12 +14,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestMemory_ZnodesAreSmall checks that znodes do not need too much memory.
-func TestMemory_ZnodesAreSmall(t *testing.T) {
-	assert.Less(t, heapOf100k(t), uint64(100e6))
+// TestMemory_ZnodeNeedsLessThanKilobyte checks that 100,000 small znodes need less than 100 MB.
+func TestMemory_ZnodeNeedsLessThanKilobyte(t *testing.T) {
+	assert.Less(t, heapOf100kZnodes(t), uint64(100e6))
 }
 
-func heapOf100k(tb testing.TB) uint64 {
+func heapOf100kZnodes(tb testing.TB) uint64 {
 	s := zktest.Start(tb)
 	c, _, err := s.Connect(30 * time.Second)
 	require.NoError(tb, err)
@@ -34,9 +34,9 @@ func heapOf100k(tb testing.TB) uint64 {
 	for i := range 1000 {
 		ops := make([]any, 0, 101)
 		dir := fmt.Sprintf("/dir-%04d", i)
-		ops = append(ops, &zk.CreateRequest{Path: dir, Acl: open})
+		ops = append(ops, &zk.CreateRequest{Path: dir, Acl: openACL})
 		for k := range 99 {
-			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/node-%06d", dir, k), Data: data, Acl: open})
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/node-%06d", dir, k), Data: data, Acl: openACL})
 		}
 		_, err = c.Multi(ops...)
 		require.NoError(tb, err)
@@ -46,8 +46,9 @@ func heapOf100k(tb testing.TB) uint64 {
 	return used
 }
 
-// TestMemory_ClosedClients checks that the server does not keep clients that are closed: each has buffers of 1.6 MB.
-func TestMemory_ClosedClients(t *testing.T) {
+// TestMemory_ServerKeepsNoClosedClients checks that the server keeps no reference to a closed client, because each
+// client has buffers of 1.6 MB.
+func TestMemory_ServerKeepsNoClosedClients(t *testing.T) {
 	s := zktest.Start(t)
 	var refs []weak.Pointer[zk.Conn]
 	for range 100 {
@@ -76,6 +77,6 @@ func TestMemory_ClosedClients(t *testing.T) {
 // BenchmarkMemory reports the memory of 100,000 znodes with 32 bytes of data each.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
-		b.ReportMetric(float64(heapOf100k(b))/1e6, "MB/100k-znodes")
+		b.ReportMetric(float64(heapOf100kZnodes(b))/1e6, "MB/100k-znodes")
 	}
 }

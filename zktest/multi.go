@@ -7,8 +7,8 @@ import (
 )
 
 // normalizeMultiOp changes a create to the operation that a real server uses for it in a multi: the
-// create mode determines the operation, and the reply is that of a plain create. It returns false
-// if the mode is not valid for the request.
+// create mode determines the operation, and the reply has the format of a plain create. It returns
+// false if the mode is not valid for the request.
 func normalizeMultiOp(r *wire.Request) bool {
 	ttl := r.Flags == modeTTL || r.Flags == modeSequentialTTL
 	switch r.Op {

@@ -25,7 +25,7 @@ func (c *conn) writeChunks() {
 			c.mu.Unlock()
 			c.e.delayCall(d, c.wakeWriter)
 			c.mu.Lock()
-			continue // check again, because changes while the lock was free have not woken this goroutine
+			continue // check again, because changes while the lock was free have not woken the goroutine
 		case c.closing && !c.holding:
 			c.closed = true
 			c.changed.Broadcast()
@@ -41,7 +41,8 @@ func (c *conn) canWrite() bool {
 		(c.out[0].due.IsZero() || !time.Now().Before(c.out[0].due))
 }
 
-// writeChunk writes the first chunk, without holding the lock.
+// writeChunk removes the first chunk from the queue and writes it. It releases the lock while it
+// writes.
 func (c *conn) writeChunk() {
 	b := c.out[0].b
 	if len(c.out) == 1 {
@@ -58,7 +59,7 @@ func (c *conn) writeChunk() {
 	_, err := c.nc.Write(b)
 	c.mu.Lock()
 	c.writing = false
-	if err != nil { // return nothing, because the reading goroutine detects the close
+	if err != nil { // report no error, because the reading goroutine detects that the connection is broken
 		c.closed = true
 		c.changed.Broadcast()
 	}
@@ -79,7 +80,8 @@ func (c *conn) wakeWriter() {
 	c.mu.Unlock()
 }
 
-// send queues a packet. Packets are written in the order of the calls.
+// send queues a packet for the writing goroutine, which writes packets in the order of the calls of
+// send.
 func (c *conn) send(b []byte) {
 	c.mu.Lock()
 	if c.holding {
@@ -125,14 +127,16 @@ func (c *conn) sendReply(b []byte) {
 	c.mu.Unlock()
 }
 
-// holdPackets delays the packets that are sent from now on until the current reply is decided.
+// holdPackets delays the packets that send receives from now on until releasePackets is called with
+// the reply to the current request.
 func (c *conn) holdPackets() {
 	c.mu.Lock()
 	c.holding = true
 	c.mu.Unlock()
 }
 
-// releasePackets sends the reply that was decided, and then the packets that were delayed.
+// releasePackets queues the reply to the current request, and then the packets that holdPackets has
+// delayed.
 func (c *conn) releasePackets(reply []byte) {
 	c.mu.Lock()
 	c.holding = false

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestReplies_DoNotWaitForHook checks that a reply does not wait for a hook of a later request, and is not
-// lost because of a malformed packet. This matters because replies are usually written together.
+// TestReplies_DoNotWaitForHook checks that a reply does not wait for the hook of a later request, and is not lost
+// because of a later malformed packet, although the server usually writes replies together.
 func TestReplies_DoNotWaitForHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.WithMaxPacket(1024))
@@ -28,25 +28,26 @@ func TestReplies_DoNotWaitForHook(t *testing.T) {
 				return zktest.Verdict{}
 			})
 			synctest.Wait() // wait until the server's writer waits
-			c.send(t, encodePing, encodePing, create("/"+name, nil), encodePing)
+			c.send(t, encodePing, encodePing, encodeCreate("/"+name, nil), encodePing)
 			for i := range 2 {
-				require.NoError(t, c.reply(), "%s: reply %d", name, i)
+				require.NoError(t, c.discardReply(), "%s: reply %d", name, i)
 			}
 			close(release)
 			for i := range 2 {
-				require.NoError(t, c.reply(), "%s: reply %d", name, 2+i)
+				require.NoError(t, c.discardReply(), "%s: reply %d", name, 2+i)
 			}
 		}
 		c := newRawClient(t, s, false)
-		c.send(t, encodePing, encodePing, create("/large", make([]byte, 2000)))
+		c.send(t, encodePing, encodePing, encodeCreate("/large", make([]byte, 2000)))
 		for i := range 2 {
-			require.NoError(t, c.reply(), "reply %d before a packet that is too large", i)
+			require.NoError(t, c.discardReply(), "reply %d before a packet that is too large", i)
 		}
-		assert.Equal(t, io.EOF, c.reply(), "after a packet that is too large")
+		assert.Equal(t, io.EOF, c.discardReply(), "after a packet that is too large")
 	})
 }
 
-// TestReplies_DelayedReplyWakesWriter checks that a reply that becomes due when the writer starts to wait is written.
+// TestReplies_DelayedReplyWakesWriter checks that the server writes a delayed reply that becomes due just when the
+// writer starts to wait.
 func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 	s := zktest.Start(t)
 	s.Delay(zktest.ToClient, 5*time.Microsecond)
@@ -55,7 +56,7 @@ func TestReplies_DelayedReplyWakesWriter(t *testing.T) {
 		c := newRawClient(t, s, false)
 		c.nc.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		wg.Go(func() {
-			assert.NoError(t, c.run(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); encodePing(e) }))
+			assert.NoError(t, c.sendRequests(2000, 1, func(e *wire.Encoder, i int) { e.Int(int32(i)); encodePing(e) }))
 		})
 	}
 	wg.Wait()

@@ -94,7 +94,7 @@ func (c *conn) serveRequest(r *wire.Request, q *Request, hooks bool, err error) 
 		e.mu.Unlock()
 		return true
 	}
-	if e.sessions[c.sess.id] == c.sess { // check even if the session has moved, as a real server does
+	if e.sessions[c.sess.id] == c.sess { // even if the session has moved to another connection, as on a real server
 		e.recordPacket(c)
 	}
 	c.received++
@@ -133,7 +133,8 @@ func (c *conn) serveRequest(r *wire.Request, q *Request, hooks bool, err error) 
 	}
 	reply := slices.Clone(e.encodeReply(r.Xid, res.zxid, res.code, res.body))
 	if !late {
-		// Send later packets to this client after the reply, as if the hook took no time.
+		// Hold back packets to this client, such as events, until the reply is sent, as if the After
+		// hooks took no time.
 		if c.holdPackets(); res.hangUp {
 			c.closeWhenSent()
 		}
@@ -166,7 +167,7 @@ func (c *conn) closeMalformed() {
 	c.e.mu.Unlock()
 }
 
-// encodeReply encodes a reply. The next call reuses the buffer.
+// encodeReply encodes a reply. The result is valid until the next call, which reuses the buffer.
 func (e *ensemble) encodeReply(xid int32, zxid int64, code Code, body []byte) []byte {
 	enc := wire.Encoder{B: reuseBuffer(e.replyBuf)}
 	start := enc.Begin()

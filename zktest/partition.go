@@ -8,13 +8,13 @@ import "slices"
 // and expire on the majority side, where other clients observe that the ephemeral znodes
 // are deleted. Connections made later stall as well.
 //
-// If sessions are given, only their current connections are cut off, as if these clients
-// were connected to a separate server; connections that they make later are not affected.
-// With sessions, a test of a stale reader needs only one server. The separate server
-// behaves like a follower that has not reported the latest packets of its clients; see
-// [StartEnsemble]. The same applies to a server without an ensemble that is partitioned as a
-// whole. If the server lags, is paused or is cut off itself, they read its current state.
-// [WithSyncLimit] does not apply to partitions of sessions.
+// If sessions are given, only their current connections are cut off, as if these clients were
+// connected to a separate server; connections that they make later are not affected. With sessions,
+// a test of a stale reader needs only one server. The separate server behaves like a follower that
+// has not reported the latest packets of its clients; see [StartEnsemble]. The same applies to a
+// server without an ensemble that is partitioned as a whole. If the server lags, is paused or is cut
+// off itself, the sessions read the state that the server has at this moment. [WithSyncLimit] does
+// not apply to partitions of sessions.
 //
 // A real follower closes its clients' connections after a limit; [WithSyncLimit] sets one
 // for this server. [Server.Heal] ends the partition: missed changes arrive in order, with
@@ -39,7 +39,7 @@ func (s *Server) Partition(sessions ...int64) {
 			s.startView()
 			s.startSyncTimer()
 			for _, x := range e.sessions {
-				e.dropUnreported(x)
+				e.useReportedDeadline(x)
 			}
 		}
 		e.updateCutOff()
@@ -48,17 +48,17 @@ func (s *Server) Partition(sessions ...int64) {
 	var v *view
 	for _, c := range s.connsOf(sessions) {
 		if c.view != s.view {
-			continue // skip a connection that is cut off already
+			continue // skip a connection that an earlier call has cut off
 		}
 		if v == nil {
 			v = s.newSeparateView()
 		}
 		c.setView(v)
-		e.dropUnreported(c.sess)
+		e.useReportedDeadline(c.sess)
 	}
 }
 
-// healPartition ends the partition of the server, or of the connections of some sessions.
+// healPartition ends the partition of the server, or of the connections of the given sessions.
 func (s *Server) healPartition(sessions []int64) {
 	s.e.mu.Lock()
 	defer s.e.mu.Unlock()
@@ -73,8 +73,9 @@ func (s *Server) healPartition(sessions []int64) {
 	s.catchUp(s.connsOf(sessions))
 }
 
-// catchUp moves connections with a separate view to the state of their server: the current state,
-// unless the server is cut off as well.
+// catchUp makes connections that have a view of their own read the state of their server again,
+// after they have received the events that they have missed. This is the current state, unless the
+// server is cut off as well.
 func (s *Server) catchUp(conns []*conn) {
 	e := s.e
 	for {
@@ -84,7 +85,7 @@ func (s *Server) catchUp(conns []*conn) {
 		}
 		v := conns[i].view
 		old := &view{tree: v.tree, missed: v.missed}
-		stay := false // reports that other connections keep this view
+		stay := false // reports that connections that are not in conns still read from this view
 		for _, c := range s.connsOfView(v) {
 			if slices.Contains(conns, c) {
 				c.setView(old)
@@ -101,8 +102,8 @@ func (s *Server) catchUp(conns []*conn) {
 				continue
 			}
 			if c.setView(s.view); c.view != nil {
-				// Close the connection of a session that has ended, as its server does when it applies
-				// the closeSession transaction.
+				// Close the connection of a session that has ended, as a server does when it applies the
+				// transaction closeSession.
 				if c.sess != nil && ended[c.sess] {
 					c.closeWhenSent()
 				}

@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPartition_CutOffClientIsStale checks that a client that is cut off neither reads the current state nor writes.
-func TestPartition_CutOffClientIsStale(t *testing.T) {
+// TestPartition_CutOffClientReadsOldStateAndCannotWrite checks that a client that is cut off reads the state from
+// before the partition, and that its write fails.
+func TestPartition_CutOffClientReadsOldStateAndCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		a, _ := connect(t, s, 6*time.Second)
@@ -26,11 +27,11 @@ func TestPartition_CutOffClientIsStale(t *testing.T) {
 		require.NoError(t, err)
 		<-gone
 		if ok, _, err := a.Exists("/leader"); !ok || err != nil || a.State() != zk.StateHasSession {
-			t.Errorf("the client that is cut off: %v %v %v", ok, err, a.State())
+			t.Errorf("Exists of the client that is cut off returns %v, %v in state %v", ok, err, a.State())
 		}
 		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
 		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil {
-			t.Errorf("the client that is cut off reads %q %v", data, err)
+			t.Errorf("the client that is cut off reads %q, error %v", data, err)
 		}
 		done := make(chan error)
 		go func() {
@@ -40,14 +41,14 @@ func TestPartition_CutOffClientIsStale(t *testing.T) {
 		assert.Equal(t, zk.ErrConnectionClosed, <-done, "write of the client that is cut off")
 		s.Heal()
 		if data, _, err := b.Get("/leader"); string(data) != "b" || err != nil {
-			t.Errorf("after Heal: %q %v", data, err)
+			t.Errorf("after Heal, the client reads %q, error %v", data, err)
 		}
 	})
 }
 
-// TestPartition_Follower checks that the client of a follower that is cut off does not detect the partition
-// while it only reads, and that it receives the events that it has missed.
-func TestPartition_Follower(t *testing.T) {
+// TestPartition_ClientOfFollowerReadsOldState checks that the client of a follower that is cut off reads old state
+// without an error while its session expires, and receives the events that it has missed after Heal.
+func TestPartition_ClientOfFollowerReadsOldState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 6*time.Second)
@@ -66,7 +67,7 @@ func TestPartition_Follower(t *testing.T) {
 		mustCreate(t, b, "/leader", "b", zk.FlagEphemeral)
 		time.Sleep(time.Minute)
 		if data, _, err := a.Get("/leader"); string(data) != "a" || err != nil || a.State() != zk.StateHasSession {
-			t.Errorf("a reads %q %v in state %v", data, err, a.State())
+			t.Errorf("the client of the follower reads %q, error %v, in state %v", data, err, a.State())
 		}
 		_, err = b.Set("/seen", nil, -1)
 		require.NoError(t, err)
@@ -78,21 +79,22 @@ func TestPartition_Follower(t *testing.T) {
 	})
 }
 
-// TestPartition_StalledWrite checks that a write is not applied during the partition, and not lost after it.
-func TestPartition_StalledWrite(t *testing.T) {
+// TestPartition_StallsWriteUntilHeal checks that a write at a server that is cut off is not applied during the
+// partition, and is applied after Heal.
+func TestPartition_StallsWriteUntilHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 30*time.Second)
 		e.Server(0).Partition()
 		done := make(chan error, 1)
 		go func() {
-			_, err := a.Create("/late", nil, 0, open)
+			_, err := a.Create("/late", nil, 0, openACL)
 			done <- err
 		}()
 		time.Sleep(5 * time.Second)
 		select {
 		case err := <-done:
-			t.Fatalf("a write without quorum: %v", err)
+			t.Fatalf("a write without a quorum returns: %v", err)
 		default:
 		}
 		e.Server(0).Heal()
@@ -101,9 +103,9 @@ func TestPartition_StalledWrite(t *testing.T) {
 	})
 }
 
-// TestHeal_SessionOfPartitionedServer checks that a client that is healed does not read a state that its
-// server does not have.
-func TestHeal_SessionOfPartitionedServer(t *testing.T) {
+// TestHeal_SessionReadsNoStateThatServerLacks checks that a client whose own partition is healed does not read a
+// state that its server, which is still cut off, does not have.
+func TestHeal_SessionReadsNoStateThatServerLacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, _ := connectFrom(t, e, 0, 30*time.Second)
@@ -145,9 +147,9 @@ func TestHeal_SessionOfPartitionedServer(t *testing.T) {
 	})
 }
 
-// TestPartition_SessionOfServerWithFault checks that a session is cut off from a server that lags, is paused
-// or is cut off, and that it receives the missed events after Heal.
-func TestPartition_SessionOfServerWithFault(t *testing.T) {
+// TestPartition_CutsOffSessionOfServerWithOtherFault checks that a session can be cut off from a server that lags,
+// is paused or is cut off itself, and that the client receives the missed events after Heal.
+func TestPartition_CutsOffSessionOfServerWithOtherFault(t *testing.T) {
 	for name, fault := range map[string]struct{ begin, end func(*zktest.Server) }{
 		"lag":       {(*zktest.Server).Lag, func(s *zktest.Server) {}},
 		"lag by":    {func(s *zktest.Server) { s.LagBy(time.Second) }, func(s *zktest.Server) {}},
@@ -175,12 +177,12 @@ func TestPartition_SessionOfServerWithFault(t *testing.T) {
 				}
 				written := make(chan error, 1)
 				go func() {
-					_, err := a.Create("/mine", nil, 0, open)
+					_, err := a.Create("/mine", nil, 0, openACL)
 					written <- err
 				}()
 				time.Sleep(5 * time.Second)
 				if len(written) != 0 || len(x) != 0 || len(y) != 0 {
-					t.Errorf("the client that is cut off: %d writes, %d and %d events", len(written), len(x), len(y))
+					t.Errorf("the client that is cut off receives replies to %d writes, and %d and %d events", len(written), len(x), len(y))
 				}
 				s.Heal()
 				assert.NoError(t, <-written, "the write after Heal")
@@ -195,8 +197,9 @@ func TestPartition_SessionOfServerWithFault(t *testing.T) {
 	}
 }
 
-// TestHeal_AfterSessionExpiry checks that a connection of an expired session is closed when it is healed.
-func TestHeal_AfterSessionExpiry(t *testing.T) {
+// TestHeal_ClosesConnectionOfExpiredSession checks that Heal closes the connection of a client whose session has
+// expired while the client was cut off.
+func TestHeal_ClosesConnectionOfExpiredSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, events, err := s.Connect(4 * time.Second)

@@ -14,7 +14,8 @@ const (
 // parentPath returns p without its last element. The parent of "/a" is "".
 func parentPath(p string) string { return p[:strings.LastIndexByte(p, '/')] }
 
-// reservedPath reports whether the server owns the znode.
+// reservedPath reports whether p is a znode that the server has created for itself, so that clients
+// cannot delete it.
 func reservedPath(p string) bool {
 	return p == "/" || p == pathZooKeeper || p == pathQuota || p == pathConfig
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestPause_LosesNothing checks that no requests are lost, and no sessions expire, during a pause.
-func TestPause_LosesNothing(t *testing.T) {
+// TestPause_LosesNoRequestAndNoSession checks that no requests are lost, and no sessions expire, during a pause.
+func TestPause_LosesNoRequestAndNoSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 6*time.Second)
@@ -20,7 +20,7 @@ func TestPause_LosesNothing(t *testing.T) {
 		s.Pause()
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.Create("/a", nil, 0, open)
+			_, err := c.Create("/a", nil, 0, openACL)
 			done <- err
 		}()
 		time.Sleep(time.Second)
@@ -32,7 +32,7 @@ func TestPause_LosesNothing(t *testing.T) {
 		s.Resume()
 		time.Sleep(30 * time.Second)
 		if _, stat, err := c.Exists("/a"); err != nil || stat == nil {
-			t.Errorf("after a long pause: %v", err)
+			t.Errorf("Exists after a long pause returns: %v", err)
 		}
 	})
 }

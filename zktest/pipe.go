@@ -38,7 +38,7 @@ func newStream() *stream {
 	return s
 }
 
-// deadline is the deadline of a read or write.
+// deadline is the deadline of the reads or writes on one side of a pipe.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
@@ -46,7 +46,7 @@ type deadline struct {
 
 func (d *deadline) isPast() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// waitChange waits until the stream changes, or until the deadline.
+// waitChange waits until the stream changes or d has passed.
 func (s *stream) waitChange(d *deadline) {
 	if d.at.IsZero() {
 		s.changed.Wait()
@@ -70,13 +70,14 @@ func (s *stream) wakeWaiters() {
 
 type pipeConn struct{ r, w *stream }
 
-// pipeError returns the type of error that a socket returns, because the code under test may depend
-// on it.
+// pipeError returns err as a *net.OpError, like a socket, because the code under test may depend on
+// the type.
 func pipeError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "zktest", Source: pipeAddr("pipe"), Addr: pipeAddr("pipe"), Err: err}
 }
 
-// Read returns the bytes that are available, or waits for some.
+// Read returns the bytes that are available. If there are none, it waits until the other side writes
+// some.
 func (p *pipeConn) Read(b []byte) (int, error) {
 	s := p.r
 	s.mu.Lock()
@@ -109,7 +110,7 @@ func (p *pipeConn) Read(b []byte) (int, error) {
 	}
 }
 
-// Write queues b for the reader.
+// Write queues b for the other side. It waits while the queue is full.
 func (p *pipeConn) Write(b []byte) (int, error) {
 	s := p.w
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPipe_ErrorsEqualTCP checks that an error of an in-memory connection equals that of a TCP connection.
+// TestPipe_ErrorsEqualTCP checks that an in-memory connection returns the same errors as a TCP connection.
 func TestPipe_ErrorsEqualTCP(t *testing.T) {
 	tcp := func() (client, server net.Conn) {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,7 +18,7 @@ import (
 type rawClient struct {
 	nc      net.Conn
 	br      *bufio.Reader
-	session []byte // the id, and the password with its length, as in a handshake
+	session []byte // the session ID and the password with its length, as a handshake contains them
 }
 
 func newRawClient(tb testing.TB, s *zktest.Server, tcp bool) *rawClient {
@@ -37,19 +37,19 @@ func attachRawClient(tb testing.TB, s *zktest.Server, tcp bool, session []byte) 
 	require.NoError(tb, err)
 	tb.Cleanup(func() { nc.Close() })
 	c := &rawClient{nc: nc, br: bufio.NewReaderSize(nc, 16<<10)}
-	hello := handshake()
+	hello := newSessionHandshake()
 	copy(hello[20:], session)
 	_, err = nc.Write(hello)
 	require.NoError(tb, err)
 	answer, err := c.br.Peek(40)
 	require.NoError(tb, err)
 	c.session = slices.Clone(answer[12:])
-	require.NoError(tb, c.reply())
+	require.NoError(tb, c.discardReply())
 	return c
 }
 
-// reply reads a packet and discards it.
-func (c *rawClient) reply() error {
+// discardReply reads a packet and discards it.
+func (c *rawClient) discardReply() error {
 	head, err := c.br.Peek(4)
 	if err != nil {
 		return err
@@ -58,9 +58,9 @@ func (c *rawClient) reply() error {
 	return err
 }
 
-// run sends n requests that the function request encodes. Up to window requests are in flight, and
-// each write contains as many requests as were answered since the last.
-func (c *rawClient) run(n, window int, request func(e *wire.Encoder, i int)) error {
+// sendRequests sends n requests that the function request encodes. Up to window requests are in flight, and
+// each write contains as many requests as the server has answered since the previous write.
+func (c *rawClient) sendRequests(n, window int, request func(e *wire.Encoder, i int)) error {
 	var e wire.Encoder
 	for sent, answered := 0, 0; answered < n; {
 		e.B = e.B[:0]
@@ -76,7 +76,7 @@ func (c *rawClient) run(n, window int, request func(e *wire.Encoder, i int)) err
 			}
 		}
 		for first := true; answered < sent && (first || c.br.Buffered() > 0); first = false {
-			if err := c.reply(); err != nil {
+			if err := c.discardReply(); err != nil {
 				return err
 			}
 			answered++
@@ -101,7 +101,7 @@ func (c *rawClient) send(t *testing.T, reqs ...func(e *wire.Encoder)) {
 
 func encodePing(e *wire.Encoder) { e.Int(int32(wire.Ping)) }
 
-func create(path string, data []byte) func(*wire.Encoder) {
+func encodeCreate(path string, data []byte) func(*wire.Encoder) {
 	return func(e *wire.Encoder) {
 		e.Int(int32(wire.Create))
 		e.String(path)
@@ -119,8 +119,8 @@ func dialRaw(t *testing.T, s *zktest.Server) net.Conn {
 	return nc
 }
 
-// packet returns a request with the given xid, operation and body.
-func packet(xid int, op zktest.Op, body string) []byte {
+// encodePacket returns a request with the given xid, operation and body.
+func encodePacket(xid int, op zktest.Op, body string) []byte {
 	var e wire.Encoder
 	start := e.Begin()
 	e.Header(wire.Header{Xid: int32(xid), Op: op})

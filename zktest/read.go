@@ -52,7 +52,7 @@ func (e *ensemble) readNode(c *conn, t *tree, r *wire.Request) Code {
 		n.encodeStat(b)
 	case OpGetAllChildrenNumber:
 		sum := n.countDescendants()
-		if r.Path == "" { // count the root as well, which is a descendant of the root with the empty name
+		if r.Path == "" { // count the root as well, because "/" is a descendant of the znode whose name is empty
 			sum++
 		}
 		b.Int(int32(sum))
@@ -70,7 +70,7 @@ func (n *node) countDescendants() int {
 
 func (e *ensemble) listEphemerals(c *conn, t *tree, prefix string) {
 	var paths []string
-	// Trim as a real server does: every character up to the space.
+	// Trim as a real server does: it removes the space and all characters with smaller codes.
 	trimmed := strings.TrimFunc(prefix, func(r rune) bool { return r <= ' ' })
 	all := trimmed == "" || trimmed == "/"
 	for _, n := range t.ephemerals(c.sess.id) {

@@ -6,14 +6,15 @@ import "github.com/go-leaderelection/leaderelection/internal/wire"
 type result struct {
 	zxid    int64
 	code    Code
-	logCode Code   // the code for the log, if it differs from that in the header
+	logCode Code   // the code for the log, if it differs from the code in the header of the reply
 	body    []byte // the body of the reply; valid until the next request
 	created string
 	hangUp  bool // reports that the connection must be closed after the reply
 	drop    bool // reports that the connection must be closed without a reply
 }
 
-// handleRequest applies a request. parse is the error of decoding it. The caller holds e.mu.
+// handleRequest applies the request r of c. parse is the error that decoding the request has
+// returned, or nil. The caller holds e.mu.
 func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 	e.body.B = reuseBuffer(e.body.B)
 	switch {
@@ -21,7 +22,7 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 		return result{drop: true, code: codeUnimplemented, zxid: e.treeOf(c).zxid}
 	case !r.Op.Writes():
 	case c.sess.conn != c:
-		// Close this connection, because the session is attached to another connection.
+		// Close this connection, because the session has moved to another connection.
 		return result{drop: true, code: codeSessionMoved, zxid: e.tree.zxid}
 	case r.Op == OpSync:
 		res := result{}
@@ -82,7 +83,7 @@ func (e *ensemble) handleRequest(c *conn, r *wire.Request, parse error) result {
 	case OpWhoAmI:
 		e.whoAmI(c)
 	case wire.SASL:
-		if r.Data == nil { // return the error of a real server, which fails here
+		if r.Data == nil { // return the error with which a real server fails here
 			return result{drop: true}
 		}
 		res.zxid = 0

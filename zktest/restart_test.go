@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRestart_LosesGivenData checks that a restart keeps and loses exactly the data that its argument indicates.
+// TestRestart_LosesGivenData checks that Restart keeps and loses exactly the data that its argument indicates.
 func TestRestart_LosesGivenData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -26,7 +26,7 @@ func TestRestart_LosesGivenData(t *testing.T) {
 		s.Restart(zktest.KeepTree)
 		waitState(t, events, zk.StateHasSession)
 		if ok, _, err := c.Exists("/e"); !ok || err != nil || c.SessionID() != id {
-			t.Errorf("after KeepTree: %v %v", ok, err)
+			t.Errorf("after a restart with KeepTree, Exists returns %v, %v", ok, err)
 		}
 		s.Restart(zktest.LoseTree)
 		waitState(t, events, zk.StateExpired)
@@ -41,8 +41,8 @@ func TestRestart_LosesGivenData(t *testing.T) {
 	})
 }
 
-// TestEnsembleRestart_LosesGivenData checks that the restart of an ensemble keeps and loses exactly the data that its
-// argument indicates, and that each server serves clients after it.
+// TestEnsembleRestart_LosesGivenData checks that the restart of an ensemble keeps and loses exactly the data that
+// its argument indicates, and that each server serves clients afterwards.
 func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 	for loss, want := range map[zktest.Loss]struct {
 		node, session, connects bool
@@ -66,7 +66,7 @@ func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 				waitState(t, events, zk.StateHasSession)
 				ok, _, err := c.Exists("/e")
 				if ok != want.node || err != nil || (c.SessionID() == id) != want.session {
-					t.Errorf("loss %d: %v %v, session 0x%x after 0x%x", loss, ok, err, c.SessionID(), id)
+					t.Errorf("loss %d: Exists returns %v, %v in session 0x%x after 0x%x", loss, ok, err, c.SessionID(), id)
 				}
 			} else {
 				time.Sleep(time.Minute)
@@ -81,17 +81,17 @@ func TestEnsembleRestart_LosesGivenData(t *testing.T) {
 			for i := range e.Len() {
 				c2, _ := connectFrom(t, e, i, 6*time.Second)
 				assert.Equal(t, e.Server(i).Name(), c2.Server(), "loss %d: server %d does not accept clients", loss, i)
-				_, err := c2.Create("/new", nil, 0, open)
+				_, err := c2.Create("/new", nil, 0, openACL)
 				assert.False(t, err != nil && !errors.Is(err, zk.ErrNodeExists), "loss %d", loss)
 				if data, _, err := c2.Get("/zookeeper/config"); len(data) == 0 || err != nil {
-					t.Errorf("loss %d: config %q %v", loss, data, err)
+					t.Errorf("loss %d: /zookeeper/config contains %q, error %v", loss, data, err)
 				}
 			}
 		})
 	}
 }
 
-// TestEnsembleRestart_KeepsPorts checks that the ports of the servers do not change.
+// TestEnsembleRestart_KeepsPorts checks that each server has the same port after a restart of the ensemble.
 func TestEnsembleRestart_KeepsPorts(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	addrs := e.Addrs()

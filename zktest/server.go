@@ -33,7 +33,7 @@ type Server struct {
 	paused         bool
 	stopped        bool
 	refuses        bool
-	rejectsClients bool       // whether the server was behind for longer than the sync limit, or has lost the majority
+	rejectsClients bool       // reports that disconnectClients was called, and that the server rejects new clients
 	stopSync       func()     // stops the timer of the sync limit
 	faults         connFaults // the faults of later connections
 	bound          string     // a copy of addr that the mutex of the ensemble guards

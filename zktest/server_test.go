@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestServer_FakeTime checks that the server uses the fake time of a bubble.
-func TestServer_FakeTime(t *testing.T) {
+// TestServer_UsesFakeTimeOfBubble checks that a server that a test starts in a synctest bubble uses the fake time
+// of the bubble.
+func TestServer_UsesFakeTimeOfBubble(t *testing.T) {
 	start := time.Now()
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -60,8 +61,9 @@ func (s *recordingTB) Fatalf(format string, args ...any) {
 	s.fatal = append(s.fatal, fmt.Sprintf(format, args...))
 }
 
-// TestStart_FailsTest checks that an error of Start, StartEnsemble or Addr fails the test.
-func TestStart_FailsTest(t *testing.T) {
+// TestStart_FailsTestOnError checks that Start and StartEnsemble fail the test on an error and return nil, and
+// that Addr fails the test on an error.
+func TestStart_FailsTestOnError(t *testing.T) {
 	var bad recordingTB
 	if s := zktest.Start(&bad, zktest.WithTick(-1)); s != nil || len(bad.fatal) != 1 || bad.cleanups != 0 {
 		t.Errorf("Start with an invalid tick: %+v", bad)

@@ -11,16 +11,16 @@ type session struct {
 	id       int64
 	password [16]byte
 	timeout  time.Duration
-	queued   time.Time // the deadline by which the session is in the queue
-	index    int       // the index in the queue, or -1
+	queued   time.Time // the deadline with which the session was added to the queue, or moved in it, last
+	index    int       // the index of the session in the queue, or -1
 	conn     *conn     // the connection to which the session is attached, or nil
-	earlier  []*conn   // connections to other servers that the client has not closed
+	earlier  []*conn   // the connections to other servers that the session has left, and that the client has not closed
 	activity
 }
 
 // sessionQueue orders sessions by the deadline at which they were queued. A packet changes only
-// session.deadline, which is cheap. When the queued deadline has passed, the session is queued
-// again at its current deadline.
+// session.deadline and not the queue, which is cheap. When the deadline in the queue has passed,
+// expireSessions moves the session to its current deadline.
 type sessionQueue []*session
 
 func (q sessionQueue) Len() int { return len(q) }
@@ -52,7 +52,7 @@ func (q *sessionQueue) Pop() any {
 	return s
 }
 
-// newSession creates a session.
+// newSession creates a session for a client that is connected to the server with the given number.
 func (e *ensemble) newSession(timeout time.Duration, server int) *session {
 	e.nextSession++
 	// As on a real server, the ID consists of the server's number, the time of its start, and a
@@ -90,12 +90,13 @@ func (e *ensemble) startExpiryTimer() {
 	e.stopExpiry = e.startTimer(e.armedFor.Sub(e.clock.now()), func() { e.expireSessions(id) })
 }
 
-// expireSessions closes the sessions whose deadline has passed.
+// expireSessions closes the sessions whose deadline has passed. timer is the number of the timer
+// that calls it.
 func (e *ensemble) expireSessions(timer int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if timer != e.expiryTimer || e.stopExpiry == nil {
-		return // do nothing, because another timer was started after this one had fired
+		return // do nothing, because startExpiryTimer has started another timer after this one had fired
 	}
 	e.stopExpiry = nil
 	if e.closed || !e.quorum {
@@ -114,9 +115,9 @@ func (e *ensemble) expireSessions(timer int) {
 	e.startExpiryTimer()
 }
 
-// closeSession deletes the session and its ephemeral znodes in one transaction. If asked is true,
-// because the client has requested it, the caller sends the reply, adds the log entry and closes the
-// connection.
+// closeSession deletes the session and its ephemeral znodes in one transaction. asked is true if the
+// client has requested the end of the session: then the caller sends the reply, adds the log entry
+// and closes the connection.
 func (e *ensemble) closeSession(s *session, asked bool) {
 	t := e.beginTxn()
 	t.ended = s
@@ -144,7 +145,8 @@ func (e *ensemble) closeSession(s *session, asked bool) {
 	}
 }
 
-// closeAfterSession closes c, unless its server has not learned yet that the session has ended.
+// closeAfterSession closes c, whose session has ended. If c reads from a view, closeAfterSession
+// does nothing, because the server of c has not learned yet that the session has ended.
 func (c *conn) closeAfterSession() {
 	if c.view == nil {
 		c.closeWhenSent()

@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestExpireSession_DeletesEphemerals checks that no ephemeral znode remains, and that the client is notified.
+// TestExpireSession_DeletesEphemerals checks that ExpireSession deletes the ephemeral znodes of the session and
+// notifies the client of the session.
 func TestExpireSession_DeletesEphemerals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -31,17 +32,18 @@ func TestExpireSession_DeletesEphemerals(t *testing.T) {
 	})
 }
 
-// TestExpireSession_SlowReader checks that the connection is closed even when the client does not read.
-func TestExpireSession_SlowReader(t *testing.T) {
+// TestExpireSession_ClosesConnectionOfSlowReader checks that the server closes the connection of an expired
+// session even if the client does not read its replies.
+func TestExpireSession_ClosesConnectionOfSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 30*time.Second)
 		mustCreate(t, c, "/big", string(make([]byte, 900_000)), 0)
 		nc := dialRaw(t, s)
-		_, err := nc.Write(handshake())
+		_, err := nc.Write(newSessionHandshake())
 		require.NoError(t, err)
 		for i := range 60 {
-			_, err = nc.Write(packet(i, zktest.OpGetData, "\x00\x00\x00\x04/big\x00"))
+			_, err = nc.Write(encodePacket(i, zktest.OpGetData, "\x00\x00\x00\x04/big\x00"))
 			require.NoError(t, err)
 		}
 		synctest.Wait()
@@ -57,11 +59,11 @@ func TestExpireSession_SlowReader(t *testing.T) {
 	})
 }
 
-// TestSession_EndClosesAllConnections checks that a server closes its connection of an expired session, which
-// the client has left open when it moved to another server.
+// TestSession_EndClosesAllConnections checks that a server closes its connection of an expired session, even if
+// the client has moved the session to another server and has left this connection open.
 func TestSession_EndClosesAllConnections(t *testing.T) {
 	attach := func(t *testing.T, s *zktest.Server, before []byte) (answer []byte) {
-		hello := handshake()
+		hello := newSessionHandshake()
 		copy(hello[20:], before)
 		nc := dialRaw(t, s)
 		_, err := nc.Write(hello)
@@ -93,8 +95,9 @@ func TestSession_EndClosesAllConnections(t *testing.T) {
 	}
 }
 
-// TestSession_MovedByClient checks that the previous connection of a session is closed.
-func TestSession_MovedByClient(t *testing.T) {
+// TestSession_ClosesPreviousConnectionAfterMove checks that no connection remains at the previous server after a
+// client has moved its session to another server.
+func TestSession_ClosesPreviousConnectionAfterMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
 		a, events := connectFrom(t, e, 0, 10*time.Second)
@@ -111,8 +114,8 @@ func TestSession_MovedByClient(t *testing.T) {
 	})
 }
 
-// TestSession_OlderConnectionCannotWrite checks that the older connection of a session, at another server,
-// cannot write, and that its pings extend the session.
+// TestSession_OlderConnectionCannotWrite checks that a write over the older connection of a session, which was
+// moved to another server, is rejected, and that pings over the older connection extend the session.
 func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := zktest.StartEnsemble(t, 3)
@@ -123,12 +126,12 @@ func TestSession_OlderConnectionCannotWrite(t *testing.T) {
 		for range 100 {
 			time.Sleep(time.Second)
 			old.send(t, encodePing)
-			require.NoError(t, old.reply(), "a ping")
+			require.NoError(t, old.discardReply(), "a ping")
 		}
-		old.send(t, create("/old", nil))
-		assert.Equal(t, io.EOF, old.reply(), "a write")
-		moved.send(t, create("/moved", nil))
-		assert.NoError(t, moved.reply())
+		old.send(t, encodeCreate("/old", nil))
+		assert.Equal(t, io.EOF, old.discardReply(), "a write")
+		moved.send(t, encodeCreate("/moved", nil))
+		assert.NoError(t, moved.discardReply())
 		assert.Equal(t, "/\n  moved\n", e.Tree(), "tree\n")
 		log := e.Server(0).Log().Filter(func(x zktest.Entry) bool { return errors.Is(x.Code, zk.ErrSessionMoved) })
 		assert.True(t, len(log) == 1 && log[0].Path == "/old", "log\n%v", log)

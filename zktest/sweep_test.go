@@ -11,13 +11,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSweep_DeletesEmptyContainers checks that a container is deleted when its last child was deleted, but
-// not while it is in use or if it was never used.
+// TestSweep_DeletesEmptyContainers checks that Sweep deletes a container after its last child was deleted, but
+// neither a container with children nor one that never had a child.
 func TestSweep_DeletesEmptyContainers(t *testing.T) {
 	s := zktest.Start(t)
 	c, _ := connect(t, s, 10*time.Second)
 	for _, p := range []string{"/used", "/unused"} {
-		_, err := c.CreateContainer(p, nil, zk.FlagContainer, open)
+		_, err := c.CreateContainer(p, nil, zk.FlagContainer, openACL)
 		require.NoError(t, err)
 	}
 	mustCreate(t, c, "/used/a", "", 0)

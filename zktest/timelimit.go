@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// limitFakeTime panics after d of fake time, unless the ensemble is closed before.
+// limitFakeTime starts a timer that panics after d of fake time, unless the ensemble is closed
+// before.
 func (e *ensemble) limitFakeTime(d time.Duration) {
 	head := make([]byte, 256)
 	head = head[:runtime.Stack(head, false)]
@@ -17,8 +18,8 @@ func (e *ensemble) limitFakeTime(d time.Duration) {
 	}
 }
 
-// describeBubble describes the goroutines in the bubble of the caller: those of the test
-// first, then those that run code of a test file.
+// describeBubble describes the goroutines in the bubble of the caller: the goroutines of
+// the test first, and then goroutines that run code of a test file.
 func describeBubble(d time.Duration) string {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -30,15 +31,16 @@ func describeBubble(d time.Duration) string {
 		d, bytes.Join(all, []byte("\n\n")))
 }
 
-// bubbleOf returns the number of the synctest bubble in a goroutine's stack, in a form that can be
-// compared. The result is empty outside of a bubble.
+// bubbleOf returns the number of a goroutine's synctest bubble, as the first line of its stack shows
+// it. The result is empty outside of a bubble.
 func bubbleOf(stack []byte) []byte {
 	line, _, _ := bytes.Cut(stack, []byte("\n"))
 	_, number, _ := bytes.Cut(line, []byte("synctest bubble "))
 	return number
 }
 
-// stackRank returns the position of a goroutine's stack in the output.
+// stackRank returns the position of a goroutine's stack in the output: 0 for the goroutine of the
+// test, 1 for goroutines that run code of a test file, and 2 for others.
 func stackRank(stack []byte) int {
 	switch {
 	case bytes.Contains(stack, []byte("testing.tRunner")):

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFakeTimeLimit_StopsTest checks that a test that waits forever ends after the limit, and that the output
-// shows the waiting goroutines.
+// TestFakeTimeLimit_StopsTest checks that a test that waits forever ends at the limit of fake time, and that the
+// output shows the waiting goroutines.
 func TestFakeTimeLimit_StopsTest(t *testing.T) {
 	if os.Getenv("ZKTEST_WAIT") != "" {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,8 @@ func TestFakeTimeLimit_StopsTest(t *testing.T) {
 
 func waitForever() { <-make(chan int) }
 
-// TestFakeTimeLimit_CanBeChanged checks that a longer limit, or no limit, is used.
+// TestFakeTimeLimit_CanBeChanged checks that a test is not stopped before a longer limit, or if the limit is
+// disabled.
 func TestFakeTimeLimit_CanBeChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zktest.Start(t, zktest.WithFakeTimeLimit(0))

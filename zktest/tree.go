@@ -36,14 +36,14 @@ type node struct {
 	mtime   int64
 	version int32
 	// cversion is the number of children that were ever created, from which sequence numbers are
-	// derived. The Cversion in the Stat is another number, which stat computes.
+	// derived. The Cversion in the Stat is another number, which encodeStat computes.
 	cversion int32
 	aversion int32
 	nameAt   int32 // the index of the name in path
 }
 
-// encodeStat appends the node's Stat. cversion in it is the number of changes to the list of children,
-// which is twice the number of creates minus the number of children.
+// encodeStat appends the node's Stat. Cversion in the Stat is the number of creates and deletes of children, which
+// is twice the number of creates minus the number of children.
 func (n *node) encodeStat(e *wire.Encoder) {
 	e.Long(n.czxid)
 	e.Long(n.mzxid)
@@ -65,7 +65,7 @@ type tree struct {
 	root    *node
 	nodes   map[string]*node
 	acls    *aclCache
-	zxid    int64           // the last transaction that was applied
+	zxid    int64           // the zxid of the last transaction that was applied to the tree
 	expires map[string]bool // the paths of containers and TTL nodes
 	owned   map[int64]map[string]*node
 }
@@ -74,7 +74,8 @@ func newTree() *tree {
 	t := &tree{nodes: make(map[string]*node), acls: newACLCache(), expires: make(map[string]bool)}
 	t.owned = make(map[int64]map[string]*node)
 	open := t.acls.intern([]wire.ACL{{Perms: permAll, Scheme: "world", ID: "anyone"}})
-	// The root has two names, "/" and "", as in a real server, because requests may contain both.
+	// Enter the root by two names, "/" and "", as a real server does, because requests may contain
+	// both.
 	t.root = &node{path: "/", data: []byte{}, acl: open}
 	t.nodes["/"], t.nodes[""] = t.root, t.root
 	for _, p := range []string{pathZooKeeper, pathQuota, pathConfig} {
@@ -89,8 +90,8 @@ func newTree() *tree {
 // countNodes returns the number of nodes that the server reports. It counts both names of the root.
 func (t *tree) countNodes() int { return len(t.nodes) }
 
-// linkNode adds n to parent. As in a real server, the order of children depends on their names and on the
-// history, but is not sorted: so code that relies on sorted children fails here as well.
+// linkNode adds n to parent. As in a real server, the children are not sorted by name, so that code that relies on
+// sorted children fails here as well.
 func (t *tree) linkNode(n, parent *node) {
 	n.parent, n.pos = parent, len(parent.kids)
 	n.nameAt = int32(strings.LastIndexByte(n.path, '/') + 1)
@@ -173,8 +174,8 @@ const (
 	changeNone // the operation check of a multi, which changes nothing
 )
 
-// change is a validated change of one znode. It always succeeds, so a server that lags can apply it
-// later with the same result.
+// change is a validated change of one znode. Applying a change always succeeds, so a server that
+// lags can apply it later with the same result.
 type change struct {
 	kind    changeKind
 	op      wire.Op
@@ -192,11 +193,12 @@ type change struct {
 	readers, parentReaders *acl
 }
 
-// undo reverts a change, after a later operation of the same multi has failed.
+// undo is a function that reverts a change, for the case that a later operation of the same multi
+// fails.
 type undo func()
 
-// apply applies c and returns its znode. If wantUndo is true, it also returns how to revert the
-// change.
+// apply applies c and returns its znode. If wantUndo is true, it also returns a function that
+// reverts the change.
 func (t *tree) apply(c *change, wantUndo bool) (*node, undo) {
 	switch c.kind {
 	case changeCreate:
@@ -241,7 +243,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 		czxid: c.zxid, mzxid: c.zxid, pzxid: c.zxid, ctime: c.time, mtime: c.time,
 	}
 	cversion, pzxid := p.cversion, p.pzxid
-	// Never decrease the counter, so that it keeps its greatest value when it overflows.
+	// Never decrease the counter, because it keeps its greatest value after an overflow.
 	if c.version > p.cversion {
 		p.cversion, p.pzxid = c.version, c.zxid
 	}
@@ -256,7 +258,7 @@ func (t *tree) applyCreate(c *change, wantUndo bool) (*node, undo) {
 	}
 }
 
-// clone copies the tree for a view.
+// clone returns a copy of the tree, for a view that must not see later changes.
 func (t *tree) clone() *tree {
 	c := &tree{
 		nodes: make(map[string]*node, len(t.nodes)), acls: t.acls, zxid: t.zxid,

@@ -6,17 +6,18 @@ import "time"
 type txn struct {
 	zxid    int64
 	at      time.Time
-	time    int64 // the field at in milliseconds, as in a Stat
+	time    int64 // the time at in milliseconds, for the Stats of znodes
 	changes []change
 	buf     [1]change
 	ended   *session // the session that the transaction closes, or nil
-	// overflowed contains the counters of children that have overflowed in this transaction. The tree
-	// keeps the greatest value, but the transaction continues to count with the number that follows.
+	// overflowed contains, by the path of the parent, the counters of children that have overflowed in this
+	// transaction. In the tree such a counter keeps its greatest value, but the transaction continues to count
+	// with the number that follows.
 	overflowed map[string]int32
 }
 
-// childrenEverCreated returns the number of children that were ever created below parent, including those of
-// this transaction.
+// childrenEverCreated returns the number of children that were ever created below parent, including children that
+// this transaction creates.
 func (t *txn) childrenEverCreated(parent *node) int32 {
 	if n, ok := t.overflowed[parent.path]; ok {
 		return n
@@ -24,7 +25,8 @@ func (t *txn) childrenEverCreated(parent *node) int32 {
 	return parent.cversion
 }
 
-// recordChild counts the create ch below parent.
+// recordChild must be called for each create ch of a child of parent. It records whether the counter
+// of parent has overflowed.
 func (t *txn) recordChild(parent *node, ch change) {
 	if ch.version < parent.cversion {
 		if t.overflowed == nil {
@@ -59,8 +61,8 @@ func (e *ensemble) commitTxn(t *txn) {
 	e.publishTxn(t)
 }
 
-// publishTxn fires the watches of changes that are applied already, and queues the transaction for
-// the servers that lag.
+// publishTxn fires the watches of the changes of t, which the caller has applied, and queues t for
+// the views of servers that are behind.
 func (e *ensemble) publishTxn(t *txn) {
 	e.tree.zxid = t.zxid
 	for i := range t.changes {

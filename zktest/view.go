@@ -2,12 +2,12 @@ package zktest
 
 import "slices"
 
-// view is the state of servers or connections that are cut off from the quorum or lag: an earlier
-// tree, and the transactions that are missing in it.
+// view is the state that a server or connections read while they are cut off from the quorum or lag:
+// an earlier tree, and the transactions that are missing in this tree.
 type view struct {
 	tree   *tree
 	missed []*txn
-	late   []*conn // the connections with a late reply
+	late   []*conn // the connections that have a lateReply
 	conns  int     // the number of connections that read from the view
 	server *Server // the server, if this is the view of a whole server; otherwise nil
 }
@@ -26,7 +26,8 @@ func (e *ensemble) newView(s *Server) *view {
 	return v
 }
 
-// newSeparateView returns a view for connections that leave the state of server s.
+// newSeparateView returns a view with the present state of server s, for connections that are cut
+// off without the server.
 func (s *Server) newSeparateView() *view {
 	v := s.e.newView(nil)
 	if s.view != nil {
@@ -35,8 +36,8 @@ func (s *Server) newSeparateView() *view {
 	return v
 }
 
-// setView makes c read from v. A view without connections is removed, because it would collect
-// transactions without end.
+// setView makes c read from v. It removes the previous view if no connection is left in it, because
+// the view would collect transactions without an end.
 func (c *conn) setView(v *view) {
 	if old := c.view; old != nil {
 		old.late = slices.DeleteFunc(old.late, func(o *conn) bool { return o == c })
@@ -70,8 +71,9 @@ func (s *Server) connsOfView(v *view) []*conn {
 	return out
 }
 
-// advanceView applies the missing transactions of v, in order, while due returns true. It fires
-// watches and sends late replies. It returns the sessions that have ended.
+// advanceView applies the missing transactions of v, in order, as long as due returns true for the
+// next one. It fires watches, sends late replies, and returns the sessions that these transactions
+// have ended.
 func (e *ensemble) advanceView(v *view, due func(*txn) bool) (ended map[*session]bool) {
 	n := 0
 	for n < len(v.missed) && due(v.missed[n]) {

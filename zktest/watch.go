@@ -8,7 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// watchMode determines what happens when a watch fires.
+// watchMode determines whether a watch remains after it has fired, and whether it covers
+// descendants.
 type watchMode uint8
 
 const (
@@ -63,8 +64,8 @@ func (t *watchTable) remove(w connWatches, c *conn, path string) bool {
 }
 
 // takeWatchers returns the connections with view v that watch path, and removes their one-shot
-// watches. data selects the table. skip is the number of an earlier call, whose connections are not
-// returned again.
+// watches. data selects the table of data watches instead of child watches. skip is the number of an
+// earlier call: takeWatchers omits connections that the earlier call has returned.
 func (e *ensemble) takeWatchers(data bool, path string, typ zk.EventType, v *view, skip uint64) []*conn {
 	t := e.childWatches
 	if data {
@@ -117,7 +118,7 @@ func (e *ensemble) takeWatchers(data bool, path string, typ zk.EventType, v *vie
 	return out
 }
 
-// fireWatches sends the events of a change in the tree of view v.
+// fireWatches sends the events of the change c to the clients that read from view v.
 func (e *ensemble) fireWatches(c *change, v *view) {
 	if len(e.dataWatches.byPath) == 0 && len(e.childWatches.byPath) == 0 {
 		return
@@ -147,8 +148,8 @@ func (e *ensemble) fireWatches(c *change, v *view) {
 	}
 }
 
-// sendEvents sends an event to the clients that may read the znode. A watch of another client is
-// removed as well.
+// sendEvents sends an event to the clients to which readers, the ACL of the znode, grants the
+// permission READ. The other clients receive nothing, although their watches are removed as well.
 func (e *ensemble) sendEvents(to []*conn, typ zk.EventType, path string, readers *acl) {
 	for _, c := range to {
 		if readers.allows(permRead, c.ids) {
@@ -173,8 +174,8 @@ func (e *ensemble) setWatch(c *conn, data bool, path string, mode watchMode) {
 	}
 }
 
-// removeWatches removes all watches of c: watches belong to a connection.
-func (e *ensemble) removeWatches(c *conn) {
+// removeAllWatches removes all watches of the connection c when it is closed.
+func (e *ensemble) removeAllWatches(c *conn) {
 	for p := range c.dataWatches {
 		e.dataWatches.remove(c.dataWatches, c, p)
 	}
@@ -244,8 +245,8 @@ func (e *ensemble) addWatch(c *conn, r *wire.Request) Code {
 	return codeOK
 }
 
-// findOrRemoveWatch serves removeWatches and checkWatches. The type is 1 for child watches, 2 for
-// data watches, 3 for both.
+// findOrRemoveWatch serves the operations removeWatches and checkWatches. The type of watches in the
+// request is 1 for child watches, 2 for data watches, and 3 for both.
 func (e *ensemble) findOrRemoveWatch(c *conn, r *wire.Request) Code {
 	if r.Flags < 1 || r.Flags > 3 {
 		return codeMarshalling

@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSetWatches_ClientLosesWatchesAfterFailure checks that a client has no watches after the server has rejected
-// the request that sets them again. The client library logs that, and sets the watches at the next reconnect.
+// TestSetWatches_ClientLosesWatchesAfterFailure checks that a client has no watches after a hook has rejected the
+// request with which the client sets its watches again. The client library logs the error, and sets the watches at
+// the next reconnect.
 func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
@@ -34,15 +35,15 @@ func TestSetWatches_ClientLosesWatchesAfterFailure(t *testing.T) {
 		assert.Equal(t, zk.EventNodeCreated, (<-watch).Type, "after the second reconnect")
 		select {
 		case <-otherPath.Ran():
-			t.Error("a hook for other watches ran")
+			t.Error("a hook for the watches of another path ran")
 		default:
 		}
 	})
 }
 
-// TestDrop_EventsAndSetWatches checks that a dropped event or setWatches request has no effect, that no other
-// events or requests are dropped, and that the log does not contain a dropped event.
-func TestDrop_EventsAndSetWatches(t *testing.T) {
+// TestDrop_DropsOnlyMatchingEventsAndSetWatches checks that a dropped event or setWatches request has no effect,
+// that no other events or requests are dropped, and that the log does not contain a dropped event.
+func TestDrop_DropsOnlyMatchingEventsAndSetWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -60,7 +61,7 @@ func TestDrop_EventsAndSetWatches(t *testing.T) {
 		<-event.Ran()
 		synctest.Wait()
 		if len(x1) != 1 || len(x2) != 0 || len(x3) != 1 || len(s.Watches()) != 0 {
-			t.Errorf("events %d %d %d, watches %v", len(x1), len(x2), len(x3), s.Watches())
+			t.Errorf("the client has received %d, %d and %d events, and the watches %v remain", len(x1), len(x2), len(x3), s.Watches())
 		}
 		assert.Equal(t, 2, s.Log().Count(zktest.OpNotification), "events in the log")
 		y := watch("/y")
@@ -80,9 +81,9 @@ func TestDrop_EventsAndSetWatches(t *testing.T) {
 	})
 }
 
-// TestSetWatches_AlwaysCloses checks that a client with watches cannot use its session when the server closes
-// the connection whenever the client sets its watches again.
-func TestSetWatches_AlwaysCloses(t *testing.T) {
+// TestSetWatches_CutMakesSessionUnusable checks that a client with watches cannot use its session while a hook
+// cuts the connection whenever the client sets its watches again.
+func TestSetWatches_CutMakesSessionUnusable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t)
 		c, _ := connect(t, s, 10*time.Second)
@@ -95,7 +96,7 @@ func TestSetWatches_AlwaysCloses(t *testing.T) {
 		hook.Remove()
 		time.Sleep(3 * time.Second)
 		if n := len(s.Watches("/x")); n != 1 || c.State() != zk.StateHasSession {
-			t.Errorf("%d watches, client in %v", n, c.State())
+			t.Errorf("the server stores %d watches, and the client is in state %v", n, c.State())
 		}
 	})
 }

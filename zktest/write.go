@@ -27,12 +27,12 @@ func (e *ensemble) applyWrite(c *conn, r *wire.Request, parse error) result {
 	case r.Op == OpReconfig:
 		res.code = codeReconfigOff
 	case r.Op == OpDeleteContainer:
-		res.code = codeBadArguments // reject an operation that only the server itself may send
+		res.code = codeBadArguments // reject an operation that clients must not send
 	default:
 		res.code = e.prepareChange(c, r, t)
 	}
 	if res.code != codeOK {
-		e.tree.zxid = t.zxid // advance the zxid, because a failed write is a transaction too
+		e.tree.zxid = t.zxid // advance the zxid, because a failed write has a zxid as well
 		e.queueForViews(t)
 		return res
 	}
@@ -60,7 +60,8 @@ func (e *ensemble) appendReplyBody(op Op, ch *change, n *node) {
 	}
 }
 
-// prepareChange validates a request against the current tree, and adds its change to t.
+// prepareChange validates the request r against the current tree, and adds the change that the
+// request makes to t.
 func (e *ensemble) prepareChange(c *conn, r *wire.Request, t *txn) Code {
 	switch r.Op {
 	case OpCreate, OpCreate2, OpCreateContainer, OpCreateTTL:
@@ -189,8 +190,8 @@ func (e *ensemble) prepareCreate(c *conn, r *wire.Request, t *txn) Code {
 	}
 	ch := change{kind: changeCreate, op: r.Op, path: path, data: r.Data, acl: list, version: made + 1}
 	t.recordChild(parent, ch)
-	// The operation has precedence over the create mode: a plain create with the mode of a container
-	// creates a persistent znode.
+	// Give the operation precedence over the create mode: a plain create with the mode of a
+	// container creates a persistent znode.
 	switch {
 	case r.Op == OpCreateContainer:
 		ch.node, ch.owner = container, e.cfg.keeper.containerOwner

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// Barrier blocks waiting clients while it is set. Any client can set and remove it. It
-// remains set when the session that has set it ends. Its methods may be called from any
-// goroutine.
+// Barrier blocks waiting clients while it is set. Any client can set and remove it. The
+// barrier remains set when the session of the client that has set it ends. Its methods may
+// be called from any goroutine.
 type Barrier struct {
 	setup *recipe.Setup
 }
@@ -31,9 +31,9 @@ func New(conn *zk.Conn, path string, opts ...Option) (*Barrier, error) {
 // Set sets the barrier. Setting a barrier that is already set is not an error. If another client
 // removes the barrier while Set waits for a reply, Set may set it again.
 func (b *Barrier) Set(ctx context.Context) error {
-	// A create that was applied, and whose reply was lost, may be sent again after another client has removed
-	// the barrier. Then the barrier was removed during this call. No client can prove that it was set before
-	// that: Wait can only show that a barrier did not exist.
+	// If the reply to a create is lost, MakeZnode may send the create again after another client has removed the
+	// barrier. This is correct: the removal happened during this call, and no client can prove that the barrier
+	// was set before the removal, because Wait shows only that a barrier did not exist.
 	err := connection.MakeZnode(ctx, b.setup.Conn, b.setup.Path, b.setup.ACL, false)
 	if err == nil {
 		err = b.setup.CheckAccess(ctx, b.setup.Path)
@@ -44,7 +44,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 // Remove removes the barrier and releases the waiting clients. Removing a barrier that does
 // not exist is not an error.
 func (b *Barrier) Remove(ctx context.Context) error {
-	var czxid int64 // the creation zxid of the znode that this call deletes
+	var czxid int64 // the creation zxid of the znode that this call must delete
 	err := connection.Retry(ctx, b.setup.Conn, func() error {
 		if _, err := b.setup.Conn.Sync(b.setup.Path); err != nil {
 			return err
@@ -54,8 +54,8 @@ func (b *Barrier) Remove(ctx context.Context) error {
 			return err
 		}
 		if czxid != 0 && czxid != stat.Czxid {
-			// The delete was applied although its reply was lost, and another client has set the barrier
-			// again.
+			// An earlier delete of this call was applied although its reply was lost, and another client has set
+			// the barrier again. Do not delete the new barrier.
 			return nil
 		}
 		czxid = stat.Czxid
@@ -94,8 +94,8 @@ func (b *Barrier) wait(ctx context.Context) error {
 }
 
 // readConfirmed reads a znode. It returns zk.ErrNoNode only if the znode did not exist at some time after the
-// call. The server may lag behind the one that has confirmed the creation, so a missing znode is read again
-// after a Sync.
+// call. If the znode does not exist, readConfirmed reads it again after a Sync, because the server may lag behind
+// the server that has confirmed the creation.
 func readConfirmed(ctx context.Context, s *recipe.Setup, node *watch.Reader) (watch.Found, error) {
 	found, err := node.Read(ctx)
 	if errors.Is(err, zk.ErrNoNode) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestBarrier_BlocksWhileItIsSet checks that Wait does not return while the barrier is set, and returns after
-// it was removed.
+// another client has removed the barrier.
 func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		b := newBarrier(w, w.Connect())
@@ -40,9 +40,10 @@ func TestBarrier_BlocksWhileItIsSet(t *testing.T) {
 	})
 }
 
-// TestTrap25_WatchesDoNotAddUp checks that the watches of Wait do not add up with each call whose context is
-// done (kazoo #175, CURATOR-14).
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// TestWait_AccumulatesNoWatches checks that calls of Wait whose contexts are done leave only one watch behind,
+// however many calls there are (kazoo #175, CURATOR-14).
+// Scenario 25 of docs/traps.md.
+func TestWait_AccumulatesNoWatches(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		b := newBarrier(w, conn)
@@ -61,9 +62,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap24_NoWatchIfTheBarrierDoesNotExist checks that Wait leaves no watch behind when the barrier does
-// not exist (CURATOR-107).
-func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
+// TestWait_LeavesNoWatchIfBarrierDoesNotExist checks that Wait leaves no watch behind when the barrier does not
+// exist (CURATOR-107).
+// Scenario 24 of docs/traps.md.
+func TestWait_LeavesNoWatchIfBarrierDoesNotExist(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		b := newBarrier(w, w.Connect())
 		for range 3 {
@@ -73,9 +75,10 @@ func TestTrap24_NoWatchIfTheBarrierDoesNotExist(t *testing.T) {
 	})
 }
 
-// TestTrap27_RemovedWhileDisconnected checks that Wait notices that the barrier was removed while the client
-// was disconnected, unlike kazoo's Barrier.
-func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
+// TestWait_NoticesRemovalWhileDisconnected checks that Wait returns when another client has removed the barrier
+// while the client was disconnected, unlike kazoo's Barrier.
+// Scenario 27 of docs/traps.md.
+func TestWait_NoticesRemovalWhileDisconnected(t *testing.T) {
 	for name, disconnect := range map[string]func(w *bubble.Test, id int64){
 		"same session":  func(w *bubble.Test, id int64) { w.Server.DropConnections(id) },
 		"other session": func(w *bubble.Test, id int64) { require.NoError(w, w.Server.ExpireSession(id)) },
@@ -99,9 +102,9 @@ func TestTrap27_RemovedWhileDisconnected(t *testing.T) {
 	}
 }
 
-// A client whose server lags behind waits at a barrier that was set before the call, even if that server
-// still shows the removal of an earlier barrier.
-func TestBarrier_LaggingServer(t *testing.T) {
+// TestWait_BlocksAfterSetOnLaggingServer checks that a client whose server lags behind waits at a barrier that was
+// set before the call, even if the server still shows an earlier state without the barrier.
+func TestWait_BlocksAfterSetOnLaggingServer(t *testing.T) {
 	for name, earlier := range map[string]bool{"first barrier": false, "later barrier": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,9 +131,9 @@ func TestBarrier_LaggingServer(t *testing.T) {
 	}
 }
 
-// Remove removes a barrier once, even if messages are lost: another client may set the barrier again before
-// Remove retries.
-func TestBarrier_RemovedOnce(t *testing.T) {
+// TestRemove_DeletesBarrierOnce checks that Remove deletes a barrier once even if the request or its reply is
+// lost: if another client sets the barrier again before Remove retries, the new barrier must remain.
+func TestRemove_DeletesBarrierOnce(t *testing.T) {
 	remove := zktest.Match{Op: zktest.OpDelete, Nth: 1}
 	for name, test := range map[string]struct {
 		fault     func(w *bubble.Test, other *Barrier) *zktest.Hook
@@ -161,8 +164,8 @@ func TestBarrier_RemovedOnce(t *testing.T) {
 	}
 }
 
-// TestBarrier_ConnectionClosed checks that Wait returns when the connection is closed.
-func TestBarrier_ConnectionClosed(t *testing.T) {
+// TestWait_ReturnsWhenConnectionIsClosed checks that Wait returns ErrConnClosed when the connection is closed.
+func TestWait_ReturnsWhenConnectionIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		b := newBarrier(w, conn)
@@ -175,8 +178,8 @@ func TestBarrier_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestNew_InvalidParameters checks that a constructor rejects invalid parameters.
-func TestNew_InvalidParameters(t *testing.T) {
+// TestNew_RejectsInvalidParameters checks that New and NewDouble return ErrInvalid for invalid parameters.
+func TestNew_RejectsInvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		_, err := New(nil, node)
 		require.ErrorIs(w, err, recipes.ErrInvalid)

@@ -54,7 +54,7 @@ func NewDouble(conn *zk.Conn, path string, n int, opts ...Option) (*Double, erro
 func mostParticipants(path string) int {
 	const (
 		maxRequest   = 1<<20 - 1 // the default limit of a server, jute.maxbuffer
-		rest         = 4 << 10   // the bytes for the other operations of the transaction
+		rest         = 4 << 10   // the bytes that the other operations of the transaction need
 		longestName  = 19 + 1 + 26
 		checkRequest = 9 + 4 + 4 // the header, the length of the path and the version of one check
 	)
@@ -119,8 +119,8 @@ func isLost(err error) bool {
 	return errors.Is(err, zk.ErrNoNode) || errors.Is(err, connection.ErrSessionExpired) || errors.Is(err, connection.ErrLeaseExpired) || errors.Is(err, connection.ErrDeleted)
 }
 
-// join creates a znode, and blocks until a round with it begins. If isLost is true for the error, the znode
-// was removed.
+// join creates the znode of a participant, and blocks until a round with this participant begins. If isLost
+// reports true for the error, the znode does not exist any more, and the caller may join again.
 func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round, error) {
 	if err := connection.MakeZnode(ctx, d.setup.Conn, d.setup.Path, d.setup.ACL, false); err != nil {
 		return nil, err
@@ -130,7 +130,8 @@ func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round
 		return nil, err
 	}
 	node, err := ephemeral.Create(ctx, d.setup, path.Join(d.setup.Path, participantName(current.arrivals)), nil, func(*ephemeral.TakenError) error {
-		// The name is unique, so an earlier session of this client has created the znode.
+		// The name of the znode is unique, so an earlier session of this client has created the
+		// znode.
 		return connection.ErrSessionExpired
 	})
 	if err != nil {
@@ -154,8 +155,8 @@ func (d *Double) join(ctx context.Context, sub *connection.Subscription) (*Round
 	return nil, err
 }
 
-// awaitRound blocks until a round begins with the participant of the znode node. It returns the number of the
-// round.
+// awaitRound blocks until a round begins whose participants include the one with the znode node. It returns the
+// number of this round.
 func (d *Double) awaitRound(ctx context.Context, sub *connection.Subscription, node *ephemeral.Node) (int64, error) {
 	for {
 		current, err := d.currentRound(ctx)
@@ -172,11 +173,11 @@ func (d *Double) awaitRound(ctx context.Context, sub *connection.Subscription, n
 	}
 }
 
-// removeLimit is how long Enter waits for the removal of its znode when it fails.
+// removeLimit is how long Enter waits for the removal of its znode before it returns an error.
 const removeLimit = time.Second
 
-// awaitBegin blocks until round number has begun, or begins it. It returns the participants of the round, or
-// none if the round is already over.
+// awaitBegin begins round number as soon as there are enough participants, or waits until another participant has
+// begun the round. It returns the participants of the round, or none if the round is already over.
 func (d *Double) awaitBegin(ctx context.Context, sub *connection.Subscription, number int64, node *ephemeral.Node) ([]string, error) {
 	ready := watch.NewReader(d.setup.Conn, sub, d.readyPath(number), watch.DataOrCreation)
 	for {

@@ -42,7 +42,7 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 			d := newDouble(w, w.Connect(), n)
 			wg.Go(func() {
 				for i := range int64(rounds) {
-					time.Sleep(time.Duration(id) * time.Second) // the last participant is late
+					time.Sleep(time.Duration(id) * time.Second) // let each participant arrive later than the previous one
 					r, err := d.Enter(w.Context())
 					require.NoError(w, err)
 					require.Equal(w, i, r.Number())
@@ -67,9 +67,9 @@ func TestDouble_AllEnterBeforeAnyLeaves(t *testing.T) {
 	})
 }
 
-// TestDouble_MoreParticipantsThanInOneRound checks that a participant that is not needed for a round enters a
-// later round.
-func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
+// TestDouble_AdmitsSurplusParticipantsToLaterRounds checks that a participant that arrives after a round is
+// complete enters a later round.
+func TestDouble_AdmitsSurplusParticipantsToLaterRounds(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, rounds = 2, 5
 		counts := newAttendance()
@@ -98,10 +98,11 @@ func TestDouble_MoreParticipantsThanInOneRound(t *testing.T) {
 	})
 }
 
-// TestTrap50_ParticipantsCrash checks that a participant that has crashed before the round does not count,
-// that the others do not wait for a participant that has crashed during the round, and that a participant
-// whose session has ended joins again (GH-1290, CURATOR-536).
-func TestTrap50_ParticipantsCrash(t *testing.T) {
+// TestDouble_WaitsForNoCrashedParticipant checks that a participant that has crashed before the round does not
+// count, that the other participants do not wait for a participant that has crashed during the round, and that a
+// participant whose session has ended joins again (GH-1290, CURATOR-536).
+// Scenario 50 of docs/traps.md.
+func TestDouble_WaitsForNoCrashedParticipant(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		crashing, alive := w.Connect(), w.Connect()
 		entered := make(chan *Round, 2)
@@ -141,8 +142,10 @@ func TestTrap50_ParticipantsCrash(t *testing.T) {
 	})
 }
 
-// TestTrap50_AllParticipantsCrash checks that a round ends even when all of its participants have crashed.
-func TestTrap50_AllParticipantsCrash(t *testing.T) {
+// TestDouble_EndsRoundIfAllParticipantsCrash checks that a round ends, and the next one can begin, even when all
+// participants of the round have crashed.
+// Scenario 50 of docs/traps.md.
+func TestDouble_EndsRoundIfAllParticipantsCrash(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		r, err := newDouble(w, conn, 1).Enter(w.Context())
@@ -157,8 +160,10 @@ func TestTrap50_AllParticipantsCrash(t *testing.T) {
 	})
 }
 
-// TestTrap46_ContextIsDone checks that Enter returns when its context is done, and does not leave its znode.
-func TestTrap46_ContextIsDone(t *testing.T) {
+// TestEnter_LeavesNoZnodeIfContextIsDone checks that Enter returns as soon as its context is done, and deletes the
+// znode of the participant.
+// Scenario 46 of docs/traps.md.
+func TestEnter_LeavesNoZnodeIfContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := newDouble(w, w.Connect(), 2)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -171,8 +176,9 @@ func TestTrap46_ContextIsDone(t *testing.T) {
 	})
 }
 
-// A participant tries to begin a round late: the round has begun, or is over. The round must not begin again.
-func TestDouble_RoundBeginsOnce(t *testing.T) {
+// TestDouble_LateParticipantDoesNotBeginRoundAgain checks that a round that has begun, or is over, does not begin
+// again when a participant tries late to begin it.
+func TestDouble_LateParticipantDoesNotBeginRoundAgain(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := newDouble(w, w.Connect(), 1)
 		r, err := d.Enter(w.Context())
@@ -190,9 +196,10 @@ func TestDouble_RoundBeginsOnce(t *testing.T) {
 	})
 }
 
-// A participant gives up after another participant has listed it, and before the other participant begins
-// the round. The round must not begin with fewer than n participants.
-func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
+// TestDouble_BeginsNoRoundWithParticipantThatGaveUp checks that a round does not begin with fewer than n
+// participants if the context of one participant ends after another participant has listed it, and before the
+// other participant begins the round.
+func TestDouble_BeginsNoRoundWithParticipantThatGaveUp(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		first, second := w.Connect(), w.Connect()
 		gate := make(chan struct{})
@@ -213,7 +220,7 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 			require.NoError(w, err)
 			entered <- r
 		}()
-		synctest.Wait() // the second participant has listed both znodes, and begins the round
+		synctest.Wait() // wait until the second participant has listed both znodes, and begins the round
 		cancel()
 		require.ErrorIs(w, <-gaveUp, context.Canceled)
 		hook.Remove()
@@ -229,9 +236,9 @@ func TestDouble_RoundDoesNotBeginWithAParticipantThatGaveUp(t *testing.T) {
 	})
 }
 
-// TestDouble_OrderOfArrival checks that participants enter in the order in which they have joined, and that a
-// participant that is not needed for a round keeps its place.
-func TestDouble_OrderOfArrival(t *testing.T) {
+// TestDouble_AdmitsParticipantsInOrderOfArrival checks that participants enter in the order in which they have
+// joined, and that a participant that is not needed for a round keeps its place.
+func TestDouble_AdmitsParticipantsInOrderOfArrival(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		const n, participants = 2, 6
 		entered := make(chan int, participants)
@@ -255,9 +262,10 @@ func TestDouble_OrderOfArrival(t *testing.T) {
 	})
 }
 
-// A participant is cut off for so long that its lease expires, but not its session. The participant must not
-// join again while its earlier znode exists, because a round would begin with fewer than n participants.
-func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
+// TestDouble_CountsParticipantOnceAfterLeaseExpiry checks that a participant that is cut off until its lease
+// expires, but whose session survives, does not join again while its earlier znode exists. Otherwise a round would
+// begin with fewer than n participants.
+func TestDouble_CountsParticipantOnceAfterLeaseExpiry(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		entered := make(chan error, 2)
@@ -269,13 +277,13 @@ func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 		synctest.Wait()
 		session := conn.SessionID()
 		hook := w.Server.Before(zktest.Match{Op: zktest.OpDelete, Session: session}, zktest.Cut)
-		w.Server.Blackhole(zktest.ToClient, session) // the session lives, because the server still receives requests
+		w.Server.Blackhole(zktest.ToClient, session) // let the session live, because the server still receives requests
 		time.Sleep(10 * timeout)
 		w.Server.Heal(session)
 		time.Sleep(time.Minute)
 		require.Empty(w, entered, "one client counts as two participants")
 		hook.Remove()
-		time.Sleep(time.Minute) // the participant has joined again by then
+		time.Sleep(time.Minute) // wait until the participant has joined again
 		require.Equal(w, session, conn.SessionID())
 		go enter(w.Connect())
 		require.NoError(w, <-entered)
@@ -287,7 +295,7 @@ func TestDouble_LeaseExpiresBeforeTheRound(t *testing.T) {
 // accepts fits into one request.
 func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
-		conn, _, err := w.Server.Connect(timeout) // the connection has the default receive buffer
+		conn, _, err := w.Server.Connect(timeout) // use a connection with the default receive buffer
 		require.NoError(w, err)
 		d := newDouble(w, conn, 1)
 		r, err := d.Enter(w.Context())
@@ -306,8 +314,9 @@ func TestDouble_MostParticipantsFitIntoOneRequest(t *testing.T) {
 	})
 }
 
-// TestDouble_BeginLost checks that a round begins once when the request that begins it or its reply is lost.
-func TestDouble_BeginLost(t *testing.T) {
+// TestDouble_BeginsRoundOnceIfMessageIsLost checks that a round begins once if the request that begins the round,
+// or its reply, is lost.
+func TestDouble_BeginsRoundOnceIfMessageIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			hook(zktest.Match{Op: zktest.OpMulti, Path: node, Nth: 1}, zktest.Cut)
@@ -326,10 +335,10 @@ func TestDouble_BeginLost(t *testing.T) {
 	})
 }
 
-// TestDouble_RandomFaults loses requests and replies, breaks connections and expires sessions at random. A
-// round must not have more than n participants, no participant may leave before all have entered, and the
-// rounds must continue.
-func TestDouble_RandomFaults(t *testing.T) {
+// TestDouble_KeepsRoundsCompleteUnderRandomFaults loses requests and replies, breaks connections and expires
+// sessions at random. A round must not have more than n participants, no participant may leave before all have
+// entered, and the rounds must continue.
+func TestDouble_KeepsRoundsCompleteUnderRandomFaults(t *testing.T) {
 	for seed := range uint64(bubble.Runs(40)) {
 		runRandomFaults(t, seed)
 	}
@@ -389,7 +398,7 @@ func runRandomFaults(t *testing.T, seed uint64) {
 				time.AfterFunc(time.Duration(random.IntN(8))*time.Second, func() { w.Server.Heal(session) })
 			}
 		}
-		time.Sleep(30 * time.Second) // hooks can still cause faults during this time
+		time.Sleep(30 * time.Second) // wait, because hooks can still cause faults during this time
 		counts.mu.Lock()
 		before := len(counts.entered)
 		counts.mu.Unlock()
@@ -399,14 +408,16 @@ func runRandomFaults(t *testing.T, seed uint64) {
 		counts.mu.Unlock()
 		cancel()
 		wg.Wait()
-		time.Sleep(30 * time.Second) // the last znodes are removed in the background
+		time.Sleep(30 * time.Second) // wait until the last znodes are removed in the background
 		require.LessOrEqual(w, strings.Count(w.Server.Tree(), "ready"), 1)
 		require.Empty(w, regexp.MustCompile(`(?m)^ +\d+-`).FindAllString(w.Server.Tree(), -1), "seed %d: the znode of a participant remains: %s", seed, w.Server.Tree())
 	})
 }
 
-// TestTrap25_WatchesOfADoubleDoNotAddUp checks that the watches do not add up with each call whose context is done.
-func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
+// TestDouble_AccumulatesNoWatches checks that calls of Enter and Leave whose contexts are done leave at most two
+// watches behind, however many calls there are.
+// Scenario 25 of docs/traps.md.
+func TestDouble_AccumulatesNoWatches(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
 		d, otherDouble := newDouble(w, conn, 2), newDouble(w, other, 2)
@@ -438,9 +449,10 @@ func TestTrap25_WatchesOfADoubleDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap27_PooledWatchOfADoubleIsLost checks that Enter does not rely on a watch that an earlier call has
-// left in the pool, and that the client library has not set again after a reconnect.
-func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
+// TestEnter_DoesNotRelyOnLostWatch checks that Enter does not rely on a watch that an earlier call has left in the
+// pool, and that the client library has not set again after a reconnect.
+// Scenario 27 of docs/traps.md.
+func TestEnter_DoesNotRelyOnLostWatch(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		d, other := newDouble(w, conn, 2), newDouble(w, w.Connect(), 2)
@@ -466,9 +478,9 @@ func TestTrap27_PooledWatchOfADoubleIsLost(t *testing.T) {
 	})
 }
 
-// TestDouble_ForeignParticipant checks that children that another program has created do not prevent the
+// TestDouble_IgnoresForeignChildren checks that children that another program has created do not prevent the
 // participants from entering or leaving.
-func TestDouble_ForeignParticipant(t *testing.T) {
+func TestDouble_IgnoresForeignChildren(t *testing.T) {
 	for name, write := range map[string]func(conn *zk.Conn) error{
 		"children with other names": func(conn *zk.Conn) error {
 			for _, child := range []string{"x", "0", "-", "ready-", "ready-x", "ready-7", "1-", "ü %s"} {
@@ -510,10 +522,11 @@ func TestDouble_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestDouble_ContextOfLostHold checks that the znode of a participant does not remain after Enter has
-// returned with its context. That context is the context of a lock, and has ended because the znode of the
-// lock was deleted. The barrier would count a participant that does not wait.
-func TestDouble_ContextOfLostHold(t *testing.T) {
+// TestEnter_RemovesZnodeIfContextOfLostHoldEnds checks that Enter deletes the znode of its participant when its
+// context ends. The context belongs to a lock whose znode an operator has deleted, so its cause, ErrDeleted, could
+// be mistaken for the deletion of the participant's znode. A znode that remained would count as a participant that
+// does not wait.
+func TestEnter_RemovesZnodeIfContextOfLostHoldEnds(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
 		mutex, err := lock.NewMutex(conn, "/mutex")
@@ -542,9 +555,10 @@ func TestDouble_ContextOfLostHold(t *testing.T) {
 	})
 }
 
-// TestDouble_NodeIsDeleted checks that Enter continues when the znode of the barrier was deleted together with
-// that of the participant, as by the loss of the servers' data, even while the participant is disconnected.
-func TestDouble_NodeIsDeleted(t *testing.T) {
+// TestEnter_ContinuesAfterBarrierZnodeIsDeleted checks that Enter continues when an operator has deleted the
+// znodes of the barrier and of the participant, as a loss of the servers' data does, even while the participant is
+// disconnected.
+func TestEnter_ContinuesAfterBarrierZnodeIsDeleted(t *testing.T) {
 	t.Run("connected", func(t *testing.T) { testNodeIsDeleted(t, false) })
 	t.Run("disconnected", func(t *testing.T) { testNodeIsDeleted(t, true) })
 }

@@ -20,16 +20,16 @@ const (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-var granted = recipes.WithSessionTimeout(timeout)
+var sessionTimeoutOption = recipes.WithSessionTimeout(timeout)
 
 func newBarrier(w *bubble.Test, conn *zk.Conn) *Barrier {
-	b, err := New(conn, node, granted)
+	b, err := New(conn, node, sessionTimeoutOption)
 	require.NoError(w, err)
 	return b
 }
 
 func newDouble(w *bubble.Test, conn *zk.Conn, n int) *Double {
-	d, err := NewDouble(conn, node, n, granted)
+	d, err := NewDouble(conn, node, n, sessionTimeoutOption)
 	require.NoError(w, err)
 	return d
 }

@@ -33,7 +33,7 @@ func (r *Round) leave(ctx context.Context) error {
 	defer cancel()
 	err := r.node.Remove(removing, recipes.ErrReleased)
 	if errors.Is(err, limit.ErrConfirm) && ctx.Err() == nil {
-		err = r.node.Remove(ctx, recipes.ErrReleased) // waits for the removal that has begun above
+		err = r.node.Remove(ctx, recipes.ErrReleased) // wait for the removal that has begun above
 	}
 	if err != nil {
 		return err
@@ -43,8 +43,8 @@ func (r *Round) leave(ctx context.Context) error {
 	return r.double.awaitEnd(ctx, sub, r.number)
 }
 
-// awaitEnd blocks until round number, which has begun, is over. It ends the round if no participant is left,
-// because all of them may have crashed.
+// awaitEnd blocks until round number, which has begun, is over. If no participant is left, awaitEnd itself ends
+// the round, because all other participants may have crashed.
 func (d *Double) awaitEnd(ctx context.Context, sub *connection.Subscription, number int64) error {
 	ready := watch.NewReader(d.setup.Conn, sub, d.readyPath(number), watch.Data)
 	for {
@@ -95,8 +95,8 @@ func (d *Double) watchParticipant(ctx context.Context, sub *connection.Subscript
 	}
 }
 
-// endRound ends a round. It returns nil if another client has ended the round: the caller must read its state
-// again.
+// endRound ends a round. It also returns nil if another client has ended the round, so that the caller must read
+// the state of the barrier again.
 func (d *Double) endRound(ctx context.Context, number int64) error {
 	current, err := d.currentRound(ctx)
 	if err != nil || current.number != number {
@@ -115,11 +115,12 @@ func (d *Double) endRound(ctx context.Context, number int64) error {
 	return err
 }
 
-// roundState is the number of the current round, or of the next one if none has begun.
+// roundState describes the current round, or the next round if none has begun.
 type roundState struct {
 	number  int64
-	version int32 // data version of the barrier's node
-	// arrivals is the zxid of the last change of the children. It increases with each participant that joins.
+	version int32 // the version of the data of the barrier's znode
+	// arrivals is the zxid of the last change of the children. This zxid increases with each participant that
+	// joins.
 	arrivals int64
 }
 
@@ -144,8 +145,8 @@ func participantName(arrivals int64) string {
 	return fmt.Sprintf("%019d-%s", arrivals, strings.ToLower(crand.Text()))
 }
 
-// isParticipant reports whether the child name is a participant. Other children must not count, because they
-// would never leave.
+// isParticipant reports whether name is the name of a participant's znode. A round must not wait for other
+// children of the barrier, because they would never leave.
 func isParticipant(name string) bool { return participants.MatchString(name) }
 
 var participants = regexp.MustCompile(`^[0-9]{19}-[a-z2-7]{26,}$`)

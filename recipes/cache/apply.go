@@ -18,8 +18,8 @@ func (u *updater) handleReply(f *fetch) {
 	}
 	u.inFlight--
 	n, p := f.node, f.node.part(f.kind)
-	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is set. They
-	// may be older than the reply, so they only cause another read of the part.
+	// Handle the events of the previous watch and of the watch of this reply now, while inFlight is set. The
+	// events may be older than the reply, so they must only cause another read of the part.
 	u.pollPart(p)
 	if f.watch != nil {
 		u.setWatch(p, f)
@@ -45,7 +45,8 @@ func (u *updater) handleReply(f *fetch) {
 	u.enqueue(n, listPart)
 }
 
-// setWatch makes the watch that a reply has set the watch of the part, unless the part already has it.
+// setWatch stores the watch that the request f has set as the watch of the part p, unless p already has this
+// watch.
 func (u *updater) setWatch(p *part, f *fetch) {
 	if p.watch != nil && p.watch.shared == f.watch {
 		return
@@ -57,9 +58,9 @@ func (u *updater) setWatch(p *part, f *fetch) {
 	}
 }
 
-// markTooLarge records that a reply is larger than the connection accepts. The data is read again when an
-// event shows that it has changed. The list has no watch then, so it is read again for a Sync or after a
-// break, if the children have changed.
+// markTooLarge records that a reply is larger than the connection accepts. The updater reads such data again when
+// an event shows that the data has changed. A list that is too large has no watch, so the updater reads such a
+// list again for a Sync or after a break of the connection, if the children have changed.
 func (u *updater) markTooLarge(p *part, f *fetch) {
 	p.dirty = true
 	n := f.node
@@ -73,7 +74,7 @@ func (u *updater) markTooLarge(p *part, f *fetch) {
 	}
 }
 
-// retryTooLarge lets the parts of n that were too large be read again.
+// retryTooLarge makes the updater try again to read the parts of n that were too large.
 func (n *node) retryTooLarge() {
 	if n.tooLargeMzxid != 0 {
 		n.statOnly, n.tooLargeMzxid = false, 0
@@ -81,9 +82,9 @@ func (n *node) retryTooLarge() {
 	n.tooLargePzxid = 0
 }
 
-// setRead records the epoch in which the data of n was read. If it is the current epoch, the children can be
-// read.
-func (u *updater) setRead(n *node, f *fetch) {
+// recordRead records that the data of n was read in the current epoch, and queues reads of the children, which had to
+// wait for this. It does nothing if the request f belongs to an earlier epoch.
+func (u *updater) recordRead(n *node, f *fetch) {
 	if f.epoch != u.epoch || n.data.epoch == u.epoch {
 		return
 	}
@@ -112,7 +113,7 @@ func (u *updater) applyData(n *node, f *fetch) {
 	n.dataErr = nil
 	u.applyValue(n, f, z)
 	if wasUnreadable && u.hasList(n) {
-		n.list.dirty = true // the children can be read now too
+		n.list.dirty = true // the children can be listed now
 		if wasPending {
 			u.markPending(&n.list, u.nextTick())
 		}
@@ -129,7 +130,7 @@ func (u *updater) applyStat(n *node, f *fetch) {
 	}
 	switch {
 	case f.err != nil:
-		// Every client may read a Stat, so this error is unexpected. Readers find it in Znode.Err.
+		// Every client may read a Stat, so this error is unexpected. Report it in Znode.Err.
 		n.dataErr, n.missing = connection.Refine(u.conn, f.err), false
 		z := Znode{Path: n.path}
 		if n.value != nil {
@@ -137,7 +138,7 @@ func (u *updater) applyStat(n *node, f *fetch) {
 		}
 		u.applyValue(n, f, z)
 	case !f.exists && n.missing:
-		u.setRead(n, f)
+		u.recordRead(n, f)
 		u.resolvePending(&n.data, f.sent)
 		return
 	case !f.exists:
@@ -152,14 +153,14 @@ func (u *updater) applyStat(n *node, f *fetch) {
 	if n.dataErr == recipes.ErrTooLarge {
 		n.tooLargeMzxid = f.stat.Mzxid
 	} else {
-		n.statOnly = false // the next read of the data may be permitted
+		n.statOnly = false // try to read the data next time, because the client may have the permission then
 	}
 }
 
 // filterChildren removes the names from a list of children that the user's filter excludes. The filter may
 // call methods of the cache, so the caller must not hold the mutex of the tree.
 func (u *updater) filterChildren(f *fetch) {
-	if u.filter != nil { // a copy, because other users of the connection share the list
+	if u.filter != nil { // modify a copy, because other users of the connection share the list
 		f.children = slices.DeleteFunc(slices.Clone(f.children), func(name string) bool { return !u.filter(childPath(f.node.path, name)) })
 	}
 }
@@ -173,8 +174,8 @@ func (u *updater) applyAbsence(n *node, f *fetch) {
 	u.removeNode(n)
 }
 
-// removeNode removes a node whose znode was deleted. The root remains in the tree, and waits for its
-// creation.
+// removeNode removes a node whose znode was deleted. The root remains in the tree without a value,
+// because the cache waits for the creation of its znode.
 func (u *updater) removeNode(n *node) {
 	u.clearNode(n)
 	if n.parent != nil {
@@ -227,25 +228,25 @@ func (u *updater) applyValue(n *node, f *fetch, z Znode) {
 	u.finishDataRead(n, f)
 }
 
-// finishDataRead records that the value of n is that of the reply f, or a newer one.
+// finishDataRead records that the value of n in the tree is at least as new as the reply f.
 func (u *updater) finishDataRead(n *node, f *fetch) {
 	n.data.known = true
-	u.setRead(n, f)
+	u.recordRead(n, f)
 	u.resolvePending(&n.data, f.sent)
 	u.applyDeferred(n, f.sent)
 }
 
-// isParentConfirmed reports whether the parent of n in the tree was certainly the parent when n was read: a
-// watch on the parent was set before, and has not fired. Otherwise n may be the child of another znode that
-// has replaced the parent.
+// isParentConfirmed reports whether the parent of n in the tree was certainly the parent when n was read: a watch
+// on the parent was set before, and has not fired. Otherwise another znode may have replaced the parent before n
+// was read.
 func (u *updater) isParentConfirmed(n *node) bool {
 	p := n.parent
 	return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)
 }
 
-// deferReply stores a reply until the parent of n was read again. If the parent is the same znode then, it
-// was the parent when n was read, and the reply is applied. Otherwise n is removed together with its previous
-// parent.
+// deferReply stores the reply d until the parent of n is read again. If the parent is the same znode then, it was
+// also the parent when n was read, and the updater applies d. Otherwise the updater removes n together with the
+// previous parent.
 func (u *updater) deferReply(n *node, d *deferredReply) {
 	n.data.known = false
 	if n.removed {
@@ -286,7 +287,7 @@ func (u *updater) applyDeferred(n *node, sent uint64) {
 	}
 }
 
-// setNewValue sets the value of a node without a value.
+// setNewValue sets the value of n, which had none, and adds a Created event.
 func (u *updater) setNewValue(n *node, z Znode) {
 	z.Err = n.err()
 	n.value = &z
@@ -300,8 +301,9 @@ func (u *updater) setNewValue(n *node, z Znode) {
 	}
 }
 
-// replaceValue replaces the value of a node by a newer state of the same znode. If a Sync waits for it and
-// the list of children was too large, the list is read again if it has changed.
+// replaceValue replaces the value of n by a newer state of the same znode, and adds a Changed event if the reader
+// must learn of the change. If a Sync waits for n, and the list of children was too large and has changed, the
+// updater reads the list again.
 func (u *updater) replaceValue(n *node, z Znode) {
 	old := n.value
 	z.Err = n.err()
@@ -331,9 +333,10 @@ func (u *updater) applyList(n *node, f *fetch) {
 	p := &n.list
 	switch {
 	case n.value == nil:
-		return // n was deleted, or has no value yet; in that case the list is read after the data
+		return // n was deleted, or its data was not read yet, after which the list is read
 	case errors.Is(f.err, zk.ErrNoNode), f.err == nil && f.stat.Czxid != n.value.Stat.Czxid:
-		// The list belongs to another znode than that in the tree, so read both again.
+		// The list belongs to another znode than the one in the tree, so read the data and the list
+		// again.
 		p.dirty, n.data.dirty, p.known = true, true, false
 		return
 	case f.err != nil:
@@ -375,7 +378,8 @@ func (u *updater) applyList(n *node, f *fetch) {
 		u.enqueue(c, dataPart)
 	}
 	for _, c := range n.children {
-		// A child whose creation is newer than the list is not in the list. It remains.
+		// Keep a child that was created after the listing, because the list cannot contain the
+		// child.
 		if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {
 			u.removeNode(c)
 		}

@@ -13,9 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A deletion is reported without a request.
-func TestApply_DeletionNeedsNoRequest(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_ReportsDeletionWithoutRequest checks that a cache reports a deletion when the watch fires, even if the
+// server receives no request from the cache.
+func TestCache_ReportsDeletionWithoutRequest(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
 		c, r := openFilled(h, "/a", Children)
 		r.takeEvents()
@@ -26,20 +27,21 @@ func TestApply_DeletionNeedsNoRequest(t *testing.T) {
 	})
 }
 
-// manualUpdater is an updater of /a without a goroutine. The test applies replies and events in any order. In a
-// cache, the connection delivers them in order, but each to a separate goroutine.
+// manualUpdater is an updater of /a without a goroutine. The test applies replies and events in any order, because
+// the connection of a cache delivers each of them to a separate goroutine, so that the order of their arrival is
+// not certain.
 type manualUpdater struct {
 	*testing.T
 	u *updater
-	// watches and fire contain the watches that were set and have not fired, and the functions that fire
-	// them, by kind and path.
+	// watches contains the watches that were set and have not fired, and fire the functions that fire these
+	// watches, by kind and path.
 	watches map[string]*watch.Watch
 	fire    map[string]func(zk.EventType)
 }
 
 // runManual runs f with a tree that contains /a with zxid 1, and /a/b with zxid 2.
 func runManual(t *testing.T, f func(m *manualUpdater)) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		u, err := newCache(h.Conn, "/a", Subtree, []Option{recipes.WithSessionTimeout(bubble.SessionTimeout)})
 		require.NoError(h, err)
 		defer u.stop()
@@ -61,7 +63,7 @@ func (m *manualUpdater) findNode(path string) *node {
 	return n
 }
 
-// start returns a request that is sent at the present logical time.
+// start returns a request for a part of a znode, as if the updater had sent it now.
 func (m *manualUpdater) start(path string, op fetchOp) *fetch {
 	m.Helper()
 	f := &fetch{node: m.findNode(path), op: op, watching: true, epoch: m.u.epoch, sent: m.u.nextTick()}
@@ -74,7 +76,8 @@ func (m *manualUpdater) start(path string, op fetchOp) *fetch {
 	return f
 }
 
-// complete sets the reply of a request. The request has set a watch, or has found one in the pool.
+// complete sets the reply of a request, and the watch that the request has set or has found in the
+// pool.
 func (m *manualUpdater) complete(f *fetch, czxid, mzxid, pzxid int64, children ...string) *fetch {
 	f.stat, f.children, f.exists = &zk.Stat{Czxid: czxid, Mzxid: mzxid, Pzxid: pzxid}, children, true
 	key := map[partKind]string{dataPart: "data ", listPart: "list "}[f.kind] + f.node.path
@@ -123,14 +126,15 @@ func (m *manualUpdater) requireEvents(want ...string) {
 	require.Equal(m, want, events)
 }
 
-// requireQueued requires that the data of a znode will be read.
+// requireQueued requires that the updater will read the data of a znode again.
 func (m *manualUpdater) requireQueued(path string) {
 	m.Helper()
 	require.True(m, m.findNode(path).data.queued, "the data of %s is not read again", path)
 }
 
-// A part that waits to be read is read only once, even if its watch fires in the meantime.
-func TestApply_ReadIsQueuedOnce(t *testing.T) {
+// TestUpdater_QueuesReadOnce checks that the updater reads a part of a znode only once if the watch of the part
+// fires while the part waits to be read.
+func TestUpdater_QueuesReadOnce(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		n := m.findNode("/a/b")
 		m.u.readAgain(n)
@@ -142,9 +146,9 @@ func TestApply_ReadIsQueuedOnce(t *testing.T) {
 	})
 }
 
-// The fields of a Stat that describe the children come from the newest reply, whether it contains the data or
-// the list.
-func TestApply_NewestStatOfChildren(t *testing.T) {
+// TestUpdater_KeepsNewestStatOfChildren checks that the fields of a Stat that describe the children come from the
+// newest reply, whether the reply contains the data or the list of children.
+func TestUpdater_KeepsNewestStatOfChildren(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		data := m.start("/a", fetchData)
 		m.read("/a", fetchList, 1, 1, 9, "b")
@@ -156,8 +160,10 @@ func TestApply_NewestStatOfChildren(t *testing.T) {
 	})
 }
 
-// A reply from a server that lags behind is older than the tree, and is dropped.
-func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
+// TestUpdater_DropsRepliesOlderThanTree checks that the updater drops a reply of a server that lags behind,
+// because the reply is older than the tree.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_DropsRepliesOlderThanTree(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		m.read("/a/b", fetchData, 4, 5, 4)
 		m.requireEvents("deleted /a/b", "created /a/b=")
@@ -169,9 +175,10 @@ func TestTrap29_OlderRepliesAreDropped(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListBeforeOlderReply checks that an older reply, which says that a child does not exist, does
-// not remove the child after a newer list contains it.
-func TestTrap29_ListBeforeOlderReply(t *testing.T) {
+// TestUpdater_KeepsListedChildAfterOlderReply checks that an older reply, which says that a child does not exist,
+// does not remove the child after a newer list contains it.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsListedChildAfterOlderReply(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		older := m.completeAbsent(m.start("/a/b", fetchData))
 		m.read("/a", fetchList, 1, 1, 4, "b")
@@ -183,9 +190,10 @@ func TestTrap29_ListBeforeOlderReply(t *testing.T) {
 	})
 }
 
-// TestTrap29_ListAfterNewerReply checks that an older list without a child does not remove the child, which
-// was created again after the list.
-func TestTrap29_ListAfterNewerReply(t *testing.T) {
+// TestUpdater_KeepsNewerChildAfterOlderList checks that an older list without a child does not remove the child if
+// the child was created again after the list.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsNewerChildAfterOlderList(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		older := m.start("/a", fetchList)
 		m.read("/a/b", fetchData, 4, 4, 4)
@@ -197,10 +205,12 @@ func TestTrap29_ListAfterNewerReply(t *testing.T) {
 	})
 }
 
-// A child is deleted and created again, then listed. The client library delivers the deletion before the
-// list, but the updater handles it afterwards. It must not remove the new child, because no further event
-// would restore it.
-func TestTrap29_DeletionAfterNewerList(t *testing.T) {
+// TestUpdater_KeepsNewChildAfterLateDeletion checks that the updater does not remove a child that was deleted and
+// created again. The client library delivers the deletion before a list that contains the new child, but the
+// updater handles the deletion after the list. If the updater removed the new child, no further event would
+// restore it.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsNewChildAfterLateDeletion(t *testing.T) {
 	t.Run("no reply in flight", func(t *testing.T) {
 		runManual(t, func(m *manualUpdater) {
 			old := m.findNode("/a/b").data.watch
@@ -231,9 +241,11 @@ func TestTrap29_DeletionAfterNewerList(t *testing.T) {
 	})
 }
 
-// A parent and its child are replaced, and the reply for the child is applied first. The child must not be
-// reported as a child of the previous parent, and then as deleted with it.
-func TestTrap29_ChildBeforeNewParent(t *testing.T) {
+// TestUpdater_DefersChildUntilParentIsRead checks that the updater does not report a new child as a child of the
+// previous parent, and then as deleted with the previous parent. The parent and the child are replaced, and the
+// reply for the child arrives first.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_DefersChildUntilParentIsRead(t *testing.T) {
 	t.Run("the deletion of the parent was delivered", func(t *testing.T) {
 		runManual(t, func(m *manualUpdater) {
 			child := m.complete(m.start("/a/b", fetchData), 4, 4, 4)
@@ -250,7 +262,7 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 			m.read("/a/b", fetchData, 4, 4, 4)
 			m.requireEvents()
 			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
-			// The list belongs to another znode, so it does not confirm the child.
+			// Apply a list of another znode, which must not confirm the child.
 			m.u.handleReply(m.complete(list, 3, 3, 4, "b"))
 			m.requireEvents()
 			m.u.handleReply(m.complete(data, 3, 3, 4))
@@ -263,7 +275,7 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 			data := m.start("/a", fetchData)
 			m.read("/a/b", fetchData, 4, 4, 4)
 			require.False(m, m.findNode("/a/b").data.queued, "the reply is deferred")
-			m.u.handleReply(m.complete(data, 1, 3, 4)) // the request was sent before, so it does not confirm the child
+			m.u.handleReply(m.complete(data, 1, 3, 4)) // sent before the reply for the child, so it must not confirm the child
 			m.requireEvents("changed /a=")
 			m.requireQueued("/a")
 			m.read("/a", fetchData, 1, 3, 4)
@@ -282,9 +294,10 @@ func TestTrap29_ChildBeforeNewParent(t *testing.T) {
 	})
 }
 
-// TestTrap29_DeferredParentConfirmsNoChild checks that a parent does not confirm its children while its own
-// reply is deferred, until the parent above it was read again.
-func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
+// TestUpdater_DeferredParentConfirmsNoChild checks that a parent does not confirm its children while its own reply
+// is deferred until the znode above the parent was read again.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_DeferredParentConfirmsNoChild(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		m.read("/a/b", fetchList, 2, 2, 3, "c")
 		m.read("/a/b/c", fetchData, 3, 3, 3)
@@ -303,13 +316,15 @@ func TestTrap29_DeferredParentConfirmsNoChild(t *testing.T) {
 	})
 }
 
-// A late event of a previous watch does not concern a znode that was read since.
-func TestTrap29_LateEventOfPreviousWatch(t *testing.T) {
+// TestUpdater_KeepsZnodeAfterEventOfPreviousWatch checks that a late event of a previous watch does not remove a
+// znode that the updater has read after the event.
+// Scenario 29 of docs/traps.md.
+func TestUpdater_KeepsZnodeAfterEventOfPreviousWatch(t *testing.T) {
 	runManual(t, func(m *manualUpdater) {
 		old, fire := m.findNode("/a/b").data.watch, m.fire["data /a/b"]
 		f := m.start("/a/b", fetchData)
 		fire(zk.EventNodeDeleted)
-		m.u.handleReply(m.complete(f, 4, 4, 4)) // the znode was read after it was created again
+		m.u.handleReply(m.complete(f, 4, 4, 4)) // apply a read of the znode after it was created again
 		m.u.handleEvent(old, zk.Event{Type: zk.EventNodeDeleted})
 		m.requireEvents("deleted /a/b", "created /a/b=")
 		m.requireQueued("/a/b")

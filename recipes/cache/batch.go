@@ -28,7 +28,7 @@ func (c *Cache) Batches(ctx context.Context, quiet time.Duration) iter.Seq[[]Eve
 
 // batch receives the events of one batch. more is false if ctx is done or the cache has ended.
 func (c *Cache) batch(ctx context.Context, quiet time.Duration) (batch []Event, more bool) {
-	var pause, limit <-chan time.Time // nil before the first event
+	var pause, limit <-chan time.Time // both are nil before the first event
 	for len(batch) < maxBatch {
 		select {
 		case e, open := <-c.events:

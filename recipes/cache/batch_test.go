@@ -12,11 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// TestCache_BatchesEndAfterQuietPeriod checks that a batch does not end before a quiet period, and lasts no
-// longer than ten of them, that no events are missing, and that the iteration ends with the context and with
-// the cache.
+// TestCache_BatchesEndAfterQuietPeriod checks that a batch does not end before a quiet period, and lasts no longer
+// than ten quiet periods, that no events are missing, and that the iteration ends with the context and with the
+// cache.
 func TestCache_BatchesEndAfterQuietPeriod(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c := openCache(h, "/a", Children)
 		ctx, cancel := context.WithCancel(h.Context())
@@ -48,7 +48,7 @@ func TestCache_BatchesEndAfterQuietPeriod(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		<-ended
-		require.Equal(h, arrival{time.Second, 2}, arrivals[0]) // the events for /a and Fresh
+		require.Equal(h, arrival{time.Second, 2}, arrivals[0]) // the batch has an event for /a, and Fresh
 		require.Equal(h, arrival{61 * time.Second, 3}, arrivals[1])
 		require.Equal(h, 130*time.Second, arrivals[2].at)
 		require.Len(h, arrivals, 5)
@@ -57,7 +57,7 @@ func TestCache_BatchesEndAfterQuietPeriod(t *testing.T) {
 
 		require.NoError(h, c.Close())
 		for range c.Batches(h.Context(), time.Second) {
-			h.Fatal("a batch of a closed cache")
+			h.Fatal("Batches of a closed cache returns a batch")
 		}
 	})
 }

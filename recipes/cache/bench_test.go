@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// transports are the ways in which the client is connected to the server: a pipe in memory, or TCP.
+// transports are the ways to connect the client to the server: a pipe in memory, or TCP.
 var transports = []string{"pipe", "tcp"}
 
 func dial(b *testing.B, srv *zktest.Server, transport string) *zk.Conn {

@@ -35,7 +35,7 @@ func New(conn *zk.Conn, path string, scope Scope, opts ...Option) (*Cache, error
 	return u.cache, nil
 }
 
-// newCache returns the updater of a new cache, without its goroutine.
+// newCache returns the updater of a new cache, and does not start the goroutine of the updater.
 func newCache(conn *zk.Conn, path string, scope Scope, opts []Option) (*updater, error) {
 	options := cacheOptions{concurrency: 64}
 	s, err := recipe.NewReader(conn, path, &options, opts, Option.ApplyCache)
@@ -63,8 +63,8 @@ func (c *Cache) Events() <-chan Event { return c.events }
 // also if path does not exist. It is not closed if the cache ends before.
 func (c *Cache) Filled() <-chan struct{} { return c.filled }
 
-// Done returns a channel that is closed when the cache has ended, because Close has
-// returned or the owner of the connection has closed it. Err returns which.
+// Done returns a channel that is closed when the cache has ended, because Close was called
+// or the owner of the connection has closed it. Err returns the reason.
 func (c *Cache) Done() <-chan struct{} { return c.done }
 
 // Close ends the cache, and returns nil. It waits for the cache's goroutines but not for

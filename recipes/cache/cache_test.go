@@ -17,13 +17,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The package documentation says which events a cache above a lock delivers for an acquisition.
-func TestCache_EventsAboveLock(t *testing.T) {
+// TestCache_DeliversDocumentedEventsAboveLock checks the statement of the package documentation about the events
+// that a cache above a lock delivers for an acquisition of the lock.
+func TestCache_DeliversDocumentedEventsAboveLock(t *testing.T) {
 	for data, want := range map[string][]string{
 		"":          {"created znode", "changed lock", "deleted znode"},
 		"some data": {"created znode", "deleted znode"},
 	} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/locks")
 			createWith(h, "/locks/one", data)
 			m, err := lock.NewMutex(h.Operator, "/locks/one", recipes.WithSessionTimeout(bubble.SessionTimeout))
@@ -35,7 +36,7 @@ func TestCache_EventsAboveLock(t *testing.T) {
 				require.NoError(h, hold.Release())
 				synctest.Wait()
 			}
-			acquire() // before the first acquisition, it is unknown whether the znode has data
+			acquire() // acquire the lock once, so that m knows whether the znode of the lock has data
 			_, r := openFilled(h, "/locks", Subtree)
 			r.takeEvents()
 			acquire()
@@ -53,8 +54,8 @@ func TestCache_EventsAboveLock(t *testing.T) {
 	}
 }
 
-// New must reject invalid arguments.
-func TestNew_InvalidArguments(t *testing.T) {
+// TestNew_RejectsInvalidArguments checks that New returns ErrInvalid for each invalid argument.
+func TestNew_RejectsInvalidArguments(t *testing.T) {
 	conn := new(zk.Conn)
 	for _, c := range []struct {
 		conn  *zk.Conn
@@ -75,7 +76,8 @@ func TestNew_InvalidArguments(t *testing.T) {
 	}
 }
 
-// The cache and its events contain exactly the levels of the scope.
+// TestCache_ScopeLimitsZnodes checks that the cache and its events contain exactly the levels of the tree that the
+// scope selects.
 func TestCache_ScopeLimitsZnodes(t *testing.T) {
 	for scope, want := range map[Scope][]string{
 		Node:     {"created /a=1", "fresh"},
@@ -83,7 +85,7 @@ func TestCache_ScopeLimitsZnodes(t *testing.T) {
 		2:        {"created /a=1", "created /a/b=2", "created /a/b/c=3", "fresh"},
 		Subtree:  {"created /a=1", "created /a/b=2", "created /a/b/c=3", "created /a/b/c/d=4", "fresh"},
 	} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			for _, z := range []string{"/a=1", "/a/b=2", "/a/b/c=3", "/a/b/c/d=4", "/other=5"} {
 				createWith(h, z[:len(z)-2], z[len(z)-1:])
 			}
@@ -91,7 +93,7 @@ func TestCache_ScopeLimitsZnodes(t *testing.T) {
 			require.Equal(h, want, r.takeEvents())
 			requireEqual(h, c, r, scope)
 			require.True(h, c.Fresh())
-			// Changes outside of the scope cause no events.
+			// Change znodes outside of the scope, which must cause no events.
 			createWith(h, "/a/b/c/d/e", "6")
 			set(h, "/a/b/c/d", "7")
 			if scope < Subtree {
@@ -106,9 +108,10 @@ func TestCache_ScopeLimitsZnodes(t *testing.T) {
 	}
 }
 
-// With WithoutData, the cache and the events contain Stats only.
-func TestCache_WithoutData(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestWithoutData_OmitsDataFromCacheAndEvents checks that a cache with WithoutData and its events contain Stats
+// but no data.
+func TestWithoutData_OmitsDataFromCacheAndEvents(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "data")
 		c, r := openFilled(h, "/a", Node, WithoutData())
 		z, _ := c.Get("/a")
@@ -119,10 +122,11 @@ func TestCache_WithoutData(t *testing.T) {
 	})
 }
 
-// A cache waits until its path is created, and does so again after each deletion.
-func TestCache_PathDoesNotExist(t *testing.T) {
+// TestCache_WaitsForCreationOfItsPath checks that a cache whose path does not exist delivers the znode when it is
+// created, and does so again after each deletion.
+func TestCache_WaitsForCreationOfItsPath(t *testing.T) {
 	for _, scope := range []Scope{Node, Subtree} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			c, r := openFilled(h, "/a/b", scope)
 			require.Equal(h, []string{"fresh"}, r.takeEvents())
 			require.Zero(h, c.Len())
@@ -146,9 +150,10 @@ func TestCache_PathDoesNotExist(t *testing.T) {
 	}
 }
 
-// A znode that the client may not read is reported with an error, and the other znodes are cached.
-func TestCache_NoPermission(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_ReportsZnodeWithoutReadPermission checks that a znode that the client is not permitted to read is
+// reported with an error, and that the other znodes are cached.
+func TestCache_ReportsZnodeWithoutReadPermission(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		require.NoError(h, h.Operator.AddAuth("digest", []byte("me:secret")))
 		create(h, "/a")
 		createWith(h, "/a/open", "1")
@@ -162,12 +167,13 @@ func TestCache_NoPermission(t *testing.T) {
 		require.ErrorIs(h, z.Err, recipes.ErrPermission)
 		require.Equal(h, int32(1), z.Stat.NumChildren)
 
-		// The unreadable znode is replaced by a readable one.
+		// Replace the unreadable znode by a readable one.
 		remove(h, "/a/secret/below", "/a/secret")
 		createWith(h, "/a/secret", "4")
 		require.Equal(h, []string{"deleted /a/secret", "created /a/secret=4"}, r.takeEvents())
 
-		// A change of an ACL causes no event. Sync reads a znode again that was unreadable.
+		// Permit the client to read a znode. This causes no event, so only Sync reads the znode
+		// again.
 		_, err = h.Operator.Create("/a/late", []byte("5"), 0, zk.DigestACL(zk.PermAll, "me", "secret"))
 		require.NoError(h, err)
 		createWith(h, "/a/late/below", "6")
@@ -181,11 +187,12 @@ func TestCache_NoPermission(t *testing.T) {
 	})
 }
 
-// TestCache_ChildrenOfContainers checks that the children of a container are cached although its Stat
-// contains an owner: 0 on Apache's servers, and the smallest int64 on ClickHouse Keeper.
-func TestCache_ChildrenOfContainers(t *testing.T) {
+// TestCache_ContainsChildrenOfContainers checks that a cache contains the children of a container although the
+// owner in the Stat of a container resembles that of an ephemeral znode, which has no children: it is 0 on
+// Apache's servers, and the smallest int64 on ClickHouse Keeper.
+func TestCache_ContainsChildrenOfContainers(t *testing.T) {
 	for _, owner := range []int64{0, math.MinInt64} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/services")
 			_, err := h.Operator.CreateContainer("/services/shop", nil, zk.FlagContainer, openACL)
 			require.NoError(h, err)
@@ -197,10 +204,11 @@ func TestCache_ChildrenOfContainers(t *testing.T) {
 	}
 }
 
-// Close can be called at any time, repeatedly and concurrently.
-func TestClose_KeepsLastState(t *testing.T) {
+// TestClose_EndsCacheAtAnyTime checks that Close ends the cache when it is called at any time, repeatedly and
+// concurrently.
+func TestClose_EndsCacheAtAnyTime(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/a")
 			if down {
 				h.Server.Refuse(true)
@@ -221,10 +229,11 @@ func TestClose_KeepsLastState(t *testing.T) {
 	}
 }
 
-// If the owner of the connection closes it, the cache ends, and reads return its last state.
-func TestCache_ConnectionIsClosed(t *testing.T) {
+// TestCache_KeepsLastStateWhenConnectionIsClosed checks that the cache ends when the owner of the connection
+// closes the connection, and that reads of the cache still return its last state.
+func TestCache_KeepsLastStateWhenConnectionIsClosed(t *testing.T) {
 	for _, down := range []bool{false, true} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			createWith(h, "/a", "1")
 			c, r := openFilled(h, "/a", Subtree)
 			if down {
@@ -245,10 +254,10 @@ func TestCache_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCache_RootContainsAllZnodes checks that a cache of the root contains the znodes below it, and does not
-// miss their changes.
+// TestCache_RootContainsAllZnodes checks that a cache of the root contains all znodes below the root, and misses
+// none of their changes.
 func TestCache_RootContainsAllZnodes(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
 		create(h, "/a/b")
 		c, r := openFilled(h, "/", Subtree)
@@ -282,13 +291,13 @@ func TestCache_RootContainsAllZnodes(t *testing.T) {
 // TestWithFilter_OmitsExcludedZnodes checks that a cache does not keep, read or watch an excluded znode or
 // its descendants, and omits no other znode.
 func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/locks", "/a/locks/1", "/a/data", "/a/data/locks")
 		h.Server.ResetLog()
 		var c *Cache
 		c, _ = openFilled(h, "/a", Subtree, WithFilter(func(path string) bool {
 			if c != nil {
-				c.Get("/a") // the filter can read the cache, because the cache is not locked
+				c.Get("/a") // read the cache in the filter, which the cache must call without holding its lock
 			}
 			return path != "/a/locks"
 		}))
@@ -310,10 +319,10 @@ func TestWithFilter_OmitsExcludedZnodes(t *testing.T) {
 	})
 }
 
-// TestWithFilter_SharedList checks that a filter does not remove znodes from other caches on the connection,
-// which receive the same list.
-func TestWithFilter_SharedList(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestWithFilter_DoesNotAffectOtherCaches checks that the filter of one cache does not remove znodes from other
+// caches on the same connection, which receive the same list.
+func TestWithFilter_DoesNotAffectOtherCaches(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/data-0", "/a/locks-0")
 		h.Server.Delay(zktest.BothWays, 5*time.Millisecond, cacheSession(h))
 		var caches []*Cache
@@ -324,7 +333,7 @@ func TestWithFilter_SharedList(t *testing.T) {
 			caches, replicas = append(caches, c), append(replicas, r)
 		}
 		for i := range 10 {
-			create(h, fmt.Sprint("/a/data-", i+1)) // each cache reads the list
+			create(h, fmt.Sprint("/a/data-", i+1)) // create a znode, so that each cache reads the list
 			bubble.Advance(time.Second)
 		}
 		for i, c := range caches {

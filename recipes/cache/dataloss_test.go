@@ -20,7 +20,7 @@ func dialServer(h *bubble.Test) *zk.Conn {
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // the goroutines that wait for the connection end now
+		time.Sleep(time.Second) // wait until the goroutines that wait for the connection have ended
 	})
 	_, err = zkdial.Wait(h.Context(), conn)
 	require.NoError(h, err)
@@ -41,16 +41,17 @@ func createZnodesUntil(h *bubble.Test, until int64) int64 {
 	}
 }
 
-// TestDataLoss_SameZnodesExistAgain checks that a cache does not keep old znodes after the servers have lost their
-// data, when the same znodes exist again with smaller zxids. In a restored backup, the czxids are even equal.
-func TestDataLoss_SameZnodesExistAgain(t *testing.T) {
+// TestCache_ReplacesOldZnodesAfterDataLoss checks that a cache does not keep old znodes after the servers have
+// lost their data, when znodes with the same paths exist again with smaller zxids. In a restored backup, even the
+// czxids are equal.
+func TestCache_ReplacesOldZnodesAfterDataLoss(t *testing.T) {
 	for name, scope := range map[string]Scope{"node": Node, "children": Children, "subtree": Subtree} {
 		for _, restored := range []bool{false, true} {
 			if restored {
 				name += ", restored backup"
 			}
 			t.Run(name, func(t *testing.T) {
-				run(t, func(h *bubble.Test) {
+				runInBubble(t, func(h *bubble.Test) {
 					h.Conn = dialServer(h)
 					begin := createZnodesUntil(h, 0) + 50
 					createZnodesUntil(h, begin)
@@ -109,7 +110,8 @@ func TestDataLoss_SameZnodesExistAgain(t *testing.T) {
 					}
 					require.ElementsMatch(h, append(want, "stale", "fresh"), got)
 
-					// After the recovery, changes are compared by their zxids again.
+					// Write again: after the recovery the cache must compare changes by their zxids
+					// as before.
 					set(h, "/a", "newer")
 					synctest.Wait()
 					require.NoError(h, compareWithServer(h.Operator, c, scope))

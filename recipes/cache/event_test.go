@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKind_Text checks that the text of a Kind does not change.
-func TestKind_Text(t *testing.T) {
+// TestKind_StringDoesNotChange checks that String returns the same text for each Kind as in earlier versions,
+// because programs log the text.
+func TestKind_StringDoesNotChange(t *testing.T) {
 	names := []string{}
 	for k := range Fresh + 2 {
 		names = append(names, k.String())

@@ -3,9 +3,10 @@ package cache
 // eventQueue contains the events that the reader has not received yet: for each path, the
 // difference between the state that was reported last and the current state.
 //
-// Events keep their order. A path has at most two of them: its deletion, and after it the current
-// state. So the queue is bounded by the znodes that the reader knows and those in the tree. If a
-// znode was created and deleted before the reader has received an event, both events are removed.
+// Events keep their order. For each path there are at most two events: the deletion, and after it
+// the current state. So the queue has at most as many events as there are znodes that the reader
+// knows, and znodes in the tree. If a znode was created and deleted before the reader has received
+// an event, both events are removed.
 type eventQueue struct {
 	head, tail *queuedEvent
 	paths      map[string]pathEvents
@@ -53,7 +54,7 @@ func (q *eventQueue) replaceState(z *Znode) {
 
 func (q *eventQueue) addDeleted(old *Znode) {
 	p := q.paths[old.Path]
-	isKnown := true // true if the reader knows the znode
+	isKnown := true // reports that the reader knows the znode
 	if p.state != nil {
 		q.remove(p.state)
 		if p.state.kind == Created {
@@ -69,8 +70,8 @@ func (q *eventQueue) addDeleted(old *Znode) {
 	q.setPath(old.Path, p)
 }
 
-// addConnection adds a Stale or a Fresh event, which alternate. If the previous one is still pending, the
-// reader knows the current state already, and both are removed.
+// addConnection adds a Stale or a Fresh event, which alternate. If the previous Stale or Fresh event is still
+// pending, addConnection removes it and adds nothing, because the reader already knows the current state.
 func (q *eventQueue) addConnection(kind Kind) {
 	if q.connection != nil {
 		q.remove(q.connection)

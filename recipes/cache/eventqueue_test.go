@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// Random changes of a tree are added to the queue, and received at random times. A reader can apply each
-// event, and has the tree after the last event. The queue is never longer than the number of znodes that the
-// reader knows and those in the tree.
-func TestEventQueue_RandomChanges(t *testing.T) {
+// TestEventQueue_ReproducesTreeAfterRandomChanges adds random changes of a tree to the queue, and receives events
+// at random times. A reader must be able to apply each event, and must have the same tree after the last event.
+// The queue must never be longer than the number of znodes that the reader knows and those in the tree.
+func TestEventQueue_ReproducesTreeAfterRandomChanges(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		q, r := newEventQueue(), newReplica()
@@ -72,7 +72,7 @@ func TestEventQueue_RandomChanges(t *testing.T) {
 		for !q.isEmpty() {
 			receive()
 		}
-		require.Empty(t, r.faults, "seed %d", seed)
+		require.Empty(t, r.violations, "seed %d", seed)
 		require.Empty(t, q.paths)
 		require.Equal(t, !fresh, r.stale)
 		require.Len(t, r.nodes, len(znodes))
@@ -82,10 +82,11 @@ func TestEventQueue_RandomChanges(t *testing.T) {
 	}
 }
 
-// A program that receives events late does not delay the cache. The queue is bounded, and the program
-// receives the newest state.
-func TestTrap30_SlowReader(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_IsNotDelayedBySlowReader checks that a program that receives events late does not delay the cache,
+// that the queue of events does not grow without a limit, and that the program receives the newest state.
+// Scenario 30 of docs/traps.md.
+func TestCache_IsNotDelayedBySlowReader(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/old", "1")
 		c := openCache(h, "/a", Children)
@@ -121,7 +122,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 		synctest.Wait()
 		select {
 		case e := <-c.Events():
-			h.Fatalf("a further event: %v", e)
+			h.Fatalf("the cache delivers a further event: %v", e)
 		default:
 		}
 	})

@@ -66,7 +66,7 @@ func Example() {
 	// color is blue
 }
 
-// A cache decodes znodes whose data is JSON.
+// In this example, a cache decodes znodes whose data is JSON.
 func ExampleOf() {
 	srv, err := zktest.NewServer() // a program connects to its ensemble instead
 	if err != nil {

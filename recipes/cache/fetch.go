@@ -32,8 +32,8 @@ func (q *fetchQueue) popPart() nodePart {
 	return p
 }
 
-// enqueue adds a part of n to a queue if it is dirty and can be read now. The list of children can be read
-// after the data.
+// enqueue adds a part of n to a queue if the part is dirty and can be read now. The list of children can be read
+// only after the data.
 func (u *updater) enqueue(n *node, kind partKind) {
 	p := n.part(kind)
 	if n.removed || !p.dirty || p.queued || p.inFlight {
@@ -45,7 +45,7 @@ func (u *updater) enqueue(n *node, kind partKind) {
 			return
 		}
 		if !hasList || n.tooLargePzxid != 0 && n.tooLargePzxid == n.value.Stat.Pzxid {
-			u.cancelRead(p) // the part is not needed, or known to be too large
+			u.cancelRead(p) // the cache does not need the part, or the part is known to be too large
 			return
 		}
 	} else if n.deferred != nil {
@@ -55,8 +55,8 @@ func (u *updater) enqueue(n *node, kind partKind) {
 	u.queue.push(nodePart{n, kind})
 }
 
-// repeatRejected reads all parts again that the servers have refused to read. No event reports when the
-// reason for the refusal has passed.
+// repeatRejected reads all parts again that the servers have refused to read. The updater must retry such reads,
+// because no event reports when the servers would permit them.
 func (u *updater) repeatRejected() {
 	u.tree.root.walkTree(func(n *node) {
 		for kind, err := range [...]error{dataPart: n.dataErr, listPart: n.listErr} {
@@ -81,10 +81,11 @@ func (u *updater) sendRequests() {
 	}
 }
 
-// startFetch sends a request for a part that was removed from the queue, unless it need not be read any more.
+// startFetch sends a request for a part that was removed from the queue, unless the part need not be read any
+// more.
 func (u *updater) startFetch(np nodePart) {
 	n, p := np.node, np.node.part(np.kind)
-	u.pollPart(p) // must happen before queued is reset, so that the part is not added to the queue again
+	u.pollPart(p) // poll before queued is reset, so that the part is not added to the queue again
 	p.queued = false
 	if n.removed || !p.dirty {
 		return
@@ -125,7 +126,7 @@ const (
 	fetchData fetchOp = iota
 	fetchStat
 	fetchList
-	fetchSync // synchronizes the server with the leader, and reads nothing
+	fetchSync // makes the server catch up with the leader, and reads nothing
 )
 
 var whatOf = [...]watch.What{fetchData: watch.Data, fetchStat: watch.Existence, fetchList: watch.Children}
@@ -135,11 +136,11 @@ type fetch struct {
 	node     *node
 	kind     partKind
 	op       fetchOp
-	watching bool // the request sets a watch
+	watching bool // reports that the request sets a watch
 	epoch    uint64
 	// connEpoch is the epoch of the connection before the request.
 	connEpoch uint64
-	sent      uint64 // the logical time of the request, by updater.clock
+	sent      uint64 // the time at which the request was sent, by updater.clock
 
 	data     []byte
 	children []string

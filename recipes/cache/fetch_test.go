@@ -16,10 +16,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A change, a creation and a deletion of a znode cost few requests. The children of ephemeral znodes are not
-// listed, because there are none.
-func TestFetch_RequestsPerChange(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_SendsFewRequestsPerChange checks how many requests a cache sends for a change, a creation and a
+// deletion of a znode. The cache does not list the children of ephemeral znodes, because there are none.
+func TestCache_SendsFewRequestsPerChange(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		log := requestsDuring(h, func() { openFilled(h, "/a", Subtree) })
 		require.Len(h, log, 2, "%v", log)
@@ -38,9 +38,10 @@ func TestFetch_RequestsPerChange(t *testing.T) {
 	})
 }
 
-// The cache has no more requests in flight than WithConcurrency permits.
-func TestFetch_ConcurrencyIsLimited(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestWithConcurrency_LimitsRequestsInFlight checks that a cache has no more requests in flight than
+// WithConcurrency permits.
+func TestWithConcurrency_LimitsRequestsInFlight(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		for i := range 30 {
 			create(h, "/a/"+string(rune('a'+i)))
@@ -61,9 +62,11 @@ func TestFetch_ConcurrencyIsLimited(t *testing.T) {
 	})
 }
 
-// A znode that is deleted before the cache reads it leaves no watch.
-func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_LeavesNoWatchOnDeletedZnode checks that a cache leaves no watch on a znode that is deleted before the
+// cache reads it.
+// Scenario 24 of docs/traps.md.
+func TestCache_LeavesNoWatchOnDeletedZnode(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Subtree)
 		r.takeEvents()
@@ -81,7 +84,8 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 		require.Equal(h, []string{"data /a", "children /a"}, watchedPaths(h))
 		require.Equal(h, 2, countChannels(h))
 
-		// A znode that the client may not read leaves no watch either. The cache reads only its Stat.
+		// Create and delete a znode that the client may not read, and whose Stat the cache reads. It must leave no
+		// watch either.
 		h.Server.Before(zktest.Match{Op: zktest.OpGetData, Session: cacheSession(h), Path: "/a/*"}, zktest.Fail(zk.ErrNoAuth))
 		h.Server.Before(zktest.Match{Op: zktest.OpExists, Session: cacheSession(h), Path: "/a/*"}, func(q *zktest.Request) zktest.Verdict {
 			remove(h, q.Path)
@@ -93,10 +97,11 @@ func TestTrap24_NoWatchOnDeletedZnode(t *testing.T) {
 	})
 }
 
-// A listing that is larger than the receive buffer breaks the connection. The cache reports it in Znode.Err,
-// and does not request it again and again.
-func TestTrap37_TooManyChildren(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_ReportsTooManyChildren checks that a cache reports a list of children that is larger than the receive
+// buffer in Znode.Err, and does not request the list again and again, because each reply breaks the connection.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsTooManyChildren(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/few", "/a/few/x")
 		createWith(h, "/a/many", "1")
 		name := strings.Repeat("n", 100)
@@ -113,7 +118,7 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 		listings := countRequests(h, zktest.OpGetChildren2, "/a/many")
 		require.LessOrEqual(h, listings, 4)
 
-		// The cache still updates the other znodes.
+		// Create a znode elsewhere, which the cache must still report.
 		create(h, "/a/few/y")
 		require.Equal(h, []string{"created /a/few/y="}, r.takeEvents())
 		reconnect(h, c, func() {})
@@ -121,7 +126,7 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(h, listings, countRequests(h, zktest.OpGetChildren2, "/a/many"))
 
-		// After the children have changed, a reconnect lists them again.
+		// Delete children. The cache must list them again after a reconnect.
 		for i := range 400 {
 			remove(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
@@ -132,9 +137,11 @@ func TestTrap37_TooManyChildren(t *testing.T) {
 	})
 }
 
-// A listing that was too large is read again for a Sync, if the children have changed.
-func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestSync_ListsAgainAfterTooManyChildren checks that Sync reads a list that was too large again if the children
+// have changed.
+// Scenario 37 of docs/traps.md.
+func TestSync_ListsAgainAfterTooManyChildren(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/many")
 		name := strings.Repeat("n", 100)
 		for i := range 700 {
@@ -149,7 +156,7 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 		require.NoError(h, c.Sync(h.Context()))
 		requireEqual(h, c, r, Subtree)
 
-		// If the listing is still too large, each change causes at most one break of the connection.
+		// Make the list too large again. Each change may then break the connection once at most.
 		for i := range 400 {
 			create(h, fmt.Sprintf("/a/many/%s%d", name, i))
 		}
@@ -166,10 +173,11 @@ func TestTrap37_SyncAfterTooManyChildren(t *testing.T) {
 	})
 }
 
-// TestTrap37_TooMuchData checks that the cache reports data that is larger than the receive buffer, and
-// does not request it again and again, which would break the connection each time.
-func TestTrap37_TooMuchData(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_ReportsTooMuchData checks that a cache reports data that is larger than the receive buffer in
+// Znode.Err, and does not request the data again and again, because each reply breaks the connection.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsTooMuchData(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/b", strings.Repeat("x", 100<<10))
 		createWith(h, "/a/b/c", "1")
@@ -186,7 +194,7 @@ func TestTrap37_TooMuchData(t *testing.T) {
 		set(h, "/a/b", "small")
 		require.Equal(h, []string{"changed /a/b=small"}, r.takeEvents())
 
-		// A new session causes at most one break of the connection.
+		// Start a new session, which may break the connection once at most.
 		set(h, "/a/b", strings.Repeat("x", 100<<10))
 		time.Sleep(10 * time.Second)
 		require.True(h, c.Fresh())
@@ -204,10 +212,11 @@ func TestTrap37_TooMuchData(t *testing.T) {
 	})
 }
 
-// One request breaks the connection because its reply is too large. The other requests in flight are not
-// considered too large.
-func TestTrap37_OtherRequestsAreNotTooLarge(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_ReportsErrTooLargeOnlyForLargeReply checks that a cache does not report ErrTooLarge for the other
+// requests that are in flight when a reply that is too large breaks the connection.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsErrTooLargeOnlyForLargeReply(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		for i := range 30 {
 			create(h, fmt.Sprintf("/a/%d", i))
@@ -226,9 +235,11 @@ func TestTrap37_OtherRequestsAreNotTooLarge(t *testing.T) {
 	})
 }
 
-// The connection breaks because the server does not respond. No reply is considered too large.
-func TestTrap37_UnresponsiveServerIsNotTooLarge(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_ReportsNoErrTooLargeForSilentServer checks that a cache does not report ErrTooLarge when the
+// connection breaks because the server does not respond.
+// Scenario 37 of docs/traps.md.
+func TestCache_ReportsNoErrTooLargeForSilentServer(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Node)
 		for range 10 {
@@ -247,9 +258,10 @@ func TestTrap37_UnresponsiveServerIsNotTooLarge(t *testing.T) {
 	})
 }
 
-// Some znodes of the tree cannot be read, for various reasons. The rest of the tree stays current. Those
-// znodes are read again when the reason has passed, although no event reports it.
-func TestFetch_UnreadableZnodes(t *testing.T) {
+// TestCache_UpdatesTreeBesideUnreadableZnodes checks that the rest of the tree stays current while some znodes
+// cannot be read, for various reasons, and that the cache reads these znodes again when they have become readable,
+// although no event reports it.
+func TestCache_UpdatesTreeBesideUnreadableZnodes(t *testing.T) {
 	refuse := func(code error, ops ...zktest.Op) func(h *bubble.Test) func() {
 		return func(h *bubble.Test) func() {
 			var hooks []*zktest.Hook
@@ -292,7 +304,7 @@ func TestFetch_UnreadableZnodes(t *testing.T) {
 	} {
 		for when, early := range map[string]bool{"from the beginning": true, "later": false} {
 			t.Run(name+"/"+when, func(t *testing.T) {
-				run(t, func(h *bubble.Test) {
+				runInBubble(t, func(h *bubble.Test) {
 					create(h, "/a", "/a/x", "/a/x/1", "/a/y", "/a/y/1")
 					var end func()
 					if early {

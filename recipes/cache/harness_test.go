@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// run runs f in a bubble, with the connection of a cache and an operator that changes znodes.
-func run(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
+// runInBubble runs f in a bubble, with the connection of a cache and an operator that changes znodes.
+func runInBubble(t *testing.T, f func(h *bubble.Test), opts ...zktest.Option) {
 	t.Helper()
 	bubble.Run(t, func(h *bubble.Test) {
 		h.Conn, h.Operator = h.Connect(), h.Connect()
@@ -44,8 +44,8 @@ func openCache(h *bubble.Test, path string, scope Scope, opts ...Option) *Cache 
 	return c
 }
 
-// openFilled opens a cache and waits until it is filled. It returns the cache, and a replica that applies the
-// events of the cache.
+// openFilled opens a cache and waits until the cache is filled. It returns the cache, and a replica to which it
+// applies the events of the cache.
 func openFilled(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cache, *replica) {
 	c := openCache(h, path, scope, opts...)
 	r := newReplica()
@@ -58,7 +58,7 @@ func openFilled(h *bubble.Test, path string, scope Scope, opts ...Option) (*Cach
 	h.Cleanup(func() {
 		c.Close()
 		<-r.ended
-		require.Empty(h, r.faults)
+		require.Empty(h, r.violations)
 	})
 	<-c.Filled()
 	synctest.Wait()
@@ -133,23 +133,24 @@ func watchedPaths(h *bubble.Test) []string {
 // countChannels returns how many channels the client library stores for the watches of the cache.
 func countChannels(h *bubble.Test) int { return bubble.Watches(h.Conn) }
 
-// replica is a copy of a cache: it applies the events of the cache to a map, and verifies their order.
+// replica is a map of znodes to which a test applies the events of a cache. It verifies that each event can follow
+// the previous ones.
 type replica struct {
-	mu     sync.Mutex
-	events []string // the events since the last call of takeEvents
-	nodes  map[string]Znode
-	czxids map[string]int64 // the greatest czxid of each path
-	stale  bool
-	faults []string
-	ended  chan struct{}
+	mu         sync.Mutex
+	events     []string // the events since the last call of takeEvents
+	nodes      map[string]Znode
+	czxids     map[string]int64 // the greatest czxid of each path
+	stale      bool
+	violations []string
+	ended      chan struct{}
 }
 
 func newReplica() *replica {
 	return &replica{nodes: map[string]Znode{}, czxids: map[string]int64{}, stale: true, ended: make(chan struct{})}
 }
 
-func (r *replica) addFault(format string, args ...any) {
-	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+func (r *replica) addViolation(format string, args ...any) {
+	r.violations = append(r.violations, fmt.Sprintf(format, args...))
 }
 
 // apply applies an event, and verifies that it can follow the previous events.
@@ -163,46 +164,48 @@ func (r *replica) apply(c *Cache, e Event) {
 	case Created:
 		switch {
 		case ok:
-			r.addFault("%s created, but it exists", e.Path)
+			r.addViolation("%s created, but it exists", e.Path)
 		case e.Path != c.path && !hasParent:
-			r.addFault("%s created before its parent", e.Path)
-		// The Stat of the event is unknown if no read was answered. All znodes of a new server have the czxid 0.
+			r.addViolation("%s created before its parent", e.Path)
+		// Ignore the czxid 0: the Stat of the event is unknown if no read was answered, and znodes of a new server
+		// have the czxid 0.
 		case e.Node.Stat.Czxid <= r.czxids[e.Path] && e.Node.Stat.Czxid != 0:
-			r.addFault("%s created with a czxid that was reported before", e.Path)
+			r.addViolation("%s created with a czxid that was reported before", e.Path)
 		}
 		r.nodes[e.Path], r.czxids[e.Path] = e.Node, e.Node.Stat.Czxid
 	case Changed:
 		switch {
 		case !ok:
-			r.addFault("%s changed, but it does not exist", e.Path)
+			r.addViolation("%s changed, but it does not exist", e.Path)
 		case e.Node.Stat.Czxid != known.Stat.Czxid || e.Old.Stat.Czxid != known.Stat.Czxid || e.Old.Stat.Mzxid != known.Stat.Mzxid:
-			r.addFault("%s changed from a state that was not reported", e.Path)
+			r.addViolation("%s changed from a state that was not reported", e.Path)
 		case e.Node.Stat.Mzxid < known.Stat.Mzxid || e.Node.Stat.Mzxid == known.Stat.Mzxid && (e.Node.Err == nil) == (known.Err == nil):
-			r.addFault("%s changed to an older or to the same state", e.Path)
+			r.addViolation("%s changed to an older or to the same state", e.Path)
 		}
 		r.nodes[e.Path] = e.Node
 	case Deleted:
 		if !ok || e.Old.Stat.Czxid != known.Stat.Czxid {
-			r.addFault("%s deleted, but it does not exist", e.Path)
+			r.addViolation("%s deleted, but it does not exist", e.Path)
 		}
 		for p := range r.nodes {
 			if path.Dir(p) == e.Path {
-				r.addFault("%s deleted before %s", e.Path, p)
+				r.addViolation("%s deleted before %s", e.Path, p)
 			}
 		}
 		delete(r.nodes, e.Path)
 	case Stale, Fresh:
 		if r.stale != (e.Kind == Fresh) {
-			r.addFault("%v twice", e.Kind)
+			r.addViolation("two %v events follow each other", e.Kind)
 		}
 		r.stale = e.Kind == Stale
 	}
 	if now, ok := c.Get(e.Path); e.Kind <= Deleted && ok && (now.Stat.Czxid < e.Node.Stat.Czxid || now.Stat.Mzxid < e.Node.Stat.Mzxid) {
-		r.addFault("%s in the cache is older than in the event", e.Path)
+		r.addViolation("%s in the cache is older than in the event", e.Path)
 	}
 }
 
-// eventText returns an event in the notation of the tests.
+// eventText returns an event as the tests write it, for example "created /a=data", with " !" at the
+// end if the event has an error.
 func eventText(e Event) string {
 	switch e.Kind {
 	case Created, Changed:
@@ -241,13 +244,13 @@ func (r *replica) compareWithCache(c *Cache) error {
 		}
 	}
 	if len(cached) != len(r.nodes) || len(cached) != c.Len() {
-		return fmt.Errorf("%d znodes in the events, %d in the cache, Len %d", len(r.nodes), len(cached), c.Len())
+		return fmt.Errorf("the events contain %d znodes, the cache contains %d, and Len returns %d", len(r.nodes), len(cached), c.Len())
 	}
 	return nil
 }
 
-// compareZnodes returns an error if two states of a znode differ. If withChildren is set, it compares the
-// fields of the Stat that describe the children as well.
+// compareZnodes returns an error if two states of a znode differ. It compares the fields of the Stat that describe
+// the children only if withChildren is set.
 func compareZnodes(a, b Znode, withChildren bool) error {
 	if !withChildren {
 		copyChildrenStat(&a.Stat, &b.Stat)
@@ -271,7 +274,7 @@ func compareWithServer(conn *zk.Conn, c *Cache, scope Scope) error {
 	visit = func(p string, depth Scope) error {
 		data, stat, err := conn.Get(p)
 		if err != nil {
-			return fmt.Errorf("%s: %w", p, err)
+			return fmt.Errorf("read %s from the server: %w", p, err)
 		}
 		found++
 		z, ok := c.Get(p)
@@ -303,7 +306,7 @@ func compareWithServer(conn *zk.Conn, c *Cache, scope Scope) error {
 		return err
 	}
 	if found != c.Len() {
-		return fmt.Errorf("%d znodes in the cache, %d at the server", c.Len(), found)
+		return fmt.Errorf("the cache contains %d znodes, and the server %d", c.Len(), found)
 	}
 	return nil
 }

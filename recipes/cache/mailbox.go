@@ -4,7 +4,7 @@ import "sync"
 
 // mailbox passes items from several goroutines to one goroutine. Adding an item does not block.
 type mailbox[T any] struct {
-	ready chan struct{} // has capacity 1, and an element while there are items
+	ready chan struct{} // has capacity 1, and contains an element while there are items
 
 	mu     sync.Mutex
 	items  []T
@@ -36,7 +36,7 @@ func (m *mailbox[T]) takeItems() []T {
 	return items
 }
 
-// close discards the items.
+// close discards the items, and all items that are added later.
 func (m *mailbox[T]) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -23,7 +23,7 @@ const (
 // Option is an option of a [Cache]: [WithConcurrency], [WithFilter], [WithoutData], and every [recipes.Option].
 type Option interface{ ApplyCache(*recipe.Setup) }
 
-// ownOption is an option of this package.
+// ownOption is an option that this package defines, and not package recipes.
 type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyCache(s *recipe.Setup) { o(s) }
@@ -48,10 +48,10 @@ func WithoutData() Option {
 	return ownOption(recipe.Own("cache.WithoutData", func(o *cacheOptions) { o.withoutData = true }))
 }
 
-// WithFilter excludes the znodes below the cache's path for which keep returns false, and all znodes below them, for
-// example the queues of locks. They cost no requests and no watches. keep is called with the path of each
-// listed znode, by one goroutine at a time, again for each listing, and should return the same each time.
-// The cache waits while it runs.
+// WithFilter excludes the znodes below the cache's path for which keep returns false, and all znodes below them,
+// for example the queues of locks. Excluded znodes cost no requests and no watches. keep is called with the path
+// of each listed znode, by one goroutine at a time, again for each listing, and should return the same each time.
+// The cache waits while keep runs.
 func WithFilter(keep func(path string) bool) Option {
 	return ownOption(recipe.Own("cache.WithFilter", func(o *cacheOptions) { o.filter = keep }))
 }

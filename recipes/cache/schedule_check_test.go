@@ -2,8 +2,8 @@ package cache
 
 import "fmt"
 
-// defect returns why n is not equal to its znode or would not remain so, or "". It must be called while all
-// goroutines are idle.
+// defect returns why the node n in the tree can differ from its znode now or after later changes, or "" if it
+// cannot. It must be called while all goroutines are idle.
 func (n *node) defect(scope Scope) string {
 	isPending := func(n *node) bool { return n.data.dirty || n.data.inFlight || n.deferred != nil }
 	canRead := n.parent == nil || !isPending(n.parent)
@@ -23,7 +23,8 @@ func (n *node) defect(scope Scope) string {
 			return "has a list that " + defect
 		}
 	}
-	// If the watch has not fired, no child was created or deleted since the listing.
+	// Compare the numbers of children if the watch has not fired, because then no child was created
+	// or deleted since the listing.
 	l := &n.list
 	if l.watch != nil && !l.watch.shared.Fired() && l.known && !l.dirty && !l.inFlight && len(n.children) != int(n.value.Stat.NumChildren) {
 		return fmt.Sprintf("has %d children, not %d", len(n.children), n.value.Stat.NumChildren)
@@ -31,8 +32,8 @@ func (n *node) defect(scope Scope) string {
 	return ""
 }
 
-// defect returns why the part would not be read again when that is necessary, or "". canRead is true if
-// nothing else must be read first. mayLackWatch is true if no watch can be set.
+// defect returns why the updater would not read the part again when it is out of date, or "" if it would. canRead
+// is true if nothing else must be read before the part. mayLackWatch is true if no watch can be set on the part.
 func (p *part) defect(canRead, mayLackWatch bool) string {
 	switch {
 	case p.inFlight && p.queued:

@@ -30,7 +30,7 @@ type scheduleRun struct {
 	writer  *zk.Conn
 	running sync.WaitGroup
 	stop    context.CancelFunc
-	// keepUp is closed when the slow reader of the schedule must receive events immediately.
+	// keepUp is closed at the end of the schedule, so that a slow reader of events stops pausing.
 	keepUp chan struct{}
 
 	mu      sync.Mutex
@@ -101,7 +101,7 @@ func (x *scheduleRun) openCache() {
 func (x *scheduleRun) closeCache() {
 	x.cache.Close()
 	<-x.replica.ended
-	for _, f := range x.replica.faults {
+	for _, f := range x.replica.violations {
 		x.Violate("%s", f)
 	}
 }
@@ -129,7 +129,7 @@ func (x *scheduleRun) writeRandomly(ctx context.Context, r *rand.Rand) {
 		case action < 8:
 			_ = x.writer.Delete(path, -1)
 		default:
-			// If the subtree is created again with the same writes, its znodes have the same versions.
+			// Create the subtree again with the same writes, so that its znodes have the same versions.
 			if paths := x.deleteSubtree(path); action == 9 {
 				for _, p := range slices.Backward(paths) {
 					_, _ = x.writer.Create(p, []byte("same"), 0, openACL)
@@ -166,9 +166,9 @@ func (x *scheduleRun) verifySync(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, 2*x.Timeout)
 		if syncErr := c.Sync(limited); syncErr == nil && err == nil {
 			x.Note("  synced to %d", stat.Mzxid)
-			// The znode may have been deleted since the write.
+			// Compare only if the znode exists, because it may have been deleted since the write.
 			if z, ok := c.Get(top); ok && z.Stat.Mzxid < stat.Mzxid && z.Err == nil {
-				x.Violate("synced to %x, but the cache has %x", stat.Mzxid, z.Stat.Mzxid)
+				x.Violate("after Sync of a write with the zxid %x, the cache contains the earlier mzxid %x", stat.Mzxid, z.Stat.Mzxid)
 			}
 		}
 		cancel()
@@ -191,8 +191,9 @@ func (x *scheduleRun) Perform(s faultschedule.Step) {
 	x.Faults.Inject(s, session, requests)
 }
 
-// Advance lets the time d pass, and verifies the state of the updater at short intervals. The next change of
-// a znode usually makes up for one that the cache has missed, so the state at the end would not show it.
+// Advance lets the time d pass, and verifies the state of the updater at short intervals. The next change of a
+// znode usually corrects what the cache has missed before, so that the state at the end of the schedule would not
+// show the defect.
 func (x *scheduleRun) Advance(d time.Duration) {
 	const interval = 10 * time.Millisecond
 	for {
@@ -213,13 +214,13 @@ func (x *scheduleRun) Advance(d time.Duration) {
 	}
 }
 
-// verifyState waits until all changes are applied, and compares the cache with the server and with its own
-// events.
+// verifyState waits until the cache has applied all changes, and compares it with the server and with the events
+// that it has delivered.
 func (x *scheduleRun) verifyState(when string) {
 	time.Sleep(20*x.Timeout + 10*time.Second)
 	x.Advance(0)
 	if !x.cache.Fresh() {
-		x.Violate("%s: not fresh", when)
+		x.Violate("%s: the cache is not fresh", when)
 	}
 	if err := compareWithServer(x.writer, x.cache, x.scope); err != nil {
 		x.Violate("%s: %v", when, err)
@@ -237,8 +238,8 @@ func (x *scheduleRun) verifyState(when string) {
 	}
 }
 
-// changeEverything changes the data and the children of every znode. The cache notices this only with all of
-// its watches.
+// changeEverything changes the data and the children of every znode. The cache notices all these changes only if
+// it has all of its watches.
 func (x *scheduleRun) changeEverything() {
 	var visit func(path string) error
 	visit = func(path string) error {
@@ -258,14 +259,15 @@ func (x *scheduleRun) changeEverything() {
 		return err
 	}
 	if err := visit(top); err != nil && !errors.Is(err, zk.ErrNoNode) {
-		x.Violate("change everything: %v", err)
+		x.Violate("change all znodes: %v", err)
 	} else if err != nil {
 		_, _ = x.writer.Create(top, nil, 0, openACL)
 	}
 }
 
-// requireWatchChannels verifies that the client library stores few channels of watches. If it could not set its
-// watches again, channels of deleted znodes may remain.
+// requireWatchChannels verifies that the client library stores few channels of watches. It verifies nothing if the
+// schedule rejects requests of the client library to set watches again, because channels of deleted znodes may
+// remain then.
 func (x *scheduleRun) requireWatchChannels() {
 	if slices.ContainsFunc(x.Steps, func(s faultschedule.Step) bool { return s.Kind == faultschedule.RejectWatches }) {
 		return

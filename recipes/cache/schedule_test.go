@@ -10,14 +10,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// seedsOfDefects contains the seeds of schedules that have found defects.
+// seedsOfDefects contains seeds of schedules by which the test has found defects that are corrected
+// now.
 var seedsOfDefects = []uint64{1035, 2424}
 
-// In random schedules, a writer changes a small tree all the time, while connections break, requests and
-// replies are lost, sessions expire, servers are stopped and cut off, and caches are closed and opened. After
-// all faults the cache must be equal to the server, the events must describe the same state, and later
-// changes must be reported. Package faultschedule describes the flags that select schedules.
-func TestSchedules_RandomFaults(t *testing.T) {
+// TestSchedules_CacheEqualsServerAfterRandomFaults checks a cache in random schedules: a writer changes a small
+// tree all the time, while connections break, requests and replies are lost, sessions expire, servers are stopped
+// and cut off, and caches are closed and opened. After all faults the cache must be equal to the server, the
+// events must describe the same state, and the cache must report later changes. Package faultschedule describes
+// the flags that select schedules.
+func TestSchedules_CacheEqualsServerAfterRandomFaults(t *testing.T) {
 	faultschedule.Run(t, 150, seedsOfDefects, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, runSchedule(t, s, verbose)
@@ -27,8 +29,8 @@ func TestSchedules_RandomFaults(t *testing.T) {
 // reopen is a step that closes the cache and opens another cache.
 const reopen faultschedule.Kind = "reopen"
 
-// kinds are the kinds of steps. Their order, and the order in which the code draws random numbers, must not
-// change: tests contain seeds of schedules.
+// kinds contains the kinds of steps that every schedule can have. Their order, and the order in which the code
+// draws random numbers, must not change: tests contain seeds of schedules.
 var kinds = []faultschedule.Kind{
 	faultschedule.Drop, faultschedule.DropAll, faultschedule.LoseReply, faultschedule.LoseRequest, faultschedule.Blackhole, faultschedule.Slow,
 	faultschedule.Expire, faultschedule.Isolate, faultschedule.Partition, faultschedule.Pause, faultschedule.Stop, faultschedule.Refuse,
@@ -39,7 +41,7 @@ var requests = faultschedule.Requests{Nth: 4, Ops: []zktest.Op{
 	zktest.OpGetData, zktest.OpGetChildren2, zktest.OpGetChildren2, zktest.OpExists, zktest.OpSync, zktest.OpSetWatches, zktest.OpAny,
 }}
 
-// schedule contains what a seed determines.
+// schedule contains everything that the seed determines.
 type schedule struct {
 	faultschedule.Schedule
 	writePause  time.Duration // the time between two writes
@@ -60,8 +62,8 @@ func newSchedule(seed uint64) schedule {
 	s.slowReader = r.IntN(3) == 0
 	last, n := reopen, 3+r.IntN(20)
 	if r.IntN(4) == 0 {
-		// This schedule has few steps and no other cache, because a cache does not set its watches again
-		// after more breaks.
+		// Give this schedule few steps and no second cache, because a cache does not set its watches again after
+		// many breaks of the connection.
 		last, n = faultschedule.RejectWatches, 1+r.IntN(4)
 	}
 	for range n {

@@ -6,7 +6,8 @@ import "github.com/go-leaderelection/leaderelection/internal/zk/connection"
 // the call.
 type syncCall struct{ done chan struct{} }
 
-// startSync synchronizes the server with the leader, for a new session or for a round of calls of Sync.
+// startSync sends a request that makes the server catch up with the leader, for a new session or for a round of
+// calls of Sync.
 func (u *updater) startSync() {
 	u.syncInFlight = true
 	if len(u.syncRound) == 0 {
@@ -15,9 +16,9 @@ func (u *updater) startSync() {
 	u.send(&fetch{op: fetchSync, epoch: u.epoch})
 }
 
-// handleSyncReply handles the reply to the request that synchronizes the server. The server has applied
-// everything that was committed before that request. The client has received the events, because a server
-// sends events and replies in order.
+// handleSyncReply handles the reply to the request of startSync. The server has now applied everything that was
+// committed before the request, and the client has received the events of these changes, because a server sends
+// events and replies in order.
 func (u *updater) handleSyncReply(f *fetch) {
 	u.syncInFlight = false
 	if f.err != nil {
@@ -36,7 +37,8 @@ func (u *updater) handleSyncReply(f *fetch) {
 	}
 }
 
-// markOutdated marks all parts as pending that may be outdated.
+// markOutdated marks all parts as pending that may be out of date, so that the current round of Sync
+// waits until they are read again.
 func (u *updater) markOutdated() {
 	now := u.nextTick()
 	var all []*node // a copy, because pollPart can remove nodes
@@ -59,8 +61,8 @@ func (u *updater) markOutdated() {
 	}
 }
 
-// finishSyncRound completes the calls of the current round of Sync, if its parts were marked. It must be
-// called when no part is pending. It reports whether there was such a round.
+// finishSyncRound completes the calls of the current round of Sync, if its parts were marked. It must be called
+// when no part is pending. It reports whether it has completed a round.
 func (u *updater) finishSyncRound() bool {
 	if !u.roundMarked {
 		return false

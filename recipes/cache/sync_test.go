@@ -13,9 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// After Sync, the cache contains everything that was committed before the call.
+// TestSync_WaitsForEarlierWrites checks that the cache contains after Sync everything that was committed before
+// the call.
 func TestSync_WaitsForEarlierWrites(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		ctx := h.Context()
 		create(h, "/a")
 		c := openCache(h, "/a", Subtree)
@@ -37,8 +38,8 @@ func TestSync_WaitsForEarlierWrites(t *testing.T) {
 	})
 }
 
-// Sync waits until a server that lags behind has caught up.
-func TestSync_LaggingServer(t *testing.T) {
+// TestSync_WaitsForLaggingServer checks that Sync waits until a server that lags behind has caught up.
+func TestSync_WaitsForLaggingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := zktest.StartEnsemble(t, 3)
 		h := &bubble.Test{T: t, Server: cluster.Server(1)}
@@ -60,9 +61,10 @@ func TestSync_LaggingServer(t *testing.T) {
 	})
 }
 
-// Sync returns when its context is done, and later calls succeed.
+// TestSync_ReturnsWhenContextIsDone checks that Sync returns when its context is done, and that later calls
+// succeed.
 func TestSync_ReturnsWhenContextIsDone(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		c, _ := openFilled(h, "/a", Node)
 		h.Server.Blackhole(zktest.BothWays)
 		ctx, cancel := context.WithTimeout(h.Context(), time.Second)
@@ -74,9 +76,11 @@ func TestSync_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// Calls that wait end when their context, the cache or the connection ends.
-func TestTrap22_WaitingCallsReturn(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestSync_ReturnsWhenContextOrConnectionEnds checks that calls of Sync and readers of Events that wait for an
+// unreachable server return when the context is done or the connection is closed.
+// Scenario 22 of docs/traps.md.
+func TestSync_ReturnsWhenContextOrConnectionEnds(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		h.Server.Refuse(true)
 		h.Server.DropConnections()
 		c := openCache(h, "/a", Subtree)

@@ -15,22 +15,23 @@ type tree struct {
 	root  *node // not nil; it has no value if the znode does not exist
 	count int   // the number of nodes with a value
 	fresh bool
-	err   error // the reason why the cache has ended
+	err   error // the reason why the cache has ended, or nil before
 }
 
 // node is a znode in the tree. value and children are guarded by the mutex of the tree. Only the
-// updater uses the other fields, which may change.
+// goroutine of the updater uses the other fields that can change.
 type node struct {
 	parent *node // nil for the root
 	path   string
 	depth  Scope
 	// value is nil until the znode is read, and while it does not exist.
 	value *Znode
-	// children contains the children by name. The keys are parts of the paths of the children, not names of a
-	// listing: those share memory, and one name would keep the whole listing in memory.
+	// children contains the children by name. The keys are parts of the paths of the children. They are not the
+	// names in a list that the client library returns, because these names share memory, so that one name would
+	// keep the whole list in memory.
 	children map[string]*node
 
-	removed    bool // the node is no longer in the tree
+	removed    bool // reports that the node is no longer in the tree
 	data, list part
 	// listedAt is the time of the last listing that contains the node, by the clock of the updater.
 	listedAt uint64
@@ -38,14 +39,16 @@ type node struct {
 	deferred *deferredReply
 	// deferredChildren contains the children with a deferred reply.
 	deferredChildren []*node
-	// missing is set on the root if it does not exist, so that the cache waits for its creation.
+	// missing is set in the root node while the root znode does not exist, so that the cache waits
+	// for its creation.
 	missing bool
 	// dataErr and listErr are the reasons why the data and the children could not be read.
 	dataErr, listErr error
-	// statOnly is set if the data cannot be read, so that the cache reads only the Stat.
+	// statOnly is set if the data cannot be read, for example because it is too large, so that the
+	// updater reads only the Stat.
 	statOnly bool
 	// tooLargeMzxid is the mzxid of the data that was too large, and tooLargePzxid the pzxid of the
-	// listing that was too large; 0 if they were not.
+	// listing that was too large; each is 0 if the last read was not too large.
 	tooLargeMzxid, tooLargePzxid int64
 	listPzxid                    int64 // the pzxid of the last listing
 }
@@ -55,18 +58,19 @@ type node struct {
 type deferredReply struct {
 	value Znode
 	fetch *fetch
-	at    uint64 // when the reply was deferred, by the clock of the updater
+	at    uint64 // the time at which the reply was deferred, by the clock of the updater
 }
 
 // part is the data of a znode or the list of its children, whichever one request reads.
 type part struct {
 	watch *nodeWatch // a watch that was set and is not known to have fired, or nil
 	epoch uint64     // the epoch of the updater in which the part was read last
-	// known is set if the tree contains the last reply, which has set the watch or found it in the pool.
+	// known is set if the tree contains the last reply, whose request has set the watch or has found it in the
+	// pool.
 	known    bool
-	dirty    bool // the part must be read again
-	queued   bool // a read is in a queue
-	inFlight bool // a read is in flight
+	dirty    bool // reports that the part must be read again
+	queued   bool // reports that a read of the part is in a queue
+	inFlight bool // reports that a read of the part is in flight
 	// pendingSince is a time by the clock of the updater, or 0. If it is not 0, the cache is not fresh, or a
 	// call of Sync waits, until the reply to a request that was sent at this time or later is applied.
 	pendingSince uint64

@@ -9,9 +9,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// The methods of the tree return the cached znodes. They hold no lock while the caller uses the result.
+// TestTree_ReadsHoldNoLock checks that the methods of the tree return the cached znodes, and that the cache can
+// change while the caller iterates over the result.
 func TestTree_ReadsHoldNoLock(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		for _, p := range []string{"/a", "/a/y", "/a/x", "/a/x/1", "/ab"} {
 			createWith(h, p, p)
 		}
@@ -35,7 +36,7 @@ func TestTree_ReadsHoldNoLock(t *testing.T) {
 		var paths []string
 		for z := range c.All() {
 			paths = append(paths, z.Path)
-			create(h, z.Path+"/new") // create calls methods of the cache, so the iteration must not hold a lock
+			create(h, z.Path+"/new") // let the cache change, so that the iteration must not hold a lock
 			synctest.Wait()
 			if z.Path == "/a/x/1" {
 				break

@@ -20,7 +20,7 @@ type Typed[T any] struct {
 func Of[T any](cache *Cache, c recipes.Codec[T]) Typed[T] { return Typed[T]{cache, c} }
 
 // Get returns the value of the cached znode at path, decoded at each call. found is false if the znode is not in
-// the cache. Errors are those of Value.
+// the cache. Errors are those of [Typed.Value].
 func (t Typed[T]) Get(path string) (value T, found bool, err error) {
 	z, found := t.cache.Get(path)
 	if found {

@@ -9,11 +9,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestTyped_DecodesValues checks that znodes and events have the value of their data, and that those in
-// another format are not lost.
+// TestTyped_DecodesValues checks that znodes and events are decoded to values, and that a znode whose data is in
+// another format is reported with an error instead of being omitted.
 func TestTyped_DecodesValues(t *testing.T) {
 	type limit struct{ Max int }
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/limits")
 		createWith(h, "/limits/a", `{"Max":7}`)
 		createWith(h, "/limits/b", "{")

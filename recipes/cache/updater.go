@@ -13,19 +13,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// updater keeps the tree of a cache up to date. Its goroutine owns all state. fetch.go decides
+// updater keeps the tree of a cache up to date. Only its goroutine uses its fields. fetch.go decides
 // which requests it sends, apply.go applies their replies to the tree, and sync.go implements Sync.
 //
-// It does not use watch.Reader or connection.Read, which need a goroutine for each znode. It has
-// watches on many znodes (watch.go), and retries requests that fail together with their connection
-// from its queues.
+// The updater does not use watch.Reader or connection.Read, which need a goroutine for each znode.
+// It waits for the watches of many znodes together (watch.go), and retries from its queues the
+// requests that fail because their connection breaks.
 type updater struct {
 	cache *Cache
 	tree  *tree // the tree that the methods of the cache read
 
 	scope       Scope
 	concurrency int  // the maximum number of requests in flight
-	withoutData bool // the data of znodes is not cached
+	withoutData bool // reports that the cache does not keep the data of znodes
 	filter      func(path string) bool
 	conn        *zk.Conn
 	log         *slog.Logger
@@ -34,38 +34,38 @@ type updater struct {
 	replies     *mailbox[*fetch]
 	events      eventQueue
 
-	clock     uint64 // a logical clock: it increases with each event whose order matters
-	epoch     uint64 // 1 at first; it increases with each break of the connection
+	clock     uint64 // a logical clock, which increases with each event whose order matters
+	epoch     uint64 // 1 at first, and one more after each break of the connection
 	connEpoch uint64 // the epoch of the connection (connection.State)
 	session   int64
 	// sessionEpoch is the epoch in which the current session replaced another session, or 0 if it is the
 	// first session.
 	sessionEpoch uint64
-	up           bool // the connection is established
-	// needsSync is set if the server of a new session may lag behind the tree. Then nothing may be read
-	// before a Sync.
+	up           bool // reports that the connection is established
+	// needsSync is set if the server of a new session may lag behind the tree, so that the updater must not read
+	// anything before a Sync.
 	needsSync  bool
-	checkConn  bool // the state of the connection may have changed
-	connClosed bool // the owner of the connection has closed it
+	checkConn  bool // reports that the state of the connection may have changed
+	connClosed bool // reports that the owner of the connection has closed it
 
 	queue    fetchQueue
 	inFlight int // number of reads that are in flight
 	pending  int // number of parts whose pendingSince is not 0
 
-	// After a failure, no request is sent until this timer fires.
+	// After a failure, paused is set, and the updater sends no request until timer fires.
 	paused  bool
 	backoff connection.Backoff
 	timer   *time.Timer
 	// repeat fires when the reads that the servers have rejected must be repeated.
 	repeat *time.Timer
 
-	setup *recipe.Setup // its observer receives the events
+	setup *recipe.Setup // the setup of the cache, by which the updater reports events
 	since time.Time     // the time since which the tree is not fresh
 
-	syncInFlight bool        // a request that synchronizes the server is in flight
+	syncInFlight bool        // reports that the request of startSync is in flight
 	waitingSyncs []*syncCall // the calls of Sync that wait for the next round
 	syncRound    []*syncCall // the calls of Sync in the current round
-	roundMarked  bool        // the parts for which the current round waits are marked as pending
+	roundMarked  bool        // reports that markOutdated has marked the parts for which the current round waits
 }
 
 func newUpdater(c *Cache, s *recipe.Setup, options cacheOptions, scope Scope) *updater {
@@ -89,7 +89,7 @@ func (u *updater) run() {
 	for !u.connClosed {
 		u.sendRequests()
 		for u.finishPending() {
-			u.sendRequests() // sends the request of the next round of Sync
+			u.sendRequests() // also send the request of the next round of Sync
 		}
 		u.watches.assign(!u.queue.isEmpty())
 		var events chan<- Event
@@ -138,8 +138,8 @@ func (u *updater) run() {
 	}
 }
 
-// stop releases everything except the watches. They cannot be removed, and other users of the connection
-// share them.
+// stop releases everything except the watches, because the client library cannot remove watches, and other users
+// of the connection share them.
 func (u *updater) stop() {
 	u.timer.Stop()
 	u.repeat.Stop()
@@ -159,8 +159,8 @@ func (u *updater) stop() {
 	close(u.cache.done)
 }
 
-// checkConnection reads the state of the connection. If the connection has broken, or has another session, it
-// starts reading the whole tree again.
+// checkConnection reads the state of the connection. If the connection has broken, or has another session,
+// checkConnection starts to read the whole tree again.
 func (u *updater) checkConnection() {
 	u.checkConn = false
 	s := u.sub.State()
@@ -239,7 +239,7 @@ func (u *updater) finishPending() bool {
 	return u.finishSyncRound()
 }
 
-// nextTick advances the clock.
+// nextTick advances the logical clock and returns the new time.
 func (u *updater) nextTick() uint64 {
 	u.clock++
 	return u.clock
@@ -254,9 +254,9 @@ func (u *updater) markPending(p *part, now uint64) {
 	p.pendingSince = now
 }
 
-// resolvePending must be called after a reply for the part was applied. sent is the logical time of the
-// request. The part is not pending any more if it is current or the request was sent at pendingSince or
-// later. Otherwise it is read again.
+// resolvePending must be called after a reply for the part was applied. sent is the logical time of the request.
+// If the part is current, or the request was sent at pendingSince or later, the part is not pending any more.
+// Otherwise resolvePending makes the updater read the part again.
 func (u *updater) resolvePending(p *part, sent uint64) {
 	switch {
 	case p.pendingSince == 0:
@@ -268,7 +268,7 @@ func (u *updater) resolvePending(p *part, sent uint64) {
 	}
 }
 
-// cancelRead makes a part neither dirty nor pending.
+// cancelRead marks a part as neither dirty nor pending, because it must not be read.
 func (u *updater) cancelRead(p *part) {
 	if p.pendingSince != 0 {
 		u.pending--
@@ -310,7 +310,8 @@ func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
 	p.watch = nil
 	if event.Type == zk.EventNodeDeleted && n.value != nil {
 		if w.kind == listPart {
-			// The client library delivers a deletion to the data watch first, so this may have removed n.
+			// isCurrent polls the data watch, to which the client library delivers a deletion first, and so may
+			// remove n.
 			if u.isCurrent(&n.data); n.removed || n.value == nil {
 				return
 			}
@@ -319,13 +320,14 @@ func (u *updater) handleEvent(w *nodeWatch, event zk.Event) {
 			u.removeNode(n)
 			return
 		}
-		// Otherwise the reply in flight may be newer than the event, and decides.
+		// Otherwise a reply in flight decides, because it may be newer than the event.
 	}
 	p.dirty = true
 	u.enqueue(n, w.kind)
 }
 
-// pollWatch handles the event of a watch if the watch has fired. It reports whether it has.
+// pollWatch handles the event of a watch if the watch has fired. It reports whether the watch has
+// fired.
 func (u *updater) pollWatch(w *nodeWatch) bool {
 	if w.hasFired {
 		return true
@@ -337,7 +339,7 @@ func (u *updater) pollWatch(w *nodeWatch) bool {
 	return fired
 }
 
-// pollPart handles the event of the watch of a part, if that watch has fired.
+// pollPart handles the event of the watch of a part, if the watch has fired.
 func (u *updater) pollPart(p *part) {
 	if p.watch != nil {
 		u.pollWatch(p.watch)

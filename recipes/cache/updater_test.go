@@ -12,9 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A znode that changes faster than it can be read does not delay Filled or Sync.
-func TestUpdater_ChangingZnodeDelaysNothing(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_FillsAndSyncsWhileZnodeChanges checks that a znode that changes faster than the cache can read it does
+// not delay Filled or Sync.
+func TestCache_FillsAndSyncsWhileZnodeChanges(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/busy")
 		stop := make(chan struct{})
 		defer close(stop)
@@ -39,9 +40,10 @@ func TestUpdater_ChangingZnodeDelaysNothing(t *testing.T) {
 	})
 }
 
-// A request that an overloaded server rejects is sent again only after a pause.
+// TestUpdater_PausesIfServerIsBusy checks that the cache sends a request that an overloaded server has rejected
+// again only after a pause.
 func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "1")
 		busy := h.Server.Before(zktest.Match{Session: cacheSession(h)}, zktest.Fail(zktest.Code(-127)))
 		c := openCache(h, "/a", Subtree)
@@ -54,10 +56,11 @@ func TestUpdater_PausesIfServerIsBusy(t *testing.T) {
 	})
 }
 
-// The client library starts a new session without an event. The cache must detect this, and must not read
-// from a server that lags behind.
-func TestTrap18_NewSession(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_DetectsNewSessionWithoutEvent checks that the cache detects a new session that the client library
+// starts without an event, and does not read from a server that lags behind.
+// Scenario 18 of docs/traps.md.
+func TestCache_DetectsNewSessionWithoutEvent(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		createWith(h, "/a/b", "1")
 		c, r := openFilled(h, "/a", Subtree)
@@ -80,10 +83,12 @@ func TestTrap18_NewSession(t *testing.T) {
 	})
 }
 
-// Changes while the client is disconnected, or between two sessions, are found by reading everything again.
-func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
+// TestCache_FindsChangesMadeWhileDisconnected checks that the cache reads everything again after a reconnect, in
+// the same session or in a new one, and so finds the changes that other clients have made in the meantime.
+// Scenario 27 of docs/traps.md.
+func TestCache_FindsChangesMadeWhileDisconnected(t *testing.T) {
 	for _, expire := range []bool{false, true} {
-		run(t, func(h *bubble.Test) {
+		runInBubble(t, func(h *bubble.Test) {
 			create(h, "/a", "/a/unchanged", "/a/changed", "/a/deleted", "/a/deleted/child")
 			c, r := openFilled(h, "/a", Subtree)
 			r.takeEvents()
@@ -107,10 +112,11 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	}
 }
 
-// After a reconnect, the client library fails to set its watches again, and does not retry. The cache sets
-// them again.
-func TestTrap27_WatchesAreNotRestored(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_RestoresWatchesThatClientLibraryLost checks that the cache sets its watches again after a reconnect if
+// the client library, which does not retry, has failed to set them again.
+// Scenario 27 of docs/traps.md.
+func TestCache_RestoresWatchesThatClientLibraryLost(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a", "/a/b")
 		c, r := openFilled(h, "/a", Subtree)
 		r.takeEvents()
@@ -125,10 +131,11 @@ func TestTrap27_WatchesAreNotRestored(t *testing.T) {
 	})
 }
 
-// TestTrap28_RecreatedWithSameVersion checks that a znode that is deleted and created again, with the same
-// versions as before, is reported as deleted and created.
-func TestTrap28_RecreatedWithSameVersion(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_ReportsRecreationWithSameVersion checks that the cache reports a znode as deleted and created if the
+// znode was deleted and created again, with the same versions as before, while the client was disconnected.
+// Scenario 28 of docs/traps.md.
+func TestCache_ReportsRecreationWithSameVersion(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		createWith(h, "/a", "same")
 		createWith(h, "/a/b", "same")
 		createWith(h, "/a/b/c", "same")

@@ -16,7 +16,7 @@ type nodeWatch struct {
 	node     *node
 	kind     partKind
 	shared   *watch.Watch
-	hasFired bool // the updater has handled the event
+	hasFired bool // reports that the updater has handled the event of the watch
 	waiter   *watchWaiter
 }
 
@@ -34,8 +34,8 @@ func (w *nodeWatch) poll() (event zk.Event, fired bool) {
 	return w.shared.Take(zk.Event{}), true
 }
 
-// maxWatches is the number of watches that one waiter can have. When one of them fires, the waiter polls all
-// of them, which takes some microseconds. A goroutine for each watch would need more memory.
+// maxWatches is the number of watches that one waiter can have. When one of them fires, the waiter polls all of
+// them, which takes some microseconds. One goroutine for each watch would need more memory.
 const maxWatches = 64
 
 // watchSet waits for all watches of a cache. Only the updater may call its methods.
@@ -52,11 +52,11 @@ func newWatchSet() *watchSet {
 	return &watchSet{fired: newMailbox[firedWatch](), stopping: make(chan struct{})}
 }
 
-// add adds a watch. A goroutine waits for it after the next call of assign.
+// add adds a watch. A waiter waits for the watch after the next call of assign.
 func (s *watchSet) add(w *nodeWatch) { s.unassigned = append(s.unassigned, w) }
 
-// assign assigns the watches that were added to waiters. If more is set, further watches will follow, and it
-// fills only whole waiters: a waiter polls all of its watches whenever it receives some.
+// assign distributes the added watches among the waiters. more announces that further watches will follow: then
+// assign fills only whole waiters, because a waiter polls all of its watches whenever it receives new ones.
 func (s *watchSet) assign(more bool) {
 	for len(s.unassigned) >= maxWatches {
 		s.assignTo(s.newWaiter(), maxWatches)
@@ -93,8 +93,8 @@ func (s *watchSet) assignTo(x *watchWaiter, n int) {
 	s.unassigned = s.unassigned[n:]
 }
 
-// poll makes all waiters poll their watches, because the pool has fired watches whose events were lost: their
-// channels receive nothing.
+// poll makes all waiters poll their watches. It must be called when the pool has marked watches as fired because
+// their events were lost: the channels of such watches receive nothing.
 func (s *watchSet) poll() {
 	for _, x := range s.waiters {
 		x.added.addItems(nil)

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// newWatchChannel returns a channel of a watch, like one of the client library, and a function that fires the
-// watch.
+// newWatchChannel returns a channel like the one that the client library returns for a watch, and a function that
+// sends the event of the watch to this channel.
 func newWatchChannel() (c chan zk.Event, fire func(zk.EventType)) {
 	c = make(chan zk.Event, 1)
 	return c, func(typ zk.EventType) {
@@ -24,7 +24,8 @@ func newWatchChannel() (c chan zk.Event, fire func(zk.EventType)) {
 	}
 }
 
-// A watchSet reports each watch that fires once, and ends waiters without watches.
+// TestWatchSet_ReportsEachWatchOnce checks that a watchSet reports each watch that fires once, and ends the
+// goroutines that have no watches left.
 func TestWatchSet_ReportsEachWatchOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWatchSet()
@@ -68,9 +69,10 @@ func TestWatchSet_ReportsEachWatchOnce(t *testing.T) {
 	})
 }
 
-// The watches of a thousand znodes fire together. The cache has few goroutines, and its state is correct.
-func TestWatchSet_ManyZnodes(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestWatchSet_NeedsFewGoroutinesForManyZnodes checks that the cache needs few goroutines, and has the correct
+// state, when the watches of a thousand znodes fire together.
+func TestWatchSet_NeedsFewGoroutinesForManyZnodes(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		const many = 1000
 		for i := range many {
@@ -96,12 +98,14 @@ func TestWatchSet_ManyZnodes(t *testing.T) {
 	})
 }
 
-// Breaks of the connection, and caches that are opened and closed, leave no further watches.
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// TestCache_AccumulatesNoWatches checks that the number of watches does not grow with the number of reconnects, or
+// of caches that are opened and closed.
+// Scenario 25 of docs/traps.md.
+func TestCache_AccumulatesNoWatches(t *testing.T) {
 	const perWatch = watch.MaxChannels
 	runTwoNodes := func(name string, f func(h *bubble.Test)) {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(h *bubble.Test) {
+			runInBubble(t, func(h *bubble.Test) {
 				create(h, "/a", "/a/b")
 				f(h)
 				require.ElementsMatch(h, []string{"data /a", "data /a/b", "children /a", "children /a/b"}, watchedPaths(h))
@@ -148,9 +152,11 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// A missing path has one watch, however often the connection breaks or a cache is opened.
-func TestTrap25_WatchOfMissingPath(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_KeepsOneWatchOnMissingPath checks that a missing path has one watch, however often the connection
+// breaks or a cache is opened.
+// Scenario 25 of docs/traps.md.
+func TestCache_KeepsOneWatchOnMissingPath(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		for range 20 {
 			c, _ := openFilled(h, "/a", Node)
 			reconnect(h, c, func() {})
@@ -165,9 +171,11 @@ func TestTrap25_WatchOfMissingPath(t *testing.T) {
 	})
 }
 
-// After each event, the cache sets the watch again.
-func TestTrap26_WatchesAreSetAgain(t *testing.T) {
-	run(t, func(h *bubble.Test) {
+// TestCache_SetsWatchAgainAfterEachEvent checks that the cache sets a watch again after each event, so that it
+// reports every change of a series.
+// Scenario 26 of docs/traps.md.
+func TestCache_SetsWatchAgainAfterEachEvent(t *testing.T) {
+	runInBubble(t, func(h *bubble.Test) {
 		create(h, "/a")
 		c, r := openFilled(h, "/a", Subtree)
 		r.takeEvents()

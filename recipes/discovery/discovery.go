@@ -70,7 +70,7 @@ type entry struct {
 	unreadable *UnreadableError // nil if the child is an instance
 }
 
-// service describes the children of the znode of a service.
+// service returns a description of how to read the children of the znode of a service.
 func (d *Discovery) service(name string) recipe.ChildConfig[entry] {
 	dir := path.Join(d.setup.Path, name)
 	return recipe.ChildConfig[entry]{Path: dir, Parse: func(name string, found watch.Found, err error) (e entry, fatal error) {

@@ -17,11 +17,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDiscovery_RandomFaults registers, updates and closes instances at random, while the server loses
-// connections, sessions, requests and replies. In the end, an open registration must have a znode of its
-// session with its newest content, a closed registration must have no znode, and each provider must agree
-// with the tree.
-func TestDiscovery_RandomFaults(t *testing.T) {
+// TestDiscovery_ConvergesAfterRandomFaults registers, updates and closes instances at random, while the server
+// loses connections, sessions, requests and replies. In the end, an open registration must have a znode of its
+// session with its newest content, a closed registration must have no znode, and each provider must agree with the
+// tree.
+func TestDiscovery_ConvergesAfterRandomFaults(t *testing.T) {
 	for seed := range uint64(bubble.Runs(100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) { runRandomFaults(w, rand.New(rand.NewPCG(seed, 1))) })
@@ -45,7 +45,7 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 		d := clients[random.IntN(len(clients))]
 		what := random.IntN(10)
 		if what >= 5 && what <= 8 && d.setup.Conn.SessionID() == 0 {
-			continue // the session 0 would select all sessions
+			continue // skip the fault, because the session 0 would select all sessions
 		}
 		switch what {
 		case 0, 1: // register an instance
@@ -87,11 +87,11 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 			hooks[random.IntN(2)](zktest.Match{Op: ops[random.IntN(len(ops))], Session: d.setup.Conn.SessionID(), Nth: 1 + random.IntN(2)}, zktest.Cut)
 		case 9: // another client deletes an instance, and creates another child
 			for _, id := range sortedKeys(open) {
-				err := operator.setup.Conn.Delete(shop+"/"+id, -1)
+				err := operator.setup.Conn.Delete(shopPath+"/"+id, -1)
 				require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 				break
 			}
-			_, err := operator.setup.Conn.Create(shop+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.setup.ACL)
+			_, err := operator.setup.Conn.Create(shopPath+"/"+fmt.Sprint("foreign", step), []byte("?"), 0, operator.setup.ACL)
 			require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 		}
 		bubble.Advance(time.Duration(random.IntN(1500)) * time.Millisecond)
@@ -101,7 +101,7 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 	var want []Instance
 	for _, id := range sortedKeys(open) {
 		i := open[id].Instance()
-		data, stat, err := operator.setup.Conn.Get(shop + "/" + id)
+		data, stat, err := operator.setup.Conn.Get(shopPath + "/" + id)
 		require.NoError(w, err, "%s\n%s", id, w.Server.Tree())
 		if i.Type == Dynamic {
 			require.Equal(w, client[id].setup.Conn.SessionID(), stat.EphemeralOwner)
@@ -127,7 +127,8 @@ func runRandomFaults(w *bubble.Test, random *rand.Rand) {
 	require.Zero(w, strings.Count(w.Server.Tree(), "\n      i"), w.Server.Tree())
 }
 
-// newestStatus returns the status in the channel, or a pending status if the channel is empty.
+// newestStatus returns the status in the channel c, or a status with the state Pending if the
+// channel is empty.
 func newestStatus(c <-chan Status) Status {
 	select {
 	case s := <-c:

@@ -38,8 +38,8 @@ func (d *downReports) add(id identity) {
 	d.reports[id] = r
 }
 
-// availableInstances returns the instances in all that are not down. If nothing was reported, it returns
-// the slice all itself.
+// availableInstances returns the instances in all that were not reported as down. If there are no reports, it
+// returns the slice all itself.
 func (d *downReports) availableInstances(all []Instance) []Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()

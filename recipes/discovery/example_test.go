@@ -62,7 +62,7 @@ func Example() {
 	// Output: http://10.0.0.7:8080
 }
 
-// The payloads of the instances are values of a Go type.
+// In this example, the payload of each instance is a Go value as JSON.
 func ExampleOf() {
 	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {

@@ -23,10 +23,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	base    = "/services"
-	shop    = base + "/shop"
-	one     = shop + "/one"
-	timeout = bubble.SessionTimeout
+	base     = "/services"
+	shopPath = base + "/shop"
+	onePath  = shopPath + "/one"
+	timeout  = bubble.SessionTimeout
 )
 
 func connect(w *bubble.Test, options ...func(*zk.Conn)) *Discovery {
@@ -39,9 +39,9 @@ func newDiscovery(w *bubble.Test, conn *zk.Conn) *Discovery {
 	return d
 }
 
-// connectLosable returns a connection, and a function that makes it lose its session: the client sends a
-// wrong password in its next handshake, so the server answers that the session has expired. The session lives
-// on until its timeout.
+// connectLosable returns a Discovery, and a function that makes its connection lose its session: the client sends
+// a wrong password in its next handshake, so that the server answers that the session has expired. At the server
+// the session continues until its timeout.
 func connectLosable(w *bubble.Test) (d *Discovery, loseSession func()) {
 	var wrong atomic.Bool
 	dial := w.Server.Dialer()
@@ -62,8 +62,8 @@ func connectLosable(w *bubble.Test) (d *Discovery, loseSession func()) {
 	}
 }
 
-// wrongPassword is a network connection that changes the password of the session, which is at the end of the
-// first packet.
+// wrongPassword is a network connection that changes the last byte of the first packet that is written to it: a
+// handshake ends with the password of the session.
 type wrongPassword struct {
 	net.Conn
 	changed bool
@@ -89,7 +89,8 @@ func register(w *bubble.Test, d *Discovery, id string) *Registration {
 	return r
 }
 
-// startRegister registers an instance in the background. It may wait, for example while the znode is taken.
+// startRegister registers an instance in a goroutine, because Register may wait, for example while another client
+// owns the znode.
 func startRegister(w *bubble.Test, d *Discovery, i Instance) <-chan *Registration {
 	return bubble.Async(func() *Registration {
 		r, err := d.Register(w.Context(), i)
@@ -124,7 +125,7 @@ func instanceIDs(w *bubble.Test, p *Provider) (ids string) {
 
 // putChild creates a persistent child of the service.
 func putChild(w *bubble.Test, d *Discovery, id, data string) {
-	_, err := d.setup.Conn.Create(path.Join(shop, id), []byte(data), 0, d.setup.ACL)
+	_, err := d.setup.Conn.Create(path.Join(shopPath, id), []byte(data), 0, d.setup.ACL)
 	require.NoError(w, err)
 }
 

@@ -18,7 +18,7 @@ type Type string
 // The types that can be registered. Other types, such as Curator's DYNAMIC_SEQUENTIAL, can
 // only be read.
 const (
-	// Dynamic instances exist until their session ends. It is the default.
+	// Dynamic instances exist until their session ends. Dynamic is the default.
 	Dynamic Type = "DYNAMIC"
 	// Static instances exist until they are removed, even if the process has died.
 	Static Type = "STATIC"
@@ -72,8 +72,8 @@ type jsonInstance struct {
 	Registered int64           `json:"registrationTimeUTC"`
 	Type       Type            `json:"serviceType"`
 	URI        *jsonURI        `json:"uriSpec"`
-	// Enabled is nil, and omitted, if it is true: old versions of Curator fail on fields that they do not
-	// know. Curator omits it as well.
+	// Enabled is nil, and omitted from the JSON, for an enabled instance: old versions of Curator fail on fields
+	// that they do not know. Curator omits the field as well.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
@@ -139,7 +139,7 @@ func (i *Instance) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// encode returns the data of a znode. It does not use json.Marshal, which would escape HTML in the result of
+// encode returns the data of a znode. encode does not use json.Marshal, which would escape HTML in the result of
 // MarshalJSON.
 func encode(i Instance) ([]byte, error) { return i.MarshalJSON() }
 
@@ -155,8 +155,8 @@ func decode(data []byte) (Instance, error) {
 	return i, nil
 }
 
-// checkName returns an error if name cannot be an element of a path. The error calls the name by what it is,
-// for example an ID.
+// checkName returns an error if name cannot be an element of a path. The error says what the name is, for example
+// an ID.
 func checkName(what, name string) error {
 	if name == "" || strings.Contains(name, "/") || !utf8.ValidString(name) || connection.CheckPath("/"+name) != nil {
 		return fmt.Errorf("%w: %s %q is not a valid znode name", connection.ErrInvalid, what, name)
@@ -164,8 +164,8 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// check returns an error if the instance cannot be registered, or if Curator could not read it.
-func (i Instance) check() error {
+// validate returns an error if the instance cannot be registered, or if Curator could not read it.
+func (i Instance) validate() error {
 	if err := checkName("name", i.Name); err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// formats contains JSON that Curator's JsonInstanceSerializer has written.
-var formats = map[string]Instance{
+// curatorFormats contains JSON that Curator's JsonInstanceSerializer has written.
+var curatorFormats = map[string]Instance{
 	`{"name":"shop","id":"one","address":"10.0.0.1","port":null,"sslPort":null,"payload":null,"registrationTimeUTC":1700000000123,"serviceType":"DYNAMIC","uriSpec":null}`: {
 		Name: "shop", ID: "one", Address: "10.0.0.1", Registered: 1700000000123, Type: Dynamic,
 	},
@@ -29,13 +29,14 @@ var formats = map[string]Instance{
 	},
 }
 
-// TestInstance_CuratorFormat checks that an instance is read and written as Curator reads and writes it.
-func TestInstance_CuratorFormat(t *testing.T) {
-	for text, want := range formats {
+// TestInstance_HasFormatOfCurator checks that this package reads and writes an instance in the format in which
+// Curator reads and writes instances.
+func TestInstance_HasFormatOfCurator(t *testing.T) {
+	for text, want := range curatorFormats {
 		got, err := decode([]byte(text))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
-		require.NoError(t, got.check())
+		require.NoError(t, got.validate())
 		data, err := encode(got)
 		require.NoError(t, err)
 		require.Equal(t, text, string(data))
@@ -50,21 +51,23 @@ func TestInstance_CuratorFormat(t *testing.T) {
 	}
 }
 
-var invalid = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
+var invalidData = []string{"", "null", "7", "[]", "{", `{"port":"x"}`, `{"port":1e10}`, `{"name":7}`, `{"uriSpec":7}`, "\xff", `{"name":"` + "\xff" + `"}`, "10.0.0.1"}
 
-// TestInstance_InvalidFormat checks that invalid data is rejected with ErrFormat.
-func TestInstance_InvalidFormat(t *testing.T) {
-	for _, text := range invalid {
+// TestDecode_RejectsInvalidFormat checks that decode returns ErrFormat for data that is not an instance.
+func TestDecode_RejectsInvalidFormat(t *testing.T) {
+	for _, text := range invalidData {
 		_, err := decode([]byte(text))
 		require.ErrorIs(t, err, recipes.ErrFormat, "%q", text)
 	}
 }
 
+// FuzzDecode checks that decode returns either ErrFormat, or an instance that is the same after it is encoded and
+// decoded again.
 func FuzzDecode(f *testing.F) {
-	for text := range formats {
+	for text := range curatorFormats {
 		f.Add([]byte(text))
 	}
-	for _, text := range invalid {
+	for _, text := range invalidData {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -74,7 +77,7 @@ func FuzzDecode(f *testing.F) {
 			require.Zero(t, i)
 			return
 		}
-		_, _ = i.BuildURI(nil), i.check()
+		_, _ = i.BuildURI(nil), i.validate()
 		again, err := encode(i)
 		require.NoError(t, err)
 		j, err := decode(again)
@@ -87,7 +90,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestBuildURI_ReplacesVariables checks that a variable of a URI template is replaced as in Curator.
+// TestBuildURI_ReplacesVariables checks that BuildURI replaces the variables of a URI template as Curator does,
+// and that ParseURISpec rejects invalid templates.
 func TestBuildURI_ReplacesVariables(t *testing.T) {
 	i := Instance{Name: "shop", ID: "one", Address: "h", Port: 80, Registered: 5, Type: Dynamic}
 	for template, want := range map[string]string{

@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 )
 
-// Option is an option of a [Discovery]. Every [recipes.Option] is one.
+// Option is an option of a [Discovery]. Every [recipes.Option] is such an option.
 type Option interface{ ApplyDiscovery(*recipe.Setup) }
 
 // ProviderOption is an option of a [Provider]. The defaults are those of Curator.

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// List is the state of a service.
+// List is the state of a service at one time: its instances, and its znodes that could not be read.
 type List struct {
 	// Instances are the enabled instances, sorted by the names of their znodes.
 	Instances []Instance
@@ -43,7 +43,7 @@ type Provider struct {
 	mu       sync.Mutex
 	list     List
 	watching map[chan List]struct{} // the channels of Watch, each of capacity 1
-	err      error                  // why the provider has ended; nil before
+	err      error                  // the reason why the provider has ended; nil before
 }
 
 // Provider returns a provider of the instances of a service, and blocks until it has read
@@ -211,7 +211,7 @@ func (p *Provider) follow(ctx context.Context, list List) (List, error) {
 	}
 }
 
-// read returns the enabled instances of the service. It lists znodes that cannot be decoded as unreadable.
+// read returns the enabled instances of the service. It adds znodes that cannot be decoded to List.Unreadable.
 func (p *Provider) read(ctx context.Context) (l List, err error) {
 	entries, err := p.reader.Read(ctx)
 	if err != nil {
@@ -228,8 +228,8 @@ func (p *Provider) read(ctx context.Context) (l List, err error) {
 	return l, nil
 }
 
-// publish makes l the current list, and sends it to the channels of Watch. It replaces a list there that was
-// not received.
+// publish makes l the current list, and sends it to the channels of Watch. In each channel it replaces a list that
+// was not received.
 func (p *Provider) publish(l List) {
 	for _, u := range l.Unreadable {
 		p.setup.Log.Warn("instance skipped", "path", u.Path, "err", u.Err)

@@ -19,8 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestStrategy_PicksInOrder checks that a strategy chooses the instances in its order, and as often as it should.
-func TestStrategy_PicksInOrder(t *testing.T) {
+// TestStrategies_PickDocumentedInstances checks that RoundRobin picks the instances in turn, that Random picks
+// each about equally often, and that Sticky picks the same instance as long as it is in the list.
+func TestStrategies_PickDocumentedInstances(t *testing.T) {
 	three := []Instance{instance("a"), instance("b"), instance("c")}
 	pick := func(s Strategy, from []Instance) string { return from[s.Pick(from)].ID }
 	robin := RoundRobin()
@@ -49,8 +50,8 @@ func TestStrategy_PicksInOrder(t *testing.T) {
 	require.NotPanics(t, func() { pick(stick, three) })
 }
 
-// TestChoose_SendsNoRequest checks that Choose does not send a request, and that a list is read once with a
-// watch for each znode.
+// TestChoose_SendsNoRequest checks that Choose sends no request, and that a provider reads the list once and sets
+// one watch for each znode.
 func TestChoose_SendsNoRequest(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
@@ -81,8 +82,9 @@ func TestChoose_SendsNoRequest(t *testing.T) {
 	})
 }
 
-// TestChanges_DeliversTheNewestList checks that a change of the instances is delivered.
-func TestChanges_DeliversTheNewestList(t *testing.T) {
+// TestWatch_DeliversNewestList checks that Watch delivers the newest list after instances were registered, updated
+// and closed.
+func TestWatch_DeliversNewestList(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p := newProvider(w, connect(w))
 		lists := p.Watch(w.Context())
@@ -111,9 +113,9 @@ func TestChanges_DeliversTheNewestList(t *testing.T) {
 	})
 }
 
-// TestReport_InstancesAreSkipped checks that an instance is skipped after two reports, and for no longer
-// than DownTimeout.
-func TestReport_InstancesAreSkipped(t *testing.T) {
+// TestProvider_SkipsInstanceAfterTwoReports checks that a provider skips an instance after two reports, and for no
+// longer than DownTimeout.
+func TestProvider_SkipsInstanceAfterTwoReports(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		a, _ := register(w, d, "a"), register(w, d, "b")
@@ -136,9 +138,10 @@ func TestReport_InstancesAreSkipped(t *testing.T) {
 	})
 }
 
-// TestTrap34_UnrecognizedChildren checks that a child that is not an instance is reported, and does not
-// affect the instances.
-func TestTrap34_UnrecognizedChildren(t *testing.T) {
+// TestProvider_ReportsUnrecognizedChildren checks that a provider reports a child of the service that is not an
+// instance, and that the child does not affect the instances.
+// Scenario 34 of docs/traps.md.
+func TestProvider_ReportsUnrecognizedChildren(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		p := newProvider(w, d)
@@ -146,18 +149,18 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 		register(w, d, "a")
 		putChild(w, d, "foreign", "10.0.0.1:80")
 		putChild(w, d, "lock-x", "")
-		_, err := d.setup.Conn.Create(shop+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
+		_, err := d.setup.Conn.Create(shopPath+"/secret", nil, 0, zk.DigestACL(zk.PermAll, "u", "p"))
 		require.NoError(w, err)
 		bubble.Advance(time.Second)
 		require.Equal(w, "a", instanceIDs(w, p))
 		list := <-lists
 		require.Len(w, list.Unreadable, 3)
-		require.Equal(w, shop+"/foreign", list.Unreadable[0].Path)
+		require.Equal(w, shopPath+"/foreign", list.Unreadable[0].Path)
 		require.ErrorIs(w, list.Unreadable[0], recipes.ErrFormat)
 		got, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrFormat)
 		require.Len(w, got, 1)
-		_, err = d.setup.Conn.Set(shop+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
+		_, err = d.setup.Conn.Set(shopPath+"/foreign", []byte(`{"name":"shop","id":"f"}`), -1)
 		require.NoError(w, err)
 		bubble.Advance(time.Second)
 		require.Equal(w, "a f", instanceIDs(w, p))
@@ -165,9 +168,10 @@ func TestTrap34_UnrecognizedChildren(t *testing.T) {
 	})
 }
 
-// TestTrap25_WatchesDoNotAddUp checks that breaks of the connection and expired sessions neither leave more
+// TestProvider_AccumulatesNoWatches checks that breaks of the connection and expired sessions neither leave more
 // watches behind nor lose a watch.
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// Scenario 25 of docs/traps.md.
+func TestProvider_AccumulatesNoWatches(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
 		a := register(w, other, "a")
@@ -191,29 +195,30 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap28_CreatedAgainWithTheSameVersion checks that an instance that was deleted and created again while
-// the client was disconnected, with the same version, is read again.
-func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
+// TestProvider_ReadsInstanceRecreatedWithSameVersion checks that a provider reads an instance again that was
+// deleted and created again, with the same version, while the client was disconnected.
+// Scenario 28 of docs/traps.md.
+func TestProvider_ReadsInstanceRecreatedWithSameVersion(t *testing.T) {
 	for _, withService := range []bool{false, true} {
 		t.Run(fmt.Sprint("with its service ", withService), func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) {
 				d, other := connect(w), connect(w)
-				require.NoError(w, connection.MakeZnode(w.Context(), other.setup.Conn, shop, other.setup.ACL, false))
+				require.NoError(w, connection.MakeZnode(w.Context(), other.setup.Conn, shopPath, other.setup.ACL, false))
 				putChild(w, other, "a", `{"name":"shop","id":"before"}`)
 				p := newProvider(w, d)
 				w.Server.Refuse(true)
 				w.Server.DropConnections(d.setup.Conn.SessionID())
-				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
+				require.NoError(w, other.setup.Conn.Delete(shopPath+"/a", -1))
 				if withService {
-					require.NoError(w, other.setup.Conn.Delete(shop, -1))
-					require.NoError(w, create(other, shop))
+					require.NoError(w, other.setup.Conn.Delete(shopPath, -1))
+					require.NoError(w, create(other, shopPath))
 				}
 				putChild(w, other, "a", `{"name":"shop","id":"after"}`)
 				require.Equal(w, "before", instanceIDs(w, p))
 				w.Server.Refuse(false)
 				bubble.Advance(10 * time.Second)
 				require.Equal(w, "after", instanceIDs(w, p))
-				require.NoError(w, other.setup.Conn.Delete(shop+"/a", -1))
+				require.NoError(w, other.setup.Conn.Delete(shopPath+"/a", -1))
 				bubble.Advance(time.Second)
 				require.Equal(w, "", instanceIDs(w, p), "watched again")
 				require.NoError(w, p.Close())
@@ -222,8 +227,10 @@ func TestTrap28_CreatedAgainWithTheSameVersion(t *testing.T) {
 	}
 }
 
-// TestTrap30_SlowReader checks that a user that does not read the channel does not block the provider.
-func TestTrap30_SlowReader(t *testing.T) {
+// TestProvider_IsNotBlockedBySlowReader checks that a user that does not read the channel of Watch does not block
+// the provider.
+// Scenario 30 of docs/traps.md.
+func TestProvider_IsNotBlockedBySlowReader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		p := newProvider(w, d)
@@ -246,8 +253,10 @@ func (s *reentrant) Pick(from []Instance) int {
 	return 0
 }
 
-// TestTrap30_StrategyIsCalledWithoutALock checks that a strategy is not called while a mutex is held.
-func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
+// TestProvider_CallsStrategyWithoutLock checks that a provider holds no mutex while it calls Pick: a strategy that
+// calls the provider would deadlock.
+// Scenario 30 of docs/traps.md.
+func TestProvider_CallsStrategyWithoutLock(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		register(w, d, "a")
@@ -259,8 +268,9 @@ func TestTrap30_StrategyIsCalledWithoutALock(t *testing.T) {
 	})
 }
 
-// Each call of Watch has a channel, which is closed when its context is done or the provider ends.
-func TestProvider_WatchTwice(t *testing.T) {
+// TestWatch_ReturnsIndependentChannels checks that each call of Watch returns another channel, which is closed
+// when the context of the call is done or the provider ends.
+func TestWatch_ReturnsIndependentChannels(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		p := newProvider(w, d)
@@ -286,9 +296,10 @@ func TestProvider_WatchTwice(t *testing.T) {
 	})
 }
 
-// TestTrap37_ListTooLong checks that a list that is larger than the receive buffer of the connection does not
-// end the provider.
-func TestTrap37_ListTooLong(t *testing.T) {
+// TestProvider_ContinuesAfterTooLongList checks that a list that is larger than the receive buffer of the
+// connection does not end the provider.
+// Scenario 37 of docs/traps.md.
+func TestProvider_ContinuesAfterTooLongList(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		small := connect(w, zk.WithMaxBufferSize(8<<10))
 		d := connect(w)
@@ -308,7 +319,7 @@ func TestTrap37_ListTooLong(t *testing.T) {
 		_, err = small.Provider(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 		for n := range 390 {
-			require.NoError(w, d.setup.Conn.Delete(fmt.Sprintf("%s/%030d", shop, n), -1))
+			require.NoError(w, d.setup.Conn.Delete(fmt.Sprintf("%s/%030d", shopPath, n), -1))
 		}
 		bubble.Advance(time.Minute)
 		instances, err := p.Instances()
@@ -319,9 +330,9 @@ func TestTrap37_ListTooLong(t *testing.T) {
 	})
 }
 
-// TestProvider_ContextIsDoneFirst checks that a read of a server that does not answer returns when its
-// context is done.
-func TestProvider_ContextIsDoneFirst(t *testing.T) {
+// TestReads_ReturnWhenContextIsDone checks that Provider, Instances and Names return when their context is done
+// before the server answers.
+func TestReads_ReturnWhenContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		w.Server.Pause()
@@ -338,9 +349,9 @@ func TestProvider_ContextIsDoneFirst(t *testing.T) {
 	})
 }
 
-// TestProvider_InstanceTooLarge checks that an instance whose data the connection cannot receive is reported,
-// and is used when it has become smaller.
-func TestProvider_InstanceTooLarge(t *testing.T) {
+// TestProvider_ReportsTooLargeInstance checks that a provider reports an instance whose data the connection cannot
+// receive, and uses the instance when its data has become smaller.
+func TestProvider_ReportsTooLargeInstance(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big := connect(w, zk.WithMaxBufferSize(0))
 		register(w, big, "one")
@@ -356,23 +367,24 @@ func TestProvider_InstanceTooLarge(t *testing.T) {
 		require.NoError(w, list.Cause)
 		require.Len(w, list.Unreadable, 1)
 		require.ErrorIs(w, list.Unreadable[0], recipes.ErrTooLarge)
-		require.Equal(w, shop+"/large", list.Unreadable[0].Path)
+		require.Equal(w, shopPath+"/large", list.Unreadable[0].Path)
 
 		late := newProvider(w, d)
 		require.Equal(w, "one two", instanceIDs(w, late))
 		_, err := d.Instances(w.Context(), "shop")
 		require.ErrorIs(w, err, recipes.ErrTooLarge)
 
-		_, err = big.setup.Conn.Set(shop+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
+		_, err = big.setup.Conn.Set(shopPath+"/large", []byte(`{"name":"shop","id":"large"}`), -1)
 		require.NoError(w, err)
 		bubble.Advance(time.Minute)
 		require.Equal(w, "large one two", instanceIDs(w, p))
 	})
 }
 
-// TestTrap27_PooledWatchesAreLost checks that providers that were closed leave only one watch for each znode
-// behind, and that a provider misses no changes when these watches were lost at a reconnect.
-func TestTrap27_PooledWatchesAreLost(t *testing.T) {
+// TestProvider_MissesNoChangeAfterLossOfWatches checks that closed providers leave only one watch for each znode
+// behind, and that a new provider misses no changes if the client library has lost these watches at a reconnect.
+// Scenario 27 of docs/traps.md.
+func TestProvider_MissesNoChangeAfterLossOfWatches(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
 		a := register(w, other, "a")

@@ -51,7 +51,7 @@ func newStatus(s ephemeral.State) Status {
 	case errors.As(s.Err, &taken):
 		return Status{State: Pending, Cause: fmt.Errorf("%w: %w", recipes.ErrTaken, taken)}
 	case errors.Is(s.Err, connection.ErrDeleted), errors.Is(s.Err, connection.ErrSessionExpired):
-		return Status{State: Pending} // the znode is being created again
+		return Status{State: Pending} // the registration is creating the znode again
 	case s.Err != nil || !s.Present:
 		return Status{State: Pending, Cause: s.Err}
 	case s.Unsure:
@@ -88,7 +88,7 @@ func (d *Discovery) Register(ctx context.Context, i Instance) (*Registration, er
 	if i.Type == "" {
 		i.Type = Dynamic
 	}
-	if err := i.check(); err != nil {
+	if err := i.validate(); err != nil {
 		return nil, err
 	}
 	node := path.Join(d.setup.Path, i.Name, i.ID)
@@ -164,9 +164,9 @@ func (r *Registration) Update(ctx context.Context, i Instance) error {
 		i.Registered = was.Registered
 	}
 	if i.Name != was.Name || i.ID != was.ID || i.Type != was.Type {
-		return fmt.Errorf("%w: name, ID or type cannot be updated: %s, %s, %s to %s, %s, %s", connection.ErrInvalid, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
+		return fmt.Errorf("%w: Update cannot change the name, ID or type from %s, %s, %s to %s, %s, %s", connection.ErrInvalid, was.Name, was.ID, was.Type, i.Name, i.ID, i.Type)
 	}
-	if err := i.check(); err != nil {
+	if err := i.validate(); err != nil {
 		return err
 	}
 	data, err := encodeInstance(r.setup, r.path, i)

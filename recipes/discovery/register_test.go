@@ -19,8 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRegister_UpdateAndClose checks that the znode exists, with its newest content, from Register until Close.
-func TestRegister_UpdateAndClose(t *testing.T) {
+// TestRegistration_KeepsZnodeUntilClose checks that the znode of a registration exists, with its newest content,
+// from Register until Close.
+func TestRegistration_KeepsZnodeUntilClose(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static, Permanent} {
 			d := connect(w)
@@ -28,9 +29,9 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 			i.Type = kind
 			r, err := d.Register(w.Context(), i)
 			require.NoError(w, err)
-			require.Equal(w, one, r.Path())
+			require.Equal(w, onePath, r.Path())
 			require.Equal(w, Status{State: Registered}, <-r.Status())
-			_, stat, err := d.setup.Conn.Get(one)
+			_, stat, err := d.setup.Conn.Get(onePath)
 			require.NoError(w, err)
 			require.Equal(w, kind == Dynamic, stat.EphemeralOwner == d.setup.Conn.SessionID())
 
@@ -59,7 +60,7 @@ func TestRegister_UpdateAndClose(t *testing.T) {
 	})
 }
 
-// TestRegister_SetsDefaults checks that the ID, the time and the type of an instance are set when the caller
+// TestRegister_SetsDefaults checks that Register sets the ID, the time and the type of an instance if the caller
 // omits them.
 func TestRegister_SetsDefaults(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -73,8 +74,9 @@ func TestRegister_SetsDefaults(t *testing.T) {
 	})
 }
 
-// TestRegister_InvalidParameters checks that an instance that this package or Curator could not read is rejected.
-func TestRegister_InvalidParameters(t *testing.T) {
+// TestRegister_RejectsInvalidParameters checks that Register rejects an instance that this package or Curator
+// could not read.
+func TestRegister_RejectsInvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		for _, i := range []Instance{
@@ -99,8 +101,10 @@ func TestRegister_InvalidParameters(t *testing.T) {
 	})
 }
 
-// A server closes the connection when it receives a request that is too large. No such request may be sent.
-func TestTrap37_TooLarge(t *testing.T) {
+// TestRegister_RejectsTooLargeInstance checks that Register and Update do not send a request that is too large,
+// because the server would close the connection.
+// Scenario 37 of docs/traps.md.
+func TestRegister_RejectsTooLargeInstance(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -119,13 +123,14 @@ func TestTrap37_TooLarge(t *testing.T) {
 	})
 }
 
-// TestTrap21_KeptWhenTheConnectionBreaks checks that a break of the connection neither makes the znode
-// disappear nor costs a write.
-func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
+// TestRegistration_KeepsZnodeWhenConnectionBreaks checks that a break of the connection neither removes the znode
+// nor costs a write.
+// Scenario 21 of docs/traps.md.
+func TestRegistration_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
-		_, before, err := d.setup.Conn.Get(one)
+		_, before, err := d.setup.Conn.Get(onePath)
 		require.NoError(w, err)
 		<-r.Status()
 		w.Server.ResetLog()
@@ -134,12 +139,13 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		require.Equal(w, Status{State: Registered}, <-r.Status())
 		bubble.Advance(time.Hour)
 		log := w.Server.Log().Requests()
-		// Watched znodes are read 12 to 20 times an hour to verify the watch.
+		// Allow 12 to 20 reads of each watched znode in an hour, by which the library verifies that
+		// the watch exists.
 		verifications := log.Count(zktest.OpExists)
 		require.LessOrEqual(w, verifications, 21, "%v", log)
 		require.LessOrEqual(w, len(log)-verifications, 4, "%v", log)
 		require.Zero(w, log.Count(zktest.OpCreate, zktest.OpDelete, zktest.OpSetData), "%v", log)
-		_, after, err := d.setup.Conn.Get(one)
+		_, after, err := d.setup.Conn.Get(onePath)
 		require.NoError(w, err)
 		require.Equal(w, before, after)
 		require.NoError(w, r.Close())
@@ -147,14 +153,15 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// TestTrap01_CreateReplyOrRequestLost checks that a lost request or reply does not make Register fail, and
-// does not leave a znode behind.
-func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
+// TestRegister_SucceedsIfCreateOrReplyIsLost checks that Register succeeds if its create or the reply is lost, and
+// that Close leaves no second znode behind.
+// Scenario 1 of docs/traps.md.
+func TestRegister_SucceedsIfCreateOrReplyIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
 			for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 				d := connect(w)
-				hook(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
+				hook(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, zktest.Cut)
 				i := instance("one")
 				i.Type = kind
 				r, err := d.Register(w.Context(), i)
@@ -169,20 +176,21 @@ func TestTrap01_CreateReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// The content is updated while a create is in flight whose reply is lost. The znode must not keep the earlier content.
-func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
+// TestUpdate_ReplacesContentOfCreateInFlight checks that the znode does not keep its earlier content if Update is
+// called while a create whose reply is lost is in flight.
+func TestUpdate_ReplacesContentOfCreateInFlight(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
 		i := r.Instance()
 		i.Address = "elsewhere"
 		updated := make(chan error, 1)
-		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			go func() { updated <- r.Update(w.Context(), i) }()
 			time.Sleep(time.Second)
 			return zktest.Cut(q)
 		})
-		require.NoError(w, connect(w).setup.Conn.Delete(one, -1))
+		require.NoError(w, connect(w).setup.Conn.Delete(onePath, -1))
 		bubble.Advance(time.Minute)
 		require.NoError(w, <-updated)
 		got, err := d.Instances(w.Context(), "shop")
@@ -192,22 +200,25 @@ func TestUpdate_WhileACreateIsInFlight(t *testing.T) {
 	})
 }
 
-// TestTrap05_DeleteReplyOrRequestLost checks that a lost request or reply does not make Close fail, and does
-// not leave the znode behind.
-func TestTrap05_DeleteReplyOrRequestLost(t *testing.T) {
+// TestClose_SucceedsIfDeleteOrReplyIsLost checks that Close succeeds, and leaves no znode behind, if its delete or
+// the reply is lost.
+// Scenario 5 of docs/traps.md.
+func TestClose_SucceedsIfDeleteOrReplyIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			r := register(w, connect(w), "one")
-			hook(zktest.Match{Op: zktest.OpDelete, Path: one, Nth: 1}, zktest.Cut)
+			hook(zktest.Match{Op: zktest.OpDelete, Path: onePath, Nth: 1}, zktest.Cut)
 			require.NoError(w, r.Close())
 			require.NotContains(w, w.Server.Tree(), "one")
 		}
 	})
 }
 
-// TestTrap19_ClosedWhileTheSessionExpires checks that a delete that is lost when the session expires is not
-// sent again, which would delete the znode that another client has registered in the meantime.
-func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
+// TestClose_DoesNotRepeatDeleteAfterSessionExpiry checks that Close does not repeat a delete that was lost when
+// the session expired: the repeated delete would remove the znode that another client has registered in the
+// meantime.
+// Scenario 19 of docs/traps.md.
+func TestClose_DoesNotRepeatDeleteAfterSessionExpiry(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
 		r := register(w, d, "one")
@@ -222,18 +233,22 @@ func TestTrap19_ClosedWhileTheSessionExpires(t *testing.T) {
 		require.NoError(w, bubble.Repeated(r.Close))
 		otherRegistration := <-registered
 		bubble.Advance(time.Minute)
-		deletes := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpDelete && e.Path == one && e.Fate == zktest.Served })
+		deletes := w.Server.Log().Filter(func(e zktest.Entry) bool {
+			return e.Op == zktest.OpDelete && e.Path == onePath && e.Fate == zktest.Served
+		})
 		require.Empty(w, deletes)
 		require.NoError(w, otherRegistration.Close())
 	})
 }
 
-// TestTrap06_ContextIsDoneFirst checks that a znode that is created after the context is done does not remain.
-func TestTrap06_ContextIsDoneFirst(t *testing.T) {
+// TestRegister_RemovesZnodeCreatedAfterContextIsDone checks that no znode remains if the server creates it after
+// the context of Register is done.
+// Scenario 6 of docs/traps.md.
+func TestRegister_RemovesZnodeCreatedAfterContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		for _, kind := range []Type{Dynamic, Static} {
 			d := connect(w)
-			require.NoError(w, firstErrorExcept(zk.ErrNodeExists, create(d, base), create(d, shop)))
+			require.NoError(w, firstErrorExcept(zk.ErrNodeExists, create(d, base), create(d, shopPath)))
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			defer cancel()
 			w.Server.Delay(zktest.ToClient, 700*time.Millisecond, d.setup.Conn.SessionID())
@@ -254,8 +269,7 @@ func create(d *Discovery, node string) error {
 	return err
 }
 
-// firstErrorExcept returns the first error in errs that is neither nil nor ignored. It returns nil if there
-// is none.
+// firstErrorExcept returns the first error in errs that is neither nil nor wraps ignored, or nil if there is none.
 func firstErrorExcept(ignored error, errs ...error) error {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, ignored) {
@@ -265,9 +279,10 @@ func firstErrorExcept(ignored error, errs ...error) error {
 	return nil
 }
 
-// TestTrap18_NewSessionWithoutNotification checks that the znode is created in a new session whose
-// predecessor has expired without a notification.
-func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
+// TestRegistration_CreatesZnodeInUnannouncedSession checks that a registration creates its znode in a new session
+// that the client library starts without reporting the expiry of the previous session.
+// Scenario 18 of docs/traps.md.
+func TestRegistration_CreatesZnodeInUnannouncedSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -290,8 +305,8 @@ func TestTrap18_NewSessionWithoutNotification(t *testing.T) {
 	})
 }
 
-// TestStatus_WaitingRegistrationStaysPending checks that a registration that waits for the znode of another
-// client does not become Unsure when the connection breaks.
+// TestStatus_WaitingRegistrationStaysPending checks that a registration that waits for the deletion of another
+// client's znode does not become Unsure when the connection breaks.
 func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
@@ -320,13 +335,14 @@ func TestStatus_WaitingRegistrationStaysPending(t *testing.T) {
 	})
 }
 
-// TestTrap19_ZnodeOfAnotherSession checks that the znode of a process that has crashed is neither adopted nor
-// deleted, and that the instance is registered after its expiry (KAFKA-1387).
-func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
+// TestRegister_WaitsForExpiryOfOtherSession checks that Register neither adopts nor deletes the znode of a process
+// that has crashed, and registers the instance after the session of the process has expired (KAFKA-1387).
+// Scenario 19 of docs/traps.md.
+func TestRegister_WaitsForExpiryOfOtherSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former := connect(w)
-		require.NoError(w, connection.MakeZnode(w.Context(), former.setup.Conn, shop, former.setup.ACL, true))
-		_, err := former.setup.Conn.Create(one, []byte("{}"), zk.FlagEphemeral, former.setup.ACL)
+		require.NoError(w, connection.MakeZnode(w.Context(), former.setup.Conn, shopPath, former.setup.ACL, true))
+		_, err := former.setup.Conn.Create(onePath, []byte("{}"), zk.FlagEphemeral, former.setup.ACL)
 		require.NoError(w, err)
 
 		d := connect(w)
@@ -349,10 +365,11 @@ func TestTrap19_ZnodeOfAnotherSession(t *testing.T) {
 	})
 }
 
-// KAFKA-1387: the connection has lost its session, and the servers have not expired it yet. The znode of that
-// session must not be taken for the registration, and must not be deleted: a delayed request could delete a
-// znode that another process has created in the meantime.
-func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
+// TestRegistration_WaitsForExpiryOfEarlierSession checks that a registration neither adopts nor deletes the znode
+// of its own earlier session, which the connection has lost and the servers have not expired yet: a delayed delete
+// could remove a znode that another process has created in the meantime (KAFKA-1387).
+// Scenario 19 of docs/traps.md.
+func TestRegistration_WaitsForExpiryOfEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
 		r := register(w, d, "one")
@@ -375,9 +392,10 @@ func TestTrap19_WaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession checks that Close does not delete the znode of a
-// session that the connection has lost, and returns after the servers have deleted it.
-func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
+// TestClose_WaitsForExpiryOfEarlierSession checks that Close does not delete the znode of an earlier session that
+// the connection has lost, and succeeds after the servers have deleted the znode.
+// Scenario 19 of docs/traps.md.
+func TestClose_WaitsForExpiryOfEarlierSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, loseSession := connectLosable(w)
 		r := register(w, d, "one")
@@ -391,9 +409,9 @@ func TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession(t *testing.T) {
 	})
 }
 
-// TestRegister_TwiceOnOneConnection checks that a second registration with the same ID on the same connection
-// waits until the first is closed.
-func TestRegister_TwiceOnOneConnection(t *testing.T) {
+// TestRegister_WaitsUntilSameIDIsClosed checks that a second registration with the same ID on the same connection
+// waits until the first registration is closed.
+func TestRegister_WaitsUntilSameIDIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r := register(w, d, "one")
@@ -411,32 +429,34 @@ func TestRegister_TwiceOnOneConnection(t *testing.T) {
 	})
 }
 
-// TestTrap39_DeletedRepeatedly checks that a znode that another client deletes is created again, with a pause
-// after the first time.
-func TestTrap39_DeletedRepeatedly(t *testing.T) {
+// TestRegistration_RecreatesDeletedZnodeWithPauses checks that a registration creates its znode again whenever
+// another client deletes it, with a pause after the first time.
+// Scenario 39 of docs/traps.md.
+func TestRegistration_RecreatesDeletedZnodeWithPauses(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d, other := connect(w), connect(w)
 		r := register(w, d, "one")
 		for range 100 {
-			err := other.setup.Conn.Delete(one, -1)
+			err := other.setup.Conn.Delete(onePath, -1)
 			require.NoError(w, firstErrorExcept(zk.ErrNoNode, err))
 			bubble.Advance(100 * time.Millisecond)
 		}
-		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == one })
+		created := w.Server.Log().Filter(func(e zktest.Entry) bool { return e.Created == onePath })
 		require.Less(w, len(created), 30, "creates have pauses")
 		bubble.Advance(time.Minute)
 		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		// Delete the node of the service as well.
-		require.NoError(w, other.setup.Conn.Delete(one, -1))
-		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shop, -1)))
+		require.NoError(w, other.setup.Conn.Delete(onePath, -1))
+		require.NoError(w, firstErrorExcept(zk.ErrNotEmpty, other.setup.Conn.Delete(shopPath, -1)))
 		bubble.Advance(time.Minute)
 		require.True(w, isOwned(w, "one", d.setup.Conn.SessionID()))
 		require.NoError(w, r.Close())
 	})
 }
 
-// TestRegister_WithoutPermission checks that Register returns ErrPermission instead of retrying without an end.
-func TestRegister_WithoutPermission(t *testing.T) {
+// TestRegister_ReturnsErrPermission checks that Register returns ErrPermission, instead of retrying without an
+// end, if the client is not permitted to create the znode.
+func TestRegister_ReturnsErrPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		_, err := d.setup.Conn.Create(base, nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
@@ -446,8 +466,9 @@ func TestRegister_WithoutPermission(t *testing.T) {
 	})
 }
 
-// TestRegistration_ConnectionClosed checks that registrations and providers end when the connection is closed.
-func TestRegistration_ConnectionClosed(t *testing.T) {
+// TestRegistration_EndsWhenConnectionIsClosed checks that registrations and providers end when the connection is
+// closed.
+func TestRegistration_EndsWhenConnectionIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		d := connect(w)
 		r, p := register(w, d, "one"), newProvider(w, d)

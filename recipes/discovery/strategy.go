@@ -29,9 +29,9 @@ type random struct{}
 
 func (random) Pick(from []Instance) int { return rand.IntN(len(from)) }
 
-// Sticky returns a strategy that keeps the instance chosen by over as long as it is
-// available. An instance that was registered again counts as a different instance, one with
-// a new payload does not. If over is nil, it is RoundRobin.
+// Sticky returns a strategy that lets over choose an instance, and keeps this instance as
+// long as it is available. An instance that was registered again counts as a different
+// instance, one with a new payload does not. If over is nil, it is RoundRobin.
 func Sticky(over Strategy) Strategy {
 	if over == nil {
 		over = RoundRobin()
@@ -62,7 +62,8 @@ func (s *stickyStrategy) Pick(from []Instance) int {
 	}
 }
 
-// identity distinguishes instances. It remains the same when an instance is updated.
+// identity distinguishes instances. The identity of an instance remains the same when the instance
+// is updated.
 type identity struct {
 	name, id   string
 	registered int64

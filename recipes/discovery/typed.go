@@ -21,8 +21,9 @@ type Typed[T any] struct {
 // payload is, and [Typed.Value] returns the payload.
 func Of[T any](d *Discovery, c recipes.Codec[T]) Typed[T] { return Typed[T]{d, c} }
 
-// Register registers an instance with a payload, which replaces that of i. Errors are those of [Discovery.Register];
-// the error wraps [recipes.ErrInvalid] and that of the codec if the payload cannot be encoded.
+// Register registers the instance i with the given payload, which replaces the payload of i. If the payload cannot
+// be encoded, the error wraps [recipes.ErrInvalid] and the error of the codec. Other errors are those of
+// [Discovery.Register].
 func (t Typed[T]) Register(ctx context.Context, i Instance, payload T) (*Registration, error) {
 	var err error
 	if i.Payload, err = t.encode(i, payload); err != nil {
@@ -31,8 +32,8 @@ func (t Typed[T]) Register(ctx context.Context, i Instance, payload T) (*Registr
 	return t.discovery.Register(ctx, i)
 }
 
-// Update replaces the registered instance and its payload. Errors are those of [Registration.Update], and as for
-// Register.
+// Update replaces the registered instance and its payload. If the payload cannot be encoded, the error wraps
+// [recipes.ErrInvalid] and the error of the codec. Other errors are those of [Registration.Update].
 func (t Typed[T]) Update(ctx context.Context, r *Registration, i Instance, payload T) error {
 	var err error
 	if i.Payload, err = t.encode(i, payload); err != nil {

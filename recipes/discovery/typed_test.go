@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestTyped_DecodesValues checks that an instance has the payload with which it was registered or updated,
-// and that an instance whose payload is in another format is not lost.
+// TestTyped_DecodesValues checks that an instance has the payload with which a client has registered or updated
+// it, and that an instance whose payload is in another format is returned with an error instead of being omitted.
 func TestTyped_DecodesValues(t *testing.T) {
 	type location struct {
 		Zone string `json:"zone"`

@@ -52,7 +52,7 @@ func ExampleGroup() {
 	// no members left <nil>
 }
 
-// The data of the members is JSON.
+// In this example, the data of each member is a Go value as JSON.
 func ExampleOf() {
 	srv, err := zktest.NewServer() // your program connects to its ensemble
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // at one path.
 type Group struct {
 	setup     *recipe.Setup
-	namesOnly bool // only the IDs of members are read, and not their data
+	namesOnly bool // reports that only the IDs of members are read, and not their data
 }
 
 // Member describes a member of a group. Two Members with the same Token and Revision are
@@ -85,7 +85,7 @@ func (g *Group) Join(ctx context.Context, id string, data []byte) (*Membership, 
 	return m, nil
 }
 
-// startMember starts to maintain the znode of a member, and does not wait for it.
+// startMember starts to maintain the znode of a member, and does not wait until the znode exists.
 func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 	node := g.setup.Path + "/" + id
 	switch {
@@ -93,7 +93,7 @@ func (g *Group) startMember(id string, data []byte) (*Membership, error) {
 		return nil, fmt.Errorf("%w: kazoo's layout does not support data of members", recipes.ErrInvalid)
 	case g.setup.Layout == recipe.Kazoo:
 		var guid [16]byte
-		rand.Read(guid[:]) // never fails
+		rand.Read(guid[:]) // Read never fails
 		node, data = path.Join(g.setup.Path, hex.EncodeToString(guid[:])+kazooSuffix), []byte(id)
 	case id == "", strings.Contains(id, "/"), connection.CheckPath(node) != nil:
 		return nil, fmt.Errorf("%w: ID %q is not a valid znode name", recipes.ErrInvalid, id)

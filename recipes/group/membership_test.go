@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestJoin_KazooLayout checks that the znode of a member is that of kazoo's Party, and that Join rejects
-// data, for which Party has no place.
-func TestJoin_KazooLayout(t *testing.T) {
+// TestJoin_CreatesZnodeOfKazooParty checks that Join with WithKazooLayout creates the znode that kazoo's Party
+// creates, and rejects data, for which Party has no place.
+func TestJoin_CreatesZnodeOfKazooParty(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		g := newGroup(w, conn, recipes.WithKazooLayout())
@@ -33,8 +33,9 @@ func TestJoin_KazooLayout(t *testing.T) {
 	})
 }
 
-// TestNew_InvalidParameters checks that New and Join reject invalid parameters, and create no znode.
-func TestNew_InvalidParameters(t *testing.T) {
+// TestNew_RejectsInvalidParameters checks that New, NewPersistent and Join reject invalid parameters, and create
+// no znode.
+func TestNew_RejectsInvalidParameters(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		_, err := New(nil, dir)
@@ -51,8 +52,9 @@ func TestNew_InvalidParameters(t *testing.T) {
 	})
 }
 
-// Join waits while another member has the ID. Join must not leave a znode or a watch behind when its context is done.
-func TestJoin_ContextIsDone(t *testing.T) {
+// TestJoin_LeavesNothingIfContextIsDone checks that Join leaves neither a znode nor a watch behind if its context
+// is done while another member has the same ID.
+func TestJoin_LeavesNothingIfContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "one", "first")
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -61,7 +63,7 @@ func TestJoin_ContextIsDone(t *testing.T) {
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.NoError(w, m.Close())
 		bubble.Settle()
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 		require.Empty(w, w.Server.Watches())
 	})
 }

@@ -6,7 +6,7 @@ import "github.com/go-leaderelection/leaderelection/internal/zk/recipe"
 // [WithoutData] of a Group.
 type Option interface{ ApplyGroup(*recipe.Setup) }
 
-// ownOption is an option of this package.
+// ownOption is an option that this package defines, and not package recipes.
 type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyGroup(s *recipe.Setup) { o(s) }

@@ -22,7 +22,7 @@ type Persistent struct {
 	setup  *recipe.Setup
 	path   string
 	keeper *ephemeral.Keeper
-	status chan Presence // the newest state that was not received; capacity 1
+	status chan Presence // contains the newest state until it is received; capacity 1
 }
 
 // Presence reports whether a znode is present.
@@ -43,7 +43,7 @@ type Presence struct {
 	Err error
 }
 
-// newPresence converts the state of the znode to a Presence. A znode remains present while the connection is
+// newPresence converts the state of the znode to a Presence. A znode counts as present while the connection is
 // down.
 func newPresence(s ephemeral.State) Presence {
 	p := Presence{Present: s.Present, Token: s.Czxid, Session: s.Owner, Cause: s.Err}
@@ -99,7 +99,7 @@ func (p *Persistent) Await(ctx context.Context) error {
 // connection is down.
 func (p *Persistent) Status() <-chan Presence { return p.status }
 
-// Current returns the newest state.
+// Current returns the newest state of the znode, and does not wait for ZooKeeper.
 func (p *Persistent) Current() Presence { return newPresence(p.keeper.State()) }
 
 // Done returns a channel that is closed when the znode is not maintained any more.

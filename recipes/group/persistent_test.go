@@ -16,11 +16,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const one = dir + "/one"
+const onePath = dir + "/one"
 
-const empty = "/\n  app container\n    workers container\n"
+const emptyTree = "/\n  app container\n    workers container\n"
 
-// TestPersistent_ExistsUntilItIsClosed checks that the znode exists, with its newest data, from Await until Close.
+// TestPersistent_ExistsUntilItIsClosed checks that the znode of a Persistent exists, with its newest data, from
+// Await until Close.
 func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
@@ -29,16 +30,16 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		require.True(w, is.Present)
 		require.NoError(w, is.Cause)
 		require.Equal(w, conn.SessionID(), is.Session)
-		_, stat, err := conn.Get(one)
+		_, stat, err := conn.Get(onePath)
 		require.NoError(w, err)
 		require.Equal(w, stat.Czxid, is.Token)
 		require.Equal(w, is, p.Current())
 		require.NoError(w, p.Err())
 
 		require.NoError(w, p.Set(w.Context(), []byte("more")))
-		require.Equal(w, "more", dataOf(w, conn, one))
+		require.Equal(w, "more", dataOf(w, conn, onePath))
 		require.NoError(w, p.Set(w.Context(), []byte("most")))
-		require.NoError(w, conn.Delete(one, -1))
+		require.NoError(w, conn.Delete(onePath, -1))
 		is = <-p.Status()
 		if !is.Present {
 			require.ErrorIs(w, is.Cause, recipes.ErrDeleted)
@@ -46,7 +47,7 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		}
 		require.True(w, is.Present)
 		require.Greater(w, is.Token, stat.Czxid)
-		require.Equal(w, "most", dataOf(w, conn, one))
+		require.Equal(w, "most", dataOf(w, conn, onePath))
 
 		require.NoError(w, p.Close())
 		require.NoError(w, p.Close())
@@ -58,20 +59,22 @@ func TestPersistent_ExistsUntilItIsClosed(t *testing.T) {
 		require.False(w, ok, "closed once")
 		require.ErrorIs(w, p.Await(w.Context()), recipes.ErrClosed)
 		require.ErrorIs(w, p.Set(w.Context(), nil), recipes.ErrClosed)
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 		require.Empty(w, w.Server.Watches())
 	})
 }
 
-// The client library sends a request that waits for a connection in the next session, if the current one
-// expires. Such a Set must not overwrite the znode of another client.
-func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
+// TestSet_DoesNotOverwriteZnodeOfOtherClient checks that a Set that waits for a connection does not overwrite the
+// znode of another client. If the session expires, the client library sends the waiting request in the next
+// session, in which the znode may belong to the other client.
+// Scenario 19 of docs/traps.md.
+func TestSet_DoesNotOverwriteZnodeOfOtherClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := zktest.StartEnsemble(t, 3)
 		w := &bubble.Test{T: t, Server: c.Leader()}
 		conn := bubble.ConnectFrom(w, c, 1, timeout)
 		p := openPresentPersistent(w, conn)
-		other, err := NewPersistent(w.Connect(), one, []byte("theirs"), sessionTimeoutOption)
+		other, err := NewPersistent(w.Connect(), onePath, []byte("theirs"), sessionTimeoutOption)
 		require.NoError(w, err)
 		time.Sleep(time.Second)
 		session := conn.SessionID()
@@ -86,20 +89,22 @@ func TestTrap19_SetWaitsWhileTheSessionExpires(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(w, p.Set(ctx, []byte("mine")), context.DeadlineExceeded)
 		require.NoError(w, other.Await(w.Context()))
-		require.Equal(w, "theirs", dataOf(w, conn, one))
+		require.Equal(w, "theirs", dataOf(w, conn, onePath))
 		require.ErrorIs(w, p.Current().Cause, recipes.ErrTaken)
 		require.NoError(w, p.Close())
 		require.NoError(w, other.Close())
 	})
 }
 
-// Two Persistents on one connection have the same session. The second Persistent must not take the znode of
-// the first for its own after the reply to its create was lost.
-func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
+// TestPersistent_LeavesZnodeOfSameConnectionAlone checks that the second of two Persistents on one connection does
+// not take the znode of the first for its own after the reply to its create was lost, although both have the same
+// session.
+// Scenario 19 of docs/traps.md.
+func TestPersistent_LeavesZnodeOfSameConnectionAlone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		first := openPresentPersistent(w, conn)
-		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, zktest.Cut)
+		hook := w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, zktest.Cut)
 		second := openPersistent(w, conn)
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, second.Current().Cause, recipes.ErrTaken)
@@ -114,9 +119,11 @@ func TestTrap19_ZnodeOfAnotherPersistentOfTheConnection(t *testing.T) {
 	})
 }
 
-// TestTrap24_25_OneWatchOnTheZnodeOfAnother checks that waiting for the deletion of another znode sets only
-// one watch, even when the connection breaks repeatedly (CURATOR-107, kazoo #175).
-func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
+// TestPersistent_SetsOneWatchOnZnodeOfOtherClient checks that a Persistent that waits for the deletion of another
+// client's znode sets only one watch, even when the connection breaks repeatedly (CURATOR-107, kazoo #175).
+// Scenario 24 of docs/traps.md.
+// Scenario 25 of docs/traps.md.
+func TestPersistent_SetsOneWatchOnZnodeOfOtherClient(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		other := openPresentPersistent(w, w.Connect())
 		conn := w.Connect()
@@ -126,7 +133,7 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 			w.Server.DropConnections(conn.SessionID())
 		}
 		time.Sleep(10 * time.Second)
-		require.Len(w, w.Server.Watches(one), 2, "of the owner and of the waiting client")
+		require.Len(w, w.Server.Watches(onePath), 2, "of the owner and of the waiting client")
 		require.NoError(w, other.Close())
 		require.NoError(w, p.Await(w.Context()))
 		require.NoError(w, p.Close())
@@ -134,53 +141,56 @@ func TestTrap24_25_OneWatchOnTheZnodeOfAnother(t *testing.T) {
 	})
 }
 
-// TestTrap28_ReplacedWhileDisconnected checks that a Persistent does not take the znode of another client for
-// its own, when that client has replaced the znode while the Persistent was disconnected, with the same
-// version (CURATOR-391).
-func TestTrap28_ReplacedWhileDisconnected(t *testing.T) {
+// TestPersistent_DetectsReplacementWhileDisconnected checks that a Persistent does not take the znode of another
+// client for its own, if the other client has replaced the znode, with the same version, while the Persistent was
+// disconnected (CURATOR-391).
+// Scenario 28 of docs/traps.md.
+func TestPersistent_DetectsReplacementWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
 		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zk.ErrAPIError))
 		w.Server.DropConnections(conn.SessionID())
-		require.NoError(w, operator.Delete(one, -1))
-		_, err := operator.Create(one, []byte("data"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		require.NoError(w, operator.Delete(onePath, -1))
+		_, err := operator.Create(onePath, []byte("data"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		require.NoError(w, err)
 		time.Sleep(10 * time.Second)
 		require.ErrorIs(w, p.Current().Cause, recipes.ErrTaken)
 		require.Equal(w, operator.SessionID(), p.Current().Session)
-		require.NoError(w, operator.Delete(one, -1))
+		require.NoError(w, operator.Delete(onePath, -1))
 		require.NoError(w, p.Await(w.Context()))
 		require.NoError(w, p.Close())
 	})
 }
 
-// TestTrap36_ParentIsDeleted checks that the parent, which was deleted before the create, is created again
-// (CURATOR-724).
-func TestTrap36_ParentIsDeleted(t *testing.T) {
+// TestPersistent_RecreatesDeletedParent checks that a Persistent creates the parent again if another client has
+// deleted the parent before the create (CURATOR-724).
+// Scenario 36 of docs/traps.md.
+func TestPersistent_RecreatesDeletedParent(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
-		w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: one, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		w.Server.Before(zktest.Match{Op: zktest.OpCreate, Path: onePath, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(w, operator.Delete(dir, -1))
 			return zktest.Pass(q)
 		})
-		require.NoError(w, operator.Delete(one, -1))
+		require.NoError(w, operator.Delete(onePath, -1))
 		time.Sleep(time.Second)
 		require.True(w, p.Current().Present)
 		require.NoError(w, p.Close())
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 	})
 }
 
-// TestTrap30_StatusIsNotRead checks that a user that does not read the status does not block the Persistent,
-// and receives the newest state later.
-func TestTrap30_StatusIsNotRead(t *testing.T) {
+// TestPersistent_ContinuesIfStatusIsNotRead checks that a user that does not read the channel of Status does not
+// block the Persistent, and receives the newest state later.
+// Scenario 30 of docs/traps.md.
+func TestPersistent_ContinuesIfStatusIsNotRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, operator := w.Connect(), w.Connect()
 		p := openPresentPersistent(w, conn)
 		for range 10 {
-			require.NoError(w, operator.Delete(one, -1))
+			require.NoError(w, operator.Delete(onePath, -1))
 			time.Sleep(3 * time.Second)
 			require.True(w, p.Current().Present)
 		}
@@ -189,31 +199,31 @@ func TestTrap30_StatusIsNotRead(t *testing.T) {
 	})
 }
 
-// TestSet_RequestOrReplyLost checks that Set writes the data when its request or reply is lost, and when
+// TestSet_SucceedsIfRequestOrReplyIsLost checks that Set writes the data if its request or reply is lost, and if
 // another client has written the znode.
-func TestSet_RequestOrReplyLost(t *testing.T) {
+func TestSet_SucceedsIfRequestOrReplyIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		p := openPresentPersistent(w, conn)
 		token := p.Current().Token
 		for i, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
-			hook(zktest.Match{Op: zktest.OpSetData, Path: one, Nth: 1}, zktest.Cut)
+			hook(zktest.Match{Op: zktest.OpSetData, Path: onePath, Nth: 1}, zktest.Cut)
 			data := fmt.Sprint("data ", i)
 			require.NoError(w, p.Set(w.Context(), []byte(data)))
-			require.Equal(w, data, dataOf(w, conn, one))
+			require.Equal(w, data, dataOf(w, conn, onePath))
 		}
-		require.NoError(w, w.Server.SetVersion(one, 77), "as if another client had written it")
+		require.NoError(w, w.Server.SetVersion(onePath, 77), "as if another client had written it")
 		require.NoError(w, p.Set(w.Context(), []byte("mine")))
-		require.Equal(w, "mine", dataOf(w, conn, one))
+		require.Equal(w, "mine", dataOf(w, conn, onePath))
 		require.Equal(w, token, p.Current().Token)
 		require.ErrorIs(w, p.Set(w.Context(), make([]byte, 1<<20)), recipes.ErrInvalid)
 		require.NoError(w, p.Close())
 	})
 }
 
-// TestPersistent_ConnectionClosedOrNoPermission checks that the Persistent ends after the connection was
-// closed, and without permission.
-func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
+// TestPersistent_EndsWithoutConnectionOrPermission checks that a Persistent ends when its connection is closed,
+// and when the client is not permitted to create the znode.
+func TestPersistent_EndsWithoutConnectionOrPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		p := openPresentPersistent(w, conn)
@@ -234,9 +244,9 @@ func TestPersistent_ConnectionClosedOrNoPermission(t *testing.T) {
 	})
 }
 
-// TestPersistent_QuotaExceeded checks that a quota that is exceeded for some time ends the Persistent only
-// if it has not created the znode before.
-func TestPersistent_QuotaExceeded(t *testing.T) {
+// TestPersistent_SurvivesExceededQuotaAfterFirstCreate checks that a Persistent whose quota is exceeded for some
+// time ends only if it has not created the znode before.
+func TestPersistent_SurvivesExceededQuotaAfterFirstCreate(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		p := openPresentPersistent(w, conn)

@@ -19,8 +19,8 @@ type Typed[T any] struct {
 // [Group.Watch] deliver every member, whatever its data is, and [Typed.Value] returns its value.
 func Of[T any](g *Group, c recipes.Codec[T]) Typed[T] { return Typed[T]{g, c} }
 
-// Join joins the group as member id with a value. Errors are those of [Group.Join]; the error wraps
-// [recipes.ErrInvalid] and that of the codec if the value cannot be encoded.
+// Join joins the group as member id with a value. If the value cannot be encoded, the error wraps
+// [recipes.ErrInvalid] and the error of the codec. Other errors are those of [Group.Join].
 func (t Typed[T]) Join(ctx context.Context, id string, value T) (*Membership, error) {
 	data, err := recipe.EncodeValue(t.codec.Encode, value)
 	if err != nil {
@@ -29,7 +29,8 @@ func (t Typed[T]) Join(ctx context.Context, id string, value T) (*Membership, er
 	return t.group.Join(ctx, id, data)
 }
 
-// Set changes the value of a member of this process. Errors are those of [Membership.Set], and as for Join.
+// Set changes the value of a member of this process. If the value cannot be encoded, the error wraps
+// [recipes.ErrInvalid] and the error of the codec. Other errors are those of [Membership.Set].
 func (t Typed[T]) Set(ctx context.Context, m *Membership, value T) error {
 	data, err := recipe.EncodeValue(t.codec.Encode, value)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 type worker struct{ State string }
 
-// TestTyped_DecodesValues checks that a member has the value with which it has joined, or which it has set,
-// and that a member whose data is in another format is not lost.
+// TestTyped_DecodesValues checks that a member has the value with which it has joined, or which it has set, and
+// that a member whose data is in another format is returned with an error instead of being omitted.
 func TestTyped_DecodesValues(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		g := newGroup(w, w.Connect())

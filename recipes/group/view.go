@@ -92,7 +92,7 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 			return a.ID == b.ID && a.Token == b.Token && a.Revision == b.Revision
 		}) {
 			last = members
-			// The view has its own slice, which the receiver may change.
+			// Send a new slice, because the receiver may change the slice of a view.
 			limit.SendNewest(views, View{Members: sortedMembers(members)})
 			g.setup.Report("group", event.Event{Kind: event.Listed, Count: len(members)})
 		}
@@ -102,7 +102,7 @@ func (g *Group) publishViews(ctx context.Context, reader *recipe.ChildReader[Mem
 	}
 }
 
-// children describes how the znodes of the members are read.
+// children returns a description of how to read the znodes of the members.
 func (g *Group) children() recipe.ChildConfig[Member] {
 	c := recipe.ChildConfig[Member]{Path: g.setup.Path, NamesOnly: g.namesOnly, Parse: func(name string, found watch.Found, err error) (Member, error) {
 		m := Member{ID: name, Data: found.Data, Err: connection.Refine(nil, err)}

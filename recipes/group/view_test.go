@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// describe returns the ID and the data of each member.
+// describe returns a text "ID=data" for each member.
 func describe(members []Member) (all []string) {
 	for _, m := range members {
 		all = append(all, m.ID+"="+string(m.Data))
@@ -26,9 +26,9 @@ func describe(members []Member) (all []string) {
 	return all
 }
 
-// TestChanges_MembersJoinAndLeave checks that a view contains the current members, and that Since returns the
-// right differences.
-func TestChanges_MembersJoinAndLeave(t *testing.T) {
+// TestWatch_DeliversJoiningAndLeavingMembers checks that the views of Watch contain the current members, and that
+// Since returns the members that have joined, left and changed.
+func TestWatch_DeliversJoiningAndLeavingMembers(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		observer := newGroup(w, w.Connect())
 		ctx, cancel := context.WithCancel(w.Context())
@@ -80,14 +80,16 @@ func TestChanges_MembersJoinAndLeave(t *testing.T) {
 		cancel()
 		_, ok := <-views
 		require.False(w, ok)
-		require.Equal(w, empty, w.Server.Tree())
+		require.Equal(w, emptyTree, w.Server.Tree())
 		require.Len(w, w.Server.Watches(), 1, "on the group")
 	})
 }
 
-// TestTrap27_ChangesWhileDisconnected checks that a change that was made while the client was disconnected is not
-// missed when the client library has not set its watches again, in the same session or a new session (CURATOR-623).
-func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
+// TestWatch_DeliversChangesMadeWhileDisconnected checks that Watch delivers a change that was made while the
+// client was disconnected, in the same session or in a new one, if the client library has not set its watches
+// again (CURATOR-623).
+// Scenario 27 of docs/traps.md.
+func TestWatch_DeliversChangesMadeWhileDisconnected(t *testing.T) {
 	for name, endSession := range map[string]func(w *bubble.Test, id int64){
 		"same session":  func(w *bubble.Test, id int64) {},
 		"other session": func(w *bubble.Test, id int64) { require.NoError(w, w.Server.ExpireSession(id)) },
@@ -98,7 +100,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				stays, leaves := join(w, other, "stays", "1"), join(w, other, "leaves", "1")
 				views := newGroup(w, conn).Watch(w.Context())
 				require.Len(w, (<-views).Members, 2)
-				// The client library tries to set its watches again, and fails each time.
+				// Let each attempt of the client library to set its watches again fail.
 				hook := w.Server.Before(zktest.Match{Op: zktest.OpSetWatches}, zktest.Fail(zk.ErrAPIError))
 				w.Server.Refuse(true)
 				w.Server.DropConnections(conn.SessionID())
@@ -109,7 +111,7 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 				w.Server.Refuse(false)
 				bubble.Settle()
 				require.Equal(w, []string{"joins=1", "stays=2"}, describe((<-views).Members))
-				// Changes after the reconnect are delivered as well.
+				// Make further changes, which must be delivered as well.
 				require.NoError(w, stays.Set(w.Context(), []byte("3")))
 				synctest.Wait()
 				require.Equal(w, []string{"joins=1", "stays=3"}, describe((<-views).Members))
@@ -123,9 +125,11 @@ func TestTrap27_ChangesWhileDisconnected(t *testing.T) {
 	}
 }
 
-// TestTrap28_RejoinedWhileDisconnected checks that a member that has left and rejoined while the reader was
-// disconnected, with the same data and version, does not count as unchanged (CURATOR-391).
-func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
+// TestSince_ReportsMemberThatRejoinedWhileDisconnected checks that Since does not treat a member as unchanged if
+// the member has left and rejoined, with the same data and version, while the reader was disconnected
+// (CURATOR-391).
+// Scenario 28 of docs/traps.md.
+func TestSince_ReportsMemberThatRejoinedWhileDisconnected(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
 		m := join(w, other, "a", "1")
@@ -146,9 +150,11 @@ func TestTrap28_RejoinedWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestTrap29_30_ViewsInOrderAndNewestForSlowReaders checks that views are delivered in order, and that a slow
-// reader receives the newest view (CURATOR-324, CURATOR-344).
-func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
+// TestWatch_DeliversViewsInOrderAndNewestToSlowReader checks that Watch delivers views in order, and the newest
+// view to a slow reader (CURATOR-324, CURATOR-344).
+// Scenario 29 of docs/traps.md.
+// Scenario 30 of docs/traps.md.
+func TestWatch_DeliversViewsInOrderAndNewestToSlowReader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "")
 		views, idle := newGroup(w, w.Connect()).Watch(w.Context()), newGroup(w, w.Connect()).Watch(w.Context())
@@ -172,9 +178,9 @@ func TestTrap29_30_ViewsInOrderAndNewestForSlowReaders(t *testing.T) {
 	})
 }
 
-// Many members change in one transaction. The changes must not be read one by one, each after a pause in
-// which the connection may be closed.
-func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
+// TestWatch_ReadsManyChangesWithoutPauses checks that Watch reads many members that change in one transaction
+// together: if there were a pause after each member, the connection could be closed in the meantime.
+func TestWatch_ReadsManyChangesWithoutPauses(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, others := w.Connect(), w.Connect()
 		g := newGroup(w, conn)
@@ -212,9 +218,9 @@ func TestChanges_ManyMembersInOneTransaction(t *testing.T) {
 	})
 }
 
-// TestChanges_ReceiverMayModifyViews checks that a receiver may change the order of the views that it has
-// received: no view is repeated, and the race detector reports no race.
-func TestChanges_ReceiverMayModifyViews(t *testing.T) {
+// TestWatch_AllowsReceiverToModifyViews checks that a receiver may change the order of the members in the views
+// that it has received: Watch delivers no view again, and the race detector reports no race.
+func TestWatch_AllowsReceiverToModifyViews(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn, other := w.Connect(), w.Connect()
 		ctx, cancel := context.WithCancel(w.Context())
@@ -250,9 +256,10 @@ func TestChanges_ReceiverMayModifyViews(t *testing.T) {
 	})
 }
 
-// TestTrap24_MemberLeavesWhileItIsRead checks that a member that leaves while it is read does not leave a
-// watch behind (CURATOR-107).
-func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
+// TestWatch_LeavesNoWatchOnMemberThatLeaves checks that a member that leaves while Watch reads the member leaves
+// no watch behind (CURATOR-107).
+// Scenario 24 of docs/traps.md.
+func TestWatch_LeavesNoWatchOnMemberThatLeaves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m, reader := join(w, w.Connect(), "a", ""), w.Connect()
 		w.Server.Before(zktest.Match{Op: zktest.OpGetData, Path: dir + "/a", Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -267,9 +274,10 @@ func TestTrap24_MemberLeavesWhileItIsRead(t *testing.T) {
 	})
 }
 
-// TestTrap25_WatchesDoNotAddUp checks that watches do not add up with each call whose context is done, and
-// that a call that uses such a watch misses no change (kazoo #175, CURATOR-14).
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// TestWatch_AccumulatesNoWatches checks that calls of Watch whose contexts are done leave a fixed number of
+// watches behind, and that a later call that uses such a watch misses no change (kazoo #175, CURATOR-14).
+// Scenario 25 of docs/traps.md.
+func TestWatch_AccumulatesNoWatches(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "1")
 		reader := w.Connect()
@@ -293,9 +301,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap36_GroupIsRemovedAndCreatedAgain checks that views do not end when the servers remove the znode of
-// the empty group, and that joining creates it again.
-func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
+// TestWatch_ContinuesAfterGroupIsRemoved checks that Watch continues when the servers remove the znode of the
+// empty group, and that Join creates the znode again.
+// Scenario 36 of docs/traps.md.
+func TestWatch_ContinuesAfterGroupIsRemoved(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		views := newGroup(w, w.Connect()).Watch(w.Context())
@@ -314,9 +323,9 @@ func TestTrap36_GroupIsRemovedAndCreatedAgain(t *testing.T) {
 	})
 }
 
-// TestChanges_ConnectionClosed checks that the channel of views is closed, after an error, when the
+// TestWatch_EndsWhenConnectionIsClosed checks that Watch delivers an error and closes its channel when the
 // connection is closed.
-func TestChanges_ConnectionClosed(t *testing.T) {
+func TestWatch_EndsWhenConnectionIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		views := newGroup(w, conn).Watch(w.Context())
@@ -328,9 +337,10 @@ func TestChanges_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// TestTrap27_PooledWatchIsLost checks that a call misses no changes when the watch of an earlier call was
-// lost at a reconnect, before the call or during it.
-func TestTrap27_PooledWatchIsLost(t *testing.T) {
+// TestWatch_MissesNoChangeAfterLossOfWatch checks that Watch misses no changes if the client library has lost the
+// watch of an earlier call at a reconnect, before or during the call.
+// Scenario 27 of docs/traps.md.
+func TestWatch_MissesNoChangeAfterLossOfWatch(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		m := join(w, w.Connect(), "a", "1")
 		reader := w.Connect()
@@ -344,7 +354,7 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		views := g.Watch(w.Context())
 		require.Equal(w, []string{"a=1"}, describe((<-views).Members))
-		time.Sleep(10 * time.Second) // the client library has set the watches again by then
+		time.Sleep(10 * time.Second) // wait until the client library has set the watches again
 		for range 2 {
 			for _, data := range []string{"2", "3"} {
 				require.NoError(w, m.Set(w.Context(), []byte(data)))
@@ -352,7 +362,7 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 				require.Len(w, views, 1, "without a delay")
 				require.Equal(w, []string{"a=" + data}, describe((<-views).Members))
 			}
-			// The watches are lost while the reader waits for a change.
+			// Make the client library lose the watches while the reader waits for a change.
 			w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: reader.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
 			w.Server.DropConnections(reader.SessionID())
 			time.Sleep(1500 * time.Millisecond)
@@ -366,9 +376,9 @@ func TestTrap27_PooledWatchIsLost(t *testing.T) {
 	})
 }
 
-// TestChanges_MemberTooLarge checks that a member whose data the connection cannot receive is in the views,
-// and that its data is there when it has become smaller.
-func TestChanges_MemberTooLarge(t *testing.T) {
+// TestWatch_IncludesMemberWithTooLargeData checks that the views include a member whose data the connection cannot
+// receive, and include the data when it has become smaller.
+func TestWatch_IncludesMemberWithTooLargeData(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big, _, err := w.Server.Connect(timeout)
 		require.NoError(w, err)
@@ -401,9 +411,9 @@ func TestChanges_MemberTooLarge(t *testing.T) {
 	})
 }
 
-// TestChanges_ForeignParticipant checks that a member whose znode was written in an unusual way does not end
-// the views of the others, is in them, and does not prevent others from joining.
-func TestChanges_ForeignParticipant(t *testing.T) {
+// TestWatch_IncludesForeignMembers checks that the views include a member whose znode another program has created
+// in an unusual way, and that such a znode neither ends the views nor prevents others from joining.
+func TestWatch_IncludesForeignMembers(t *testing.T) {
 	for name, c := range map[string]struct {
 		node   string
 		flags  int32
@@ -453,8 +463,9 @@ func TestChanges_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestMembers_TooManyMembers checks that a group with more members than the connection can receive is an error.
-func TestMembers_TooManyMembers(t *testing.T) {
+// TestMembers_ReturnsErrTooLargeForLargeGroup checks that Members returns ErrTooLarge for a group with more
+// members than the connection can receive.
+func TestMembers_ReturnsErrTooLargeForLargeGroup(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		big, _, err := w.Server.Connect(timeout)
 		require.NoError(w, err)
@@ -469,8 +480,9 @@ func TestMembers_TooManyMembers(t *testing.T) {
 	})
 }
 
-// With WithoutData a group has one watch, and a change of members costs one request.
-func TestWithoutData(t *testing.T) {
+// TestWithoutData_SetsOneWatchPerGroup checks that a group with WithoutData sets one watch, and returns the IDs of
+// the members without reading their znodes.
+func TestWithoutData_SetsOneWatchPerGroup(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		conn := w.Connect()
 		g := newGroup(w, conn, WithoutData())

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// ErrRevoked is the reason of the end of a shard that was not released within the grace period after its
-// release was requested.
+// ErrRevoked is the reason why a member does not hold a shard any more if the program has not released the shard
+// within the grace period after the request to release it.
 var ErrRevoked = errors.New("shard: not released within the grace period")
 
 // MovedError is the cause of the context of a function of [Group.Run] if the release of its shard is

@@ -11,14 +11,14 @@ import (
 
 func (g *Group) report(e event.Event) { g.setup.Report("shard", e) }
 
-// reportMember reports an event of the znode of this member.
+// reportMember emits an event of the znode of a member that this process maintains.
 func (g *Group) reportMember(e event.Event) {
 	e.Path = g.setup.Path + "/members"
 	g.setup.Report("group", e)
 }
 
-// observe emits an event for a shard that the member holds now, after contending for it since began. When the
-// shard is released or lost, it emits another event and closes the channel.
+// observe emits an event for a shard that the member has just acquired, after it has contended for the shard since
+// began. When the shard is released or lost, observe emits another event, and then closes the channel reported.
 func (g *Group) observe(s *Shard, began time.Time) (reported <-chan struct{}) {
 	done := make(chan struct{})
 	if g.setup.Events == nil {
@@ -41,7 +41,7 @@ func (g *Group) observe(s *Shard, began time.Time) (reported <-chan struct{}) {
 	return done
 }
 
-// errNoLeader is the reason in the event of a plan that a member has computed itself.
+// errNoLeader is the Err of the event of a plan that a member has computed itself.
 var errNoLeader = errors.New("shard: no leader has planned for the present members")
 
 // reportPlan emits an event for the plan that the member follows.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exploredState is a state of a group in the exploration: the plan, the records of the members, and the Spec.
+// exploredState is a state that a group can have: the plan, the records of the members, and the Spec.
 type exploredState struct {
 	plan    Plan
 	members map[string]record
@@ -51,8 +51,8 @@ func (x exploredState) withSpec(change func(*Spec)) exploredState {
 	return x
 }
 
-// nextStates returns the states after each possible event, by the name of the event. In these states the plan is
-// still the old one.
+// nextStates returns the state after each possible event, by a description of the event. In these states no leader
+// has planned since the event.
 func (x exploredState) nextStates(ids []string) map[string]exploredState {
 	all := map[string]exploredState{}
 	for _, id := range ids {
@@ -87,16 +87,16 @@ func (x exploredState) nextStates(ids []string) map[string]exploredState {
 	return all
 }
 
-// computeNext computes the next plan. It returns a description of the rule that the plan violates, or "" if it
-// violates none.
+// computeNext replaces the plan by the next plan. It returns a description of the rule that the next plan
+// violates, or "" if it violates none.
 func (x *exploredState) computeNext() string {
 	was := x.plan
 	x.plan = nextPlan(was, x.members, x.spec, x.zxid, someTime)
 	return checkPlan(was, x.plan, x.members, x.spec)
 }
 
-// checkSettled returns a description of the rule that the state violates after all members have confirmed the
-// plan, or "".
+// checkSettled lets all members confirm plans until the plan does not change any more. It returns a description of
+// the rule that a plan violates, or "" if they violate none.
 func (x exploredState) checkSettled() string {
 	x.spec.PauseRebalancing = false
 	x.zxid++
@@ -117,12 +117,12 @@ func (x exploredState) checkSettled() string {
 	return "the plan does not settle"
 }
 
-// TestNext_ExploredSequencesSatisfyRules checks that a plan violates no rule after any sequence of events:
-// members join, leave, crash, restart and confirm, and the Spec changes. With -shard.full it explores all
-// states of two members and two shards, and longer sequences of more members and shards.
+// TestNext_ExploredSequencesSatisfyRules checks that nextPlan violates no rule after any sequence of events:
+// members join, leave, crash, restart and confirm, and the Spec changes. With -shard.full it explores all states
+// of two members and two shards, and longer sequences of more members and shards.
 func TestNext_ExploredSequencesSatisfyRules(t *testing.T) {
 	explore(t, 2, 2, 6)
-	if *full {
+	if *fullTest {
 		explore(t, 2, 2, 1<<30)
 		explore(t, 3, 2, 8)
 		explore(t, 3, 3, 6)

@@ -19,7 +19,7 @@ import (
 )
 
 // TestRun_CrashMovesShards checks that the shards of a crashed member have a new owner soon after its session has
-// expired. One of the crashed members is the leader, m0.
+// expired. In some of the cases, the leader m0 crashes.
 func TestRun_CrashMovesShards(t *testing.T) {
 	for _, crashes := range [][]int{{0}, {1}, {0, 1, 2}} {
 		t.Run(fmt.Sprint(crashes), func(t *testing.T) {
@@ -63,10 +63,11 @@ func TestRun_CrashMovesShards(t *testing.T) {
 	}
 }
 
-// TestTrap51_MembersJoinAndLeaveRepeatedly checks that two members do not own the same shard while a member
-// joins and leaves, and that members that stay lose no more shards than necessary (kazoo #271, #283, #298,
-// #392).
-func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
+// TestRun_KeepsShardsWhileOtherMemberJoinsAndLeaves checks that two members do not own the same shard while a
+// third member joins and leaves repeatedly, and that the two lose no more shards than necessary (kazoo #271, #283,
+// #298, #392).
+// Scenario 51 of docs/traps.md.
+func TestRun_KeepsShardsWhileOtherMemberJoinsAndLeaves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 12)
@@ -92,8 +93,9 @@ func TestTrap51_MembersJoinAndLeaveRepeatedly(t *testing.T) {
 	})
 }
 
-// TestRun_NoLeader checks that the members divide the shards evenly without a leader.
-func TestRun_NoLeader(t *testing.T) {
+// TestRun_DividesShardsWithoutLeader checks that the members divide the shards evenly while no member can become
+// the leader.
+func TestRun_DividesShardsWithoutLeader(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		foreign, err := lock.NewMutex(connect(w), dir+"/leader")
 		require.NoError(w, err)
@@ -128,9 +130,9 @@ func TestRun_NoLeader(t *testing.T) {
 	})
 }
 
-// TestRun_RollingRestart checks that no shard changes its owner while 20 members restart one after another,
-// and that no member runs a shard whose owner is away.
-func TestRun_RollingRestart(t *testing.T) {
+// TestRun_KeepsOwnersDuringRollingRestart checks that no shard changes its owner while 20 members restart one
+// after another, and that no member runs a shard whose owner is away.
+func TestRun_KeepsOwnersDuringRollingRestart(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 100, func(s *Spec) { s.RestartDelay = time.Minute })
@@ -153,7 +155,7 @@ func TestRun_RollingRestart(t *testing.T) {
 		}
 		require.Equal(w, 200, r.count, "each shard was granted once more, to the same member")
 
-		// The member m7 leaves and does not return.
+		// Stop the member m7, which does not return.
 		workers["m7"].leave(w)
 		time.Sleep(50 * time.Second)
 		require.Len(w, r.currentOwners(), 95)
@@ -169,7 +171,7 @@ func TestRun_RollingRestart(t *testing.T) {
 	})
 }
 
-// TestRun_MaxMovesLimitsMoves checks that at most as many shards as MaxMoves permits lack an owner, and
+// TestRun_MaxMovesLimitsMoves checks that no more shards than MaxMoves permits lack an owner at the same time, and
 // that a member that cannot lock its shards does not stop all moves.
 func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
@@ -193,14 +195,14 @@ func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 		bubble.Settle()
 		r.requireEven(12, "a", "b")
 
-		// The member b is not permitted to lock the shards of a.
+		// Forbid the member b to lock the shards of a.
 		for shard, owner := range r.currentOwners() {
 			if owner == "a" {
 				_, err := operator.SetACL(dir+"/locks/"+shard, zk.WorldACL(zk.PermRead|zk.PermDelete|zk.PermWrite|zk.PermAdmin), -1)
 				require.NoError(w, err)
 			}
 		}
-		update(w, func(s *Spec) { s.Drained = []string{"a"} })
+		updateSpec(w, func(s *Spec) { s.Drained = []string{"a"} })
 		time.Sleep(5 * time.Minute)
 		require.Equal(w, map[string]int{"b": 6}, r.loads(), "the rounds continue")
 		for _, shard := range numberedNames("s", 12) {
@@ -214,9 +216,9 @@ func TestRun_MaxMovesLimitsMoves(t *testing.T) {
 	})
 }
 
-// TestRun_ForeignProgram checks that members keep their shards when another program deletes or overwrites the
-// plan or the Spec or creates a znode beside the members, and that the leader repairs the plan.
-func TestRun_ForeignProgram(t *testing.T) {
+// TestRun_KeepsShardsDespiteForeignWrites checks that members keep their shards when another program deletes or
+// overwrites the plan or the Spec, or creates a znode beside the members, and that the leader repairs the plan.
+func TestRun_KeepsShardsDespiteForeignWrites(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 9)
@@ -266,8 +268,9 @@ func TestRun_ForeignProgram(t *testing.T) {
 	})
 }
 
-// TestMember_ConnectionClosed checks that a member ends when the connection is closed.
-func TestMember_ConnectionClosed(t *testing.T) {
+// TestMember_EndsWhenConnectionIsClosed checks that a member ends and its shards become invalid when the
+// connection is closed.
+func TestMember_EndsWhenConnectionIsClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 3)
 		conn := connect(w)
@@ -282,13 +285,14 @@ func TestMember_ConnectionClosed(t *testing.T) {
 		for _, s := range all {
 			require.Error(w, s.Err())
 		}
-		bubble.Settle() // the goroutines of the contenders end in the background
+		bubble.Settle() // wait until the goroutines of the contenders have ended
 	})
 }
 
-// TestGroup_WatchShowsPlan checks that a router sees the changes of the plan, that it sets no more watches when there
-// are more shards or members, and that members that have left leave no watches behind.
-func TestGroup_WatchShowsPlan(t *testing.T) {
+// TestWatch_DeliversPlansWithFewWatches checks that Watch delivers the changes of the plan to a router, that the
+// number of its watches does not grow with the number of shards or members, and that members that have left leave
+// few watches behind.
+func TestWatch_DeliversPlansWithFewWatches(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 50)
@@ -306,8 +310,8 @@ func TestGroup_WatchShowsPlan(t *testing.T) {
 			k.leave(w)
 			bubble.Settle()
 			<-maps
-			// In each term, the leader sets the watch of the Spec again, at most eight times: see
-			// docs/design.md.
+			// Allow eight channels for the watch of the Spec, which the leader sets again in each
+			// term: docs/design.md explains this limit.
 			require.LessOrEqual(w, bubble.Watches(conn), 9)
 			require.LessOrEqual(w, len(w.Server.Watches()), 3)
 		}
@@ -316,9 +320,9 @@ func TestGroup_WatchShowsPlan(t *testing.T) {
 	})
 }
 
-// TestGroup_CostAtRest checks that an idle member does not send more requests when there are more shards.
-// Reads that verify watches do not count.
-func TestGroup_CostAtRest(t *testing.T) {
+// TestGroup_IdleMembersSendFewRequests checks that an idle member does not send more requests when there are more
+// shards. The test does not count reads that verify watches.
+func TestGroup_IdleMembersSendFewRequests(t *testing.T) {
 	costs := map[int]float64{}
 	for _, shards := range []int{10, 200} {
 		bubble.Run(t, func(w *bubble.Test) {
@@ -340,8 +344,8 @@ func TestGroup_CostAtRest(t *testing.T) {
 					requests++
 				}
 			}
-			// The library reads every watched znode once in three to five minutes. An owner watches the
-			// znodes of its locks.
+			// Allow one read of every watched znode in three minutes, by which the library verifies watches. An
+			// owner watches the znodes of its locks.
 			require.LessOrEqual(w, float64(verified)/10, float64(shards+5*4)/3)
 			costs[shards] = float64(requests) / 10 / 5
 			for _, k := range workers {
@@ -353,7 +357,7 @@ func TestGroup_CostAtRest(t *testing.T) {
 	require.InDelta(t, costs[10], costs[200], 1)
 }
 
-// TestUpdate_UnchangedSpecIsNotWritten checks that Update does not write when its function changes nothing.
+// TestUpdate_UnchangedSpecIsNotWritten checks that Update writes nothing if its function changes nothing.
 func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 3)
@@ -381,9 +385,9 @@ func TestUpdate_UnchangedSpecIsNotWritten(t *testing.T) {
 	})
 }
 
-// TestRun_InvalidName checks that a member does not end when another program has written a name of a shard
-// that cannot be locked, and that Update rejects such a name.
-func TestRun_InvalidName(t *testing.T) {
+// TestRun_ContinuesDespiteInvalidShardName checks that a member does not end when another program has written a
+// name of a shard that cannot be locked, and that Update rejects such a name.
+func TestRun_ContinuesDespiteInvalidShardName(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 3)
@@ -407,9 +411,9 @@ func TestRun_InvalidName(t *testing.T) {
 	})
 }
 
-// TestRun_LeaderCannotWrite checks that a leader that cannot write plans follows the plan that all other
-// members compute.
-func TestRun_LeaderCannotWrite(t *testing.T) {
+// TestRun_DividesShardsIfLeaderCannotWrite checks that a leader that is not permitted to write plans follows the
+// same plan as the other members, which compute it.
+func TestRun_DividesShardsIfLeaderCannotWrite(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 6)
@@ -423,8 +427,8 @@ func TestRun_LeaderCannotWrite(t *testing.T) {
 	})
 }
 
-// TestGroup_CompareIgnoresForeignZnodes checks that a plan does not count as outdated forever when a znode
-// beside the members is not that of a member.
+// TestGroup_CompareIgnoresForeignZnodes checks that compare does not consider a plan outdated because of a znode
+// beside the members that does not belong to a member.
 func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -437,15 +441,15 @@ func TestGroup_CompareIgnoresForeignZnodes(t *testing.T) {
 		plan, err := g.Plan(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, comparison{version: plan.Version}, g.compare(w.Context(), plan, true))
-		update(w, func(s *Spec) { s.Shards = s.Shards[1:] })
+		updateSpec(w, func(s *Spec) { s.Shards = s.Shards[1:] })
 		require.True(w, g.compare(w.Context(), plan, true).differs)
 		a.leave(w)
 	})
 }
 
-// TestRun_IDTakenByOtherProcess checks that a process does not contend for shards while another process is
-// the member with its ID, and continues afterwards.
-func TestRun_IDTakenByOtherProcess(t *testing.T) {
+// TestRun_WaitsWhileOtherProcessHasSameID checks that a process does not contend for shards while another process
+// is the member with the same ID, and continues when the other process has left.
+func TestRun_WaitsWhileOtherProcessHasSameID(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 3)
@@ -471,8 +475,8 @@ func TestRun_IDTakenByOtherProcess(t *testing.T) {
 	})
 }
 
-// TestMember_LostShardsAreNotOwned checks that Owned does not contain shards that are lost, for which no
-// release was confirmed.
+// TestMember_LostShardsAreNotOwned checks that Owned omits shards that the member has lost, even if the member has
+// not confirmed their release.
 func TestMember_LostShardsAreNotOwned(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)
@@ -489,7 +493,7 @@ func TestMember_LostShardsAreNotOwned(t *testing.T) {
 			require.NoError(w, owned.Err)
 			require.Empty(w, owned.Shards)
 		default:
-			require.Fail(w, "the loss is not reported")
+			require.Fail(w, "Owned does not report the loss of the shards")
 		}
 		w.Server.Refuse(false)
 		w.Server.Heal()

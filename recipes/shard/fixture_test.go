@@ -31,7 +31,7 @@ var bufferSize = zk.WithMaxBufferSize(4 << 20)
 
 func connect(w *bubble.Test) *zk.Conn { return w.Connect(bufferSize) }
 
-// newClient returns a client without waiting for its session.
+// newClient returns a client, and does not wait until the client has a session.
 func newClient(w *bubble.Test) *bubble.Client {
 	c, err := bubble.NewClient(w.Server, timeout, bufferSize)
 	require.NoError(w, err)
@@ -55,13 +55,13 @@ func setShards(w *bubble.Test, n int, change ...func(*Spec)) {
 	require.NoError(w, err)
 }
 
-func update(w *bubble.Test, f func(*Spec)) {
+func updateSpec(w *bubble.Test, f func(*Spec)) {
 	_, err := newGroup(w, connect(w)).Update(w.Context(), func(s *Spec) error { f(s); return nil })
 	require.NoError(w, err)
 }
 
-// recorder records which member owns which shard, as the functions of Run observe it. It fails the test if a
-// shard is granted while an earlier grant of the same shard is valid.
+// recorder records which member owns which shard, by the calls of the functions that were passed to Run. It fails
+// the test if a shard is granted while an earlier grant of the same shard is valid.
 type recorder struct {
 	w      *bubble.Test
 	mu     sync.Mutex
@@ -79,19 +79,19 @@ func (r *recorder) grant(ctx context.Context, id string, s *Shard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.Err() != nil {
-		return // the shard was lost before the function was called
+		return // ignore a shard that was lost before the function was called
 	}
 	r.count++
 	if before := r.grants[s.Name()]; before != nil {
 		if before.Err() == nil {
-			r.w.Errorf("%s is granted to %s and is held by %s", s.Name(), id, r.owners[s.Name()])
+			r.w.Errorf("shard %s is granted to %s while %s holds it", s.Name(), id, r.owners[s.Name()])
 		}
 		if s.Token() <= before.Token() {
 			r.w.Errorf("the token of %s does not increase", s.Name())
 		}
 	}
 	if before := r.works[s.Name()]; before != nil && before.Err() == nil {
-		r.w.Errorf("%s works on %s and is not told to stop, and %s begins", r.owners[s.Name()], s.Name(), id)
+		r.w.Errorf("%s still works on %s and was not told to stop when %s begins", r.owners[s.Name()], s.Name(), id)
 	}
 	r.grants[s.Name()], r.owners[s.Name()], r.works[s.Name()] = s, id, ctx
 }
@@ -136,8 +136,8 @@ func (r *recorder) grantOf(name string) *Shard {
 	return r.grants[name]
 }
 
-// requireEven requires that the members ids own all shards, that their numbers of shards differ by at most
-// one, and that the plan says the same.
+// requireEven requires that the members with the given IDs, and no others, own all shards, that their numbers of
+// shards differ by at most one, and that the plan contains the same owners and no moves.
 func (r *recorder) requireEven(shards int, ids ...string) {
 	r.w.Helper()
 	require.Len(r.w, r.currentOwners(), shards)
@@ -158,7 +158,8 @@ type worker struct {
 	done   <-chan error
 }
 
-// start starts a member. Its functions need the time drain to end.
+// start starts a member on a new connection. After the release of a shard is requested, the member's
+// function returns after the time drain.
 func (r *recorder) start(id string, drain time.Duration, opts ...Option) *worker {
 	client := newClient(r.w)
 	bubble.Advance(0)

@@ -18,7 +18,7 @@ import (
 type follower struct {
 	member *Member
 	record record
-	ctx    context.Context // context of watches and comparisons; it lasts while the member leaves
+	ctx    context.Context // the context of watches and comparisons, which lasts until the member has left
 
 	plans    <-chan value.Change[Plan]
 	written  Plan            // the last plan that a leader has written
@@ -27,17 +27,17 @@ type follower struct {
 	reasons  map[string]Move // the moves of the plan that concern shards of this member
 	contends map[string]*contention
 	events   chan contentionEvent
-	held     int      // number of contentions that hold a shard that should be kept
-	confirm  bool     // the leader waits until this member confirms the plan
-	changed  bool     // the set of owned shards differs from the last set that was sent
-	sent     []*Shard // the last set that was sent; nil if it is known whether the user has received it
-	computed bool     // plan was computed by this member
-	closing  bool     // the member leaves
-	taken    bool     // another process has taken the ID of this member, because the session of this one has ended
+	held     int      // the number of contentions that hold a shard of mine
+	confirm  bool     // reports that the leader waits until this member confirms the plan
+	changed  bool     // reports that the set of owned shards has changed, so that deliver must send it
+	sent     []*Shard // the set that takeBack finds in the channel of Owned, or that the user has received since
+	computed bool     // reports that this member has computed plan
+	closing  bool     // reports that the member leaves
+	taken    bool     // reports that another process has taken the ID after the session of this member has ended
 
-	takenOver chan bool // receives new values of taken; only the newest one counts
+	takenOver chan bool // receives new values of taken; the follower needs only the newest one
 
-	comparing bool // a comparison is running
+	comparing bool // reports that a comparison is running
 	compared  chan comparison
 	differed  int64 // the version of the plan that the last comparison has found outdated; -1 for none
 }
@@ -46,15 +46,15 @@ type follower struct {
 type contention struct {
 	stop    context.CancelCauseFunc
 	stopped bool
-	shard   *Shard // nil if the shard is not held
+	shard   *Shard // the shard, while the member holds it, or nil
 }
 
 // contentionEvent is a report of the goroutine of a contention.
 type contentionEvent struct {
 	name  string
-	shard *Shard // nil if the shard is not held any more
-	ended bool   // the goroutine has ended
-	err   error  // why the goroutine has ended; nil if it was stopped
+	shard *Shard // the shard that the member holds now, or nil if the member does not hold it any more
+	ended bool   // reports that the goroutine has ended
+	err   error  // the reason why the goroutine has ended; nil after stopContention
 }
 
 func newFollower(m *Member) *follower {
@@ -106,7 +106,7 @@ func (f *follower) follow(life context.Context) error {
 			}
 			f.receivePlan(c)
 		case e := <-f.events:
-			if err := f.receive(e); err != nil {
+			if err := f.receiveContention(e); err != nil {
 				return err
 			}
 		case taken := <-f.takenOver:
@@ -116,7 +116,7 @@ func (f *follower) follow(life context.Context) error {
 			}
 		case <-timer.C:
 			timer.Reset(interval)
-			f.compare()
+			f.startComparison()
 		case c := <-f.compared:
 			f.receiveComparison(c)
 		case <-f.member.keeper.Done():
@@ -134,12 +134,12 @@ func (f *follower) leave() {
 	if m.group.settings.restart {
 		why, f.record.State = Restarted, restarting
 	}
-	f.announce()
+	f.writeRecord()
 	for name, c := range f.contends {
-		f.stop(c, &MovedError{Shard: name, Reason: why})
+		f.stopContention(c, &MovedError{Shard: name, Reason: why})
 	}
 	for len(f.contends) > 0 {
-		_ = f.receive(<-f.events)
+		_ = f.receiveContention(<-f.events)
 	}
 	if m.run == nil {
 		f.takeBack()
@@ -148,8 +148,8 @@ func (f *follower) leave() {
 	}
 }
 
-// plannedLimit is how long a member that leaves waits for a plan that takes this into account. If it did not
-// wait, the others would believe that it has crashed.
+// plannedLimit is how long a member that leaves waits for a plan without the member. If the member did not wait,
+// the others would believe that it has crashed.
 const plannedLimit = time.Second
 
 // awaitPlanned waits until the plan does not contain the member, or lists it as away.
@@ -179,9 +179,9 @@ func (f *follower) awaitPlanned() {
 	}
 }
 
-// announce writes the record of the member to its znode.
-func (f *follower) announce() {
-	data, _ := json.Marshal(f.record) // contains only strings and numbers, so Marshal cannot fail
+// writeRecord writes the record of the member to its znode.
+func (f *follower) writeRecord() {
+	data, _ := json.Marshal(f.record) // Marshal cannot fail, because a record contains only strings and numbers
 	f.member.keeper.Set(data)
 }
 
@@ -223,20 +223,20 @@ func (f *follower) adoptPlan(plan Plan) {
 			case plan.Owners[name] == "":
 				why = Removed
 			default:
-				why = Balanced // the move was in an earlier plan
+				why = Balanced // no move of this plan explains the change, so the move was in an earlier plan
 			}
-			f.stop(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
+			f.stopContention(c, &MovedError{Shard: name, To: plan.Owners[name], Reason: why})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.mine)) {
 		if f.contends[name] == nil {
-			f.start(name)
+			f.startContention(name)
 		}
 	}
 }
 
-// start makes the member contend for the lock of a shard.
-func (f *follower) start(name string) {
+// startContention makes the member contend for the lock of a shard.
+func (f *follower) startContention(name string) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	f.contends[name] = &contention{stop: stop}
 	reason := Reason("")
@@ -250,8 +250,8 @@ func (f *follower) start(name string) {
 	}()
 }
 
-// stop asks a contention to end, for the reason why.
-func (f *follower) stop(c *contention, why *MovedError) {
+// stopContention asks a contention to end, for the reason why.
+func (f *follower) stopContention(c *contention, why *MovedError) {
 	if c.stopped {
 		return
 	}
@@ -263,13 +263,13 @@ func (f *follower) stop(c *contention, why *MovedError) {
 	c.stop(why)
 }
 
-// receive handles a report of a contention. It returns an error if the member cannot continue.
-func (f *follower) receive(e contentionEvent) error {
+// receiveContention handles a report of a contention. It returns an error if the member cannot continue.
+func (f *follower) receiveContention(e contentionEvent) error {
 	c := f.contends[e.name]
 	if e.ended {
 		delete(f.contends, e.name)
 		if e.err == nil && f.mine[e.name] && !f.closing {
-			f.start(e.name) // a later plan has given the shard back to this member
+			f.startContention(e.name) // start again, because a later plan has given the shard back to this member
 		}
 		return e.err
 	}
@@ -320,7 +320,7 @@ func (f *follower) takeBack() {
 func (f *follower) confirmPlan() {
 	if f.confirm && f.held == len(f.mine) {
 		f.confirm, f.record.Confirmed = false, f.plan.Version
-		f.announce()
+		f.writeRecord()
 	}
 }
 
@@ -329,12 +329,13 @@ type comparison struct {
 	version int64 // the version of the plan
 	err     error
 	differs bool
-	plan    *Plan // the next plan; nil if it was not requested
+	plan    *Plan // the next plan; nil if compute was not set
 }
 
-// compare compares the last plan with the present members and the Spec, in the background. The leader does so
-// as well, because it may be unable to write plans.
-func (f *follower) compare() {
+// startComparison starts a goroutine that compares the last plan with the present members and the Spec, unless such a
+// goroutine is running. The follower of the leader compares as well, because the leader may be unable to write
+// plans.
+func (f *follower) startComparison() {
 	if f.comparing {
 		return
 	}
@@ -381,14 +382,14 @@ func (g *Group) compare(ctx context.Context, plan Plan, compute bool) comparison
 		return c
 	}
 	computed := nextPlan(plan, recordsOf(members), spec, version.Zxid(), time.Now())
-	// The plan is not outdated if only znodes beside those of members were added.
+	// The plan is not out of date if only znodes that do not belong to members were added.
 	if c.differs = computed.Version != plan.Version; c.differs {
 		c.plan = &computed
 	}
 	return c
 }
 
-// specZxid returns the zxid of the last change of the Spec, or 0 if it does not exist.
+// specZxid returns the zxid of the last change of the Spec, or 0 if the Spec does not exist.
 func (g *Group) specZxid(ctx context.Context) (int64, error) {
 	stat, err := connection.ReadStat(ctx, g.setup.Conn, g.specPath())
 	if err != nil {
@@ -397,8 +398,8 @@ func (g *Group) specZxid(ctx context.Context) (int64, error) {
 	return stat.Mzxid, nil
 }
 
-// receiveComparison handles the result of a comparison: the member follows the plan that it has computed,
-// unless the leader has written a newer plan in the meantime.
+// receiveComparison handles the result of a comparison. If the comparison has computed a plan, the member follows
+// this plan, unless the leader has written a newer plan in the meantime.
 func (f *follower) receiveComparison(c comparison) {
 	f.comparing = false
 	switch {

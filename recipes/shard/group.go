@@ -36,14 +36,15 @@ func NewGroup(conn *zk.Conn, path string, opts ...Option) (*Group, error) {
 	own := settings{grace: 10 * time.Second, weight: 1}
 	s, err := recipe.NewOwn(conn, path, &own, opts, Option.ApplyShard)
 	if err == nil {
-		err = own.check()
+		err = own.validate()
 	}
 	if err != nil {
 		return nil, err
 	}
 	s.Log = s.Log.With("shards", path)
 	g := &Group{setup: s, settings: own}
-	plain := recipe.WithLayout(recipe.Curator) // the layout of the members; the layout in opts is that of the locks
+	// The layout in opts applies only to the locks, and not to the znodes of members.
+	plain := recipe.WithLayout(recipe.Curator)
 	if g.members, err = group.New(conn, path+"/members", s.Settings(), plain); err != nil {
 		return nil, err
 	}
@@ -63,8 +64,8 @@ func (g *Group) specPath() string { return g.setup.Path + "/spec" }
 
 func (g *Group) planPath() string { return g.setup.Path + "/plan" }
 
-// mutex returns the lock of a shard. Its holder owns the shard. name is the name of the contender that
-// operators see.
+// mutex returns the lock of a shard. Its holder owns the shard. name is the name that operators see for the
+// contender of this process.
 func (g *Group) mutex(shard, name string) (*lock.Mutex, error) {
 	escaped := url.PathEscape(shard)
 	if escaped == "." || escaped == ".." {
@@ -79,8 +80,9 @@ func (g *Group) Spec(ctx context.Context) (Spec, error) {
 	return spec, g.setup.Fail("read the spec of", g.setup.Path, err)
 }
 
-// errSame is the reason why Update does not write the Spec.
-var errSame = errors.New("the function of Update has not changed the Spec")
+// errUnchanged is the error with which Update ends its transaction without a write, because its function
+// has changed nothing.
+var errUnchanged = errors.New("the function of Update has not changed the Spec")
 
 // Update changes the Spec by f, and returns the result. It may be called at any time, by members and
 // by other clients. f gets the current Spec, and is called again if another client has changed it in
@@ -90,7 +92,7 @@ var errSame = errors.New("the function of Update has not changed the Spec")
 func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 	var same Spec
 	spec, err := g.spec.Update(ctx, func(was Spec) (Spec, error) {
-		copied, _ := json.Marshal(was) // contains only strings and numbers, so Marshal cannot fail
+		copied, _ := json.Marshal(was) // Marshal cannot fail, because a Spec contains only strings and numbers
 		var is Spec
 		_ = json.Unmarshal(copied, &is)
 		if err := f(&is); err != nil {
@@ -106,11 +108,11 @@ func (g *Group) Update(ctx context.Context, f func(*Spec) error) (Spec, error) {
 		}
 		if text, _ := json.Marshal(is); bytes.Equal(text, copied) {
 			same = is
-			return is, errSame
+			return is, errUnchanged
 		}
 		return is, nil
 	})
-	if errors.Is(err, errSame) {
+	if errors.Is(err, errUnchanged) {
 		return same, nil
 	}
 	return spec, g.setup.Fail("update the spec of", g.setup.Path, err)

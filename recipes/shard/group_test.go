@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestRun_ShardsAreDivided checks that each shard belongs to its member in the plan, and that no more
-// shards than necessary move when members join, leave and crash.
+// TestRun_ShardsAreDivided checks that each shard belongs to the member that the plan names, and that no more
+// shards than necessary move when members join and leave.
 func TestRun_ShardsAreDivided(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
@@ -36,7 +36,7 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 		bubble.Settle()
 		r.requireEven(20, "a", "b", "c")
 		require.Equal(w, 36, r.count)
-		a.leave(w) // the member a is the leader
+		a.leave(w) // stop the member a, which is the leader
 		bubble.Settle()
 		r.requireEven(20, "b", "c")
 		require.Equal(w, 43, r.count)
@@ -46,8 +46,9 @@ func TestRun_ShardsAreDivided(t *testing.T) {
 	})
 }
 
-// TestRun_StartTogether checks that no shards move when members that start together join at slightly different times.
-func TestRun_StartTogether(t *testing.T) {
+// TestRun_MovesNoShardsIfMembersStartTogether checks that no shards move when members that start together join at
+// slightly different times.
+func TestRun_MovesNoShardsIfMembersStartTogether(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 20)
@@ -65,9 +66,10 @@ func TestRun_StartTogether(t *testing.T) {
 	})
 }
 
-// TestRun_HandOverNamesReason checks that the old and the new owner learn why a shard moves, that the new
-// owner starts after the old owner has finished, and that the shard is held until the function returns.
-func TestRun_HandOverNamesReason(t *testing.T) {
+// TestRun_TellsOwnersReasonOfMove checks that the old and the new owner learn why a shard moves, that the new
+// owner starts after the old owner has finished, and that the old owner holds the shard until its function
+// returns.
+func TestRun_TellsOwnersReasonOfMove(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 2)
 		type span struct {
@@ -129,16 +131,16 @@ func TestRun_HandOverNamesReason(t *testing.T) {
 	})
 }
 
-// TestRun_GracePeriod checks that a shard is revoked after the grace period, and that two functions do not
-// run for the same shard at the same time.
-func TestRun_GracePeriod(t *testing.T) {
+// TestRun_RevokesShardAfterGracePeriod checks that a member revokes a shard whose function does not return within
+// the grace period, and does not call the function for the shard again before the earlier call has returned.
+func TestRun_RevokesShardAfterGracePeriod(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		r := newRecorder(w)
 		setShards(w, 1)
 		a := r.start("a", time.Minute, WithGrace(5*time.Second))
 		bubble.Settle()
 		one := r.grantOf("s00000")
-		update(w, func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
+		updateSpec(w, func(s *Spec) { s.Pins = map[string]string{"s00000": "b"} })
 		b := r.start("b", 0)
 		<-one.ReleaseRequested()
 		begin := time.Now()
@@ -161,8 +163,8 @@ func TestRun_GracePeriod(t *testing.T) {
 	})
 }
 
-// TestRun_FunctionFails checks that Run returns the error of a function, and releases the shards.
-func TestRun_FunctionFails(t *testing.T) {
+// TestRun_ReturnsErrorOfFunction checks that Run returns the error of a function, and releases the shards.
+func TestRun_ReturnsErrorOfFunction(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 5)
 		failure := errors.New("failure")
@@ -175,7 +177,7 @@ func TestRun_FunctionFails(t *testing.T) {
 				time.Sleep(time.Second)
 				return failure
 			case "s00001":
-				return nil // the member keeps the shard, without a function
+				return nil // return early: the member keeps the shard, without a function
 			}
 			<-ctx.Done()
 			return nil
@@ -196,7 +198,7 @@ func TestRun_FunctionFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
 		require.NoError(w, g.Run(ctx, "a", idle))
-		bubble.Settle() // the znode of the member is removed in the background
+		bubble.Settle() // wait until the znode of the member is removed in the background
 		_, err = NewGroup(g.setup.Conn, "/")
 		require.ErrorIs(w, err, recipes.ErrInvalid)
 		for _, option := range []Option{WithGrace(-1), WithWeight(0), WithZone(strings.Repeat("z", 300))} {
@@ -206,13 +208,15 @@ func TestRun_FunctionFails(t *testing.T) {
 	})
 }
 
-// lateContext is a context that ends while join succeeds.
+// lateContext is a context whose Err returns an error although Done is not closed, as if the context
+// ended just when join has succeeded.
 type lateContext struct{ context.Context }
 
 func (lateContext) Err() error { return context.Canceled }
 
-// TestRun_EndsWhileJoining checks that Run does not leave its member in the group when it returns.
-func TestRun_EndsWhileJoining(t *testing.T) {
+// TestRun_LeavesGroupIfContextEndsWhileJoining checks that Run removes its member from the group if its context
+// ends while the member joins.
+func TestRun_LeavesGroupIfContextEndsWhileJoining(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 1)
 		ctx, cancel := context.WithCancel(w.Context())
@@ -230,8 +234,9 @@ func TestRun_EndsWhileJoining(t *testing.T) {
 	})
 }
 
-// TestRun_FunctionErrorWrapsErrClosed checks that Run returns an error of a function that wraps recipes.ErrClosed.
-func TestRun_FunctionErrorWrapsErrClosed(t *testing.T) {
+// TestRun_ReturnsFunctionErrorThatWrapsErrClosed checks that Run does not mistake an error of a function that
+// wraps recipes.ErrClosed for the end of the member, but returns the error.
+func TestRun_ReturnsFunctionErrorThatWrapsErrClosed(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 1)
 		err := newGroup(w, connect(w)).Run(w.Context(), "a", func(context.Context, *Shard) error {
@@ -241,9 +246,9 @@ func TestRun_FunctionErrorWrapsErrClosed(t *testing.T) {
 	})
 }
 
-// TestMember_OwnedIsDelivered checks that Owned delivers the right set, and that the member waits until the user
-// releases a shard.
-func TestMember_OwnedIsDelivered(t *testing.T) {
+// TestMember_DeliversOwnedShards checks that Owned delivers the shards that the member owns, and that the member
+// does not give up a shard before the user releases it.
+func TestMember_DeliversOwnedShards(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 4)
 		a, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "a")
@@ -294,9 +299,9 @@ func TestMember_OwnedIsDelivered(t *testing.T) {
 	})
 }
 
-// TestMember_ShardNotReceived checks that a member does not wait for the grace period when the user has not
-// received the shard.
-func TestMember_ShardNotReceived(t *testing.T) {
+// TestMember_ReleasesShardThatUserHasNotReceived checks that a member releases a shard without the grace period if
+// the user has not received the shard from Owned.
+func TestMember_ReleasesShardThatUserHasNotReceived(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		setShards(w, 4)
 		idle, err := newGroup(w, connect(w), WithGrace(time.Hour)).Join(w.Context(), "idle")

@@ -15,7 +15,7 @@ import (
 const relockPause, maxRelockPause = 500 * time.Millisecond, time.Minute
 
 // contend locks a shard, and locks it again whenever the lock is lost, until ctx is done or the connection is
-// closed. The cause of ctx is a MovedError.
+// closed. When ctx ends, its cause must be a MovedError.
 func (m *Member) contend(ctx context.Context, name string, reason Reason, report func(*Shard)) error {
 	setup := m.group.setup
 	mutex, err := m.group.mutex(name, m.id)
@@ -25,7 +25,7 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 		<-ctx.Done()
 		return nil
 	}
-	began := time.Now() // when the plan was received, or when the last hold ended
+	began := time.Now() // the time at which the member received the plan, or at which the last hold ended
 	for pause := relockPause; ; {
 		hold, err := mutex.Lock(ctx)
 		switch {
@@ -43,8 +43,8 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 			return err
 		case errors.Is(err, recipes.ErrSessionExpired), errors.Is(err, recipes.ErrDeleted), errors.Is(err, recipes.ErrLeaseExpired):
 		default:
-			// The error concerns only this shard: for instance, the ACL of its lock. The member keeps its
-			// other shards. If it left, the next owner of this shard would fail as well.
+			// The error concerns only this shard, for instance the ACL of its lock, so the member keeps its other
+			// shards. If the member left, the next owner of this shard would fail as well.
 			pause = min(2*pause, maxRelockPause)
 			setup.Log.Warn("cannot lock shard: retrying", "shard", name, "err", err, "pause", pause)
 		}
@@ -58,7 +58,7 @@ func (m *Member) contend(ctx context.Context, name string, reason Reason, report
 // shard is released and the user's function has returned.
 func (m *Member) lendShard(ctx context.Context, s *Shard, over func()) {
 	interrupt := func(error) {}
-	var finished chan struct{} // nil if the user has no function
+	var finished chan struct{} // nil if the user has called Join, and has no function
 	if m.run != nil {
 		var work context.Context
 		work, interrupt = connection.Work(s.Context(), m.caller)
@@ -92,8 +92,8 @@ func (m *Member) lendShard(ctx context.Context, s *Shard, over func()) {
 	}
 }
 
-// awaitRelease waits until the user has released the shard, or until the grace period ends. It does not wait
-// if the user has not received the shard.
+// awaitRelease waits until the user has released the shard, or until the grace period ends. awaitRelease returns
+// immediately if the user has not received the shard.
 func (s *Shard) awaitRelease(finished <-chan struct{}, grace time.Duration) {
 	if finished == nil && !s.delivered.Load() {
 		return

@@ -19,9 +19,9 @@ import (
 type Member struct {
 	group  *Group
 	id     string
-	run    func(context.Context, *Shard) error // the function of Run; nil for Join
-	caller context.Context                     // the context of Run, without its end
-	keeper *ephemeral.Keeper                   // keeps the znode of the member
+	run    func(context.Context, *Shard) error // the function that was passed to Run; nil for Join
+	caller context.Context                     // the context that was passed to Run, without its cancellation
+	keeper *ephemeral.Keeper                   // maintains the znode of the member
 
 	stop    context.CancelCauseFunc // makes the member leave, for the given reason
 	owned   chan Owned
@@ -51,7 +51,7 @@ func (g *Group) join(ctx context.Context, id string, run func(context.Context, *
 		owned: make(chan Owned, 1), drained: make(chan struct{}), ended: make(chan struct{}),
 	}
 	f := newFollower(m)
-	data, _ := json.Marshal(f.record) // contains only strings and numbers, so Marshal cannot fail
+	data, _ := json.Marshal(f.record) // Marshal cannot fail, because a record contains only strings and numbers
 	if err := ephemeral.CheckSize(path, data, g.setup.ACL); err != nil {
 		return nil, err
 	}

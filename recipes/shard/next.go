@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// record is the data of a member's znode: what the member tells the others.
+// record is the data of a member's znode, by which the member informs the other members.
 type record struct {
 	Zone   string      `json:"zone,omitempty"`
 	Weight int         `json:"weight"`
 	State  memberState `json:"state,omitempty"`
-	// Confirmed is the version of the last plan that the member has confirmed: it then held all shards that
-	// the plan gives to it.
+	// Confirmed is the version of the last plan that the member has confirmed. A member confirms a plan when it
+	// holds all shards that the plan gives to it.
 	Confirmed int64 `json:"confirmed,omitempty"`
 }
 
-// memberState is what a member is going to do.
+// memberState says whether a member works, leaves for good, or leaves for a restart.
 type memberState string
 
 const (
@@ -36,7 +36,7 @@ type planning struct {
 	members map[string]record // the members that are present, by ID
 	spec    Spec
 	now     time.Time
-	plan    Plan // the plan that is computed
+	plan    Plan // the next plan, which is being computed
 
 	shares   map[string]*share // the members that may receive shards, by ID
 	order    []*share          // the values of shares, sorted by ID
@@ -45,8 +45,9 @@ type planning struct {
 	ordinary map[string]int    // the number of the shards of each member that are not pinned to the member
 }
 
-// nextPlan returns the plan that follows old, or old if nothing changes. members are the members that are
-// present, and spec is the Spec, last changed by the transaction specZxid. Equal arguments lead to equal plans.
+// nextPlan returns the plan that follows old, or old if nothing changes. members are the records of the present
+// members, by ID, and spec is the Spec, which the transaction specZxid has changed last. Equal arguments lead to
+// equal plans.
 func nextPlan(old Plan, members map[string]record, spec Spec, specZxid int64, now time.Time) Plan {
 	p := planning{
 		old: old, members: members, spec: spec, now: now,
@@ -102,8 +103,9 @@ func (p *planning) listMembers() {
 	slices.SortFunc(p.order, func(a, b *share) int { return strings.Compare(a.name, b.name) })
 }
 
-// awayUntil returns the time until which a restarting member keeps its shards, or zero if it does not keep
-// them. The time is at most RestartDelay from now, so a wrong clock of an earlier leader cannot extend it.
+// awayUntil returns the time until which a restarting member keeps its shards, or the zero time if the member does
+// not keep them. The result is at most RestartDelay from now, so that a wrong clock of an earlier leader cannot
+// extend the time.
 func (p *planning) awayUntil(id string) time.Time {
 	until := p.now.Add(p.spec.RestartDelay).Truncate(time.Millisecond)
 	if m, known := p.old.member(id); known && !m.Away.IsZero() && m.Away.Before(until) {
@@ -115,7 +117,7 @@ func (p *planning) awayUntil(id string) time.Time {
 	return until
 }
 
-// keepShards copies the owners that keep their shards to the new plan. It returns the other shards, sorted by
+// keepShards copies each shard whose owner keeps it to the new plan. It returns the other shards, sorted by
 // descending priority.
 func (p *planning) keepShards() (free []string) {
 	paused := setOf(p.spec.Paused)
@@ -146,8 +148,8 @@ func (p *planning) keepShards() (free []string) {
 	return free
 }
 
-// pinnedMember returns the member to which a shard is pinned. It returns nil if there is none or if it may not receive
-// shards.
+// pinnedMember returns the member to which a shard is pinned. It returns nil if the shard is not pinned, or if the
+// member may not receive shards.
 func (p *planning) pinnedMember(shard string) *share {
 	if len(p.spec.Pins) == 0 {
 		return nil
@@ -251,7 +253,7 @@ func (p *planning) rebalance() {
 			budget--
 		}
 	}
-	// owned contains the shards of each member that may be moved; those that move first are at the end.
+	// owned contains, for each member, the shards that may be moved; the shards that move first are at the end.
 	owned := map[string][]string{}
 	var pinned []string
 	for _, shard := range p.spec.Shards {
@@ -303,7 +305,8 @@ func (p *planning) rebalance() {
 	}
 }
 
-// inProgress reports whether the new owner has not confirmed the move yet.
+// inProgress reports whether the move m is not complete, because the new owner has not confirmed the
+// plan of the move yet.
 func (p *planning) inProgress(m Move) bool {
 	to, present := p.members[m.To]
 	return present && p.plan.Owners[m.Shard] == m.To && to.Confirmed < m.Version
@@ -318,7 +321,7 @@ func (p *planning) keepMoves() {
 		moved[m.Shard] = true
 	}
 	var unconfirmed []Move
-	given := false // whether a member has to confirm a move
+	given := false // reports that a member has to confirm a move
 	for _, m := range p.old.Moves {
 		given = given || m.To != ""
 		if !moved[m.Shard] && p.inProgress(m) {

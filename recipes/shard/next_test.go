@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var full = flag.Bool("shard.full", false, "test all sizes, and large ones, which takes minutes")
+var fullTest = flag.Bool("shard.full", false, "test all sizes, and large ones, which takes minutes")
 
 var someTime = time.UnixMilli(1_800_000_000_000)
 
@@ -25,14 +25,15 @@ func numberedNames(prefix string, n int) (all []string) {
 	return all
 }
 
-// model is a group that consists only of its plan and the records of its members.
+// model simulates a group without servers: it contains only the plan, the records of the members and
+// the Spec.
 type model struct {
 	plan    Plan
 	members map[string]record
 	spec    Spec
 	zxid    int64
 	now     time.Time
-	moves   int // number of changes of owners so far
+	moves   int // the number of changes of owners so far
 }
 
 func newModel(shards, members int) *model {
@@ -89,11 +90,12 @@ func (m *model) requireEven(t testing.TB) {
 }
 
 // TestNext_SharesDifferByOne checks that the numbers of shards of two members differ by at most one, and that no
-// more shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many sizes.
+// more shards move than necessary when a member joins or leaves. With -shard.full it tests 100 times as many
+// sizes.
 func TestNext_SharesDifferByOne(t *testing.T) {
 	sizes := []int{4, 5, 7, 16, 63, 64, 100, 257}
 	step := 13
-	if *full {
+	if *fullTest {
 		sizes, step = nil, 1
 		for k := 4; k <= 10_000; k += 1 + k/8 {
 			sizes = append(sizes, k)
@@ -128,8 +130,9 @@ func TestNext_SharesDifferByOne(t *testing.T) {
 	t.Logf("%d combinations, %d moves, the least possible are %d", combinations, moves, least)
 }
 
-// TestNext_LargePlanIsFast checks that nextPlan is fast for a large plan. The limit is far above the usual time.
-func TestNext_LargePlanIsFast(t *testing.T) {
+// TestNext_LogsTimeForLargePlan checks that nextPlan divides 10,000 shards evenly among 100 members, and logs how
+// long it takes.
+func TestNext_LogsTimeForLargePlan(t *testing.T) {
 	m := newModel(10_000, 99)
 	m.settlePlan(t)
 	begin := time.Now()
@@ -174,8 +177,9 @@ func TestNext_ZonesShareEvenly(t *testing.T) {
 	}
 }
 
-// TestNext_RollingRestart checks that no shard moves when each member returns within the delay.
-func TestNext_RollingRestart(t *testing.T) {
+// TestNext_MovesNoShardDuringRollingRestart checks that no shard moves if each member returns within the delay
+// that the Spec grants to restarts.
+func TestNext_MovesNoShardDuringRollingRestart(t *testing.T) {
 	m := newModel(1000, 20)
 	m.spec.RestartDelay = time.Minute
 	m.settlePlan(t)
@@ -195,14 +199,14 @@ func TestNext_RollingRestart(t *testing.T) {
 	require.Empty(t, m.plan.Moves)
 }
 
-// TestNext_RestartTooLong checks that the shards of a member that does not return get another owner, and
-// that a leader with a wrong clock does not delay this.
-func TestNext_RestartTooLong(t *testing.T) {
+// TestNext_MovesShardsAfterRestartDelay checks that the shards of a member that does not return from a restart get
+// another owner after the delay, and that a leader with a wrong clock does not postpone this.
+func TestNext_MovesShardsAfterRestartDelay(t *testing.T) {
 	m := newModel(10, 2)
 	m.spec.RestartDelay = time.Minute
 	m.settlePlan(t)
 	m.members["m00001"] = record{Weight: 1, State: restarting}
-	m.now = m.now.Add(time.Hour) // the clock of this leader is an hour fast
+	m.now = m.now.Add(time.Hour) // let the clock of this leader be an hour fast
 	m.settlePlan(t)
 	delete(m.members, "m00001")
 	m.now = m.now.Add(-time.Hour)
@@ -234,14 +238,14 @@ func TestNext_MaxMovesLimitsMoves(t *testing.T) {
 	m.settlePlan(t)
 	require.Empty(t, m.plan.Moves)
 
-	// Shards without an owner are assigned immediately, whatever MaxMoves is.
+	// Remove a member: its shards must be assigned immediately, whatever MaxMoves is.
 	delete(m.members, "m00000")
 	m.step()
 	require.Equal(t, 100, m.plan.loads()["m00001"])
 }
 
-// TestNext_SettingsOfSpec checks that each setting of the Spec has exactly the documented effect.
-func TestNext_SettingsOfSpec(t *testing.T) {
+// TestNext_AppliesSettingsOfSpec checks that each setting of the Spec has exactly the documented effect.
+func TestNext_AppliesSettingsOfSpec(t *testing.T) {
 	m := newModel(12, 3)
 	change := func(f func(*Spec)) {
 		f(&m.spec)
@@ -303,7 +307,8 @@ func TestNext_PriorityShardsLeaveFirst(t *testing.T) {
 	require.Equal(t, "s00007", m.plan.Moves[0].Shard)
 }
 
-// checkPlan returns what is wrong with the plan p, which follows old, or "".
+// checkPlan returns a description of the rule that the plan p, which nextPlan has returned for old,
+// violates, or "".
 func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	again := nextPlan(old, members, spec, p.SpecZxid, someTime)
 	switch {
@@ -312,14 +317,14 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	case p.Version < old.Version:
 		return "the version decreases"
 	case p.Version == old.Version && !p.equal(old):
-		return "a plan changes without its version"
+		return "the plan changes, but its version does not"
 	}
 	data, err := encodePlan(p)
 	if err != nil {
 		return err.Error()
 	}
 	if decoded, err := decodePlan(data); err != nil || !decoded.equal(p) {
-		return fmt.Sprintf("decoded: %+v, %v", decoded, err)
+		return fmt.Sprintf("the encoded plan is decoded as %+v, %v", decoded, err)
 	}
 	receives := func(id string) bool {
 		m, present := members[id]
@@ -332,11 +337,11 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 		was := old.Owners[shard]
 		switch {
 		case !slices.Contains(spec.Shards, shard) || slices.Contains(spec.Paused, shard):
-			return fmt.Sprintf("%s is assigned", shard)
+			return fmt.Sprintf("%s is assigned although it is paused or removed", shard)
 		case !known:
 			return fmt.Sprintf("%s is assigned to %s, which is not a member", shard, owner)
 		case !receives(owner) && owner != was:
-			return fmt.Sprintf("%s is assigned to %s, which gets none", shard, owner)
+			return fmt.Sprintf("%s is assigned to %s, which must not receive shards", shard, owner)
 		case !receives(owner) && planned.Away.IsZero() && members[owner].State != working:
 			return fmt.Sprintf("%s remains with %s, which is gone", shard, owner)
 		}
@@ -348,7 +353,7 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 		return "shards are moved although rebalancing is paused"
 	}
 	if spec.MaxMoves > 0 && chosen > spec.MaxMoves {
-		return fmt.Sprintf("%d moves", chosen)
+		return fmt.Sprintf("%d shards move by choice, more than MaxMoves permits", chosen)
 	}
 	inProgress := func(p Plan) (n int) {
 		for _, m := range p.Moves {
@@ -360,11 +365,11 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 		return n
 	}
 	if n := inProgress(p); spec.MaxMoves > 0 && n > max(spec.MaxMoves, inProgress(old)) {
-		return fmt.Sprintf("%d moves in progress", n)
+		return fmt.Sprintf("%d moves are in progress, more than MaxMoves permits", n)
 	}
 	for _, shard := range spec.Shards {
 		if p.Owners[shard] == "" && anyReceives && !slices.Contains(spec.Paused, shard) {
-			return fmt.Sprintf("%s is not assigned", shard)
+			return fmt.Sprintf("%s has no owner although a member can receive shards", shard)
 		}
 	}
 	for _, m := range p.Moves {
@@ -375,7 +380,8 @@ func checkPlan(old, p Plan, members map[string]record, spec Spec) string {
 	return ""
 }
 
-// checkBalance returns what is wrong with the balance of a plan that does not change any more, or "".
+// checkBalance returns a description of how the numbers of shards in p, a plan that does not change any more,
+// violate the rules, or "".
 func checkBalance(p Plan, members map[string]record, spec Spec) string {
 	loads, weights, total, pinned := p.loads(), 0, 0, map[string]int{}
 	heavy := false
@@ -413,14 +419,14 @@ func checkBalance(p Plan, members map[string]record, spec Spec) string {
 		m, present := members[id]
 		owner, _ := p.member(p.Owners[shard])
 		if owner.ID != "" && owner.Away.IsZero() && present && m.State == working && !slices.Contains(spec.Drained, id) && owner.ID != id {
-			return fmt.Sprintf("%s is not pinned", shard)
+			return fmt.Sprintf("%s is not owned by the member to which it is pinned", shard)
 		}
 	}
 	return ""
 }
 
-// runRandomPlans changes members and the Spec at random, and checks every plan. It returns what is wrong with
-// one of them, or "".
+// runRandomPlans changes members and the Spec at random, and checks every plan. It returns a description of the
+// first violation of a rule, or "".
 func runRandomPlans(r *rand.Rand, steps int) string {
 	var plan Plan
 	members, spec, zxid := map[string]record{}, Spec{}, int64(0)
@@ -501,7 +507,7 @@ func runRandomPlans(r *rand.Rand, steps int) string {
 // TestNext_RandomChangesSatisfyRules checks that a plan violates no rule after random changes.
 func TestNext_RandomChangesSatisfyRules(t *testing.T) {
 	seeds := uint64(30)
-	if *full {
+	if *fullTest {
 		seeds = 10_000
 	}
 	for seed := range seeds {
@@ -535,7 +541,7 @@ func FuzzDecodePlan(f *testing.F) {
 			return
 		}
 		if len(p.Moves) > len(data) || len(p.Owners) > len(data) {
-			t.Fatal("the plan is larger than its text")
+			t.Fatal("the decoded plan has more shards than its text has bytes")
 		}
 		_ = nextPlan(p, map[string]record{"a": {Weight: 1}}, Spec{Shards: []string{"s"}}, 1, someTime)
 	})

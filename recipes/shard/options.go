@@ -12,7 +12,7 @@ import (
 // members that join by this Group, and every [recipes.Option].
 type Option interface{ ApplyShard(*recipe.Setup) }
 
-// ownOption is an option of this package.
+// ownOption is an option that this package defines, and not package recipes.
 type ownOption func(*recipe.Setup)
 
 func (o ownOption) ApplyShard(s *recipe.Setup) { o(s) }
@@ -51,8 +51,8 @@ func WithRestart() Option {
 	return ownOption(recipe.Own("shard.WithRestart", func(s *settings) { s.restart = true }))
 }
 
-// check returns an ErrInvalid if an option has an invalid argument.
-func (s *settings) check() error {
+// validate returns an ErrInvalid if an option has an invalid argument.
+func (s *settings) validate() error {
 	switch {
 	case s.grace < 0:
 		return fmt.Errorf("%w: shard.WithGrace(%v): must not be negative", recipes.ErrInvalid, s.grace)

@@ -90,8 +90,9 @@ func (p Plan) member(id string) (PlannedMember, bool) {
 // contain the path and the check of the leader's hold.
 const maxPlanSize = 1<<20 - 16<<10
 
-// fitPlan returns the plan and its encoding. If the plan is too large, fitPlan first omits the moves that
-// only inform operators, and then all moves. MaxMoves counts the moves by choice.
+// fitPlan returns the plan and its encoding. If the plan is too large, fitPlan first omits the moves that only
+// inform operators, and then all moves. It keeps the moves by choice as long as possible, because MaxMoves limits
+// them.
 func (p Plan) fitPlan() (Plan, []byte, error) {
 	data, err := encodePlan(p)
 	for _, keep := range []func(Move) bool{func(m Move) bool { return m.Reason.byChoice() }, func(Move) bool { return false }} {
@@ -104,8 +105,8 @@ func (p Plan) fitPlan() (Plan, []byte, error) {
 	return p, data, err
 }
 
-// planText is a plan as it is stored in its znode. It refers to members and shards by their indexes, because
-// the names of 10,000 shards are long.
+// planText is the JSON of a plan in its znode. It refers to members and shards by their indexes, because the names
+// of 10,000 shards are long.
 type planText struct {
 	Version  int64        `json:"version"`
 	SpecZxid int64        `json:"specZxid,omitempty"`
@@ -122,7 +123,8 @@ type memberText struct {
 	Away   int64  `json:"awayUntilMilliseconds,omitempty"` // the time in milliseconds since 1970
 }
 
-// moveText contains moves that differ only in the shard.
+// moveText contains all moves that have the same owners, reason and version, and differ only in the
+// shard.
 type moveText struct {
 	From    string   `json:"from,omitempty"`
 	To      string   `json:"to,omitempty"`
@@ -167,7 +169,8 @@ func encodePlan(p Plan) ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// isVersion reports whether n can be the version of a plan. No number of changes leads to a greater version.
+// isVersion reports whether n can be the version of a plan. The limit is so great that no number of changes can
+// exceed it.
 func isVersion(n int64) bool { return n >= 0 && n < 1<<60 }
 
 // errPlan is returned if the data of the plan contains wrong indexes or a wrong version.

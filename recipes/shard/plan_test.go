@@ -9,8 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// TestPlan_LargestPlanFits checks that a plan in which 10,000 shards with long names all move fits into a znode.
-func TestPlan_LargestPlanFits(t *testing.T) {
+// TestPlan_LargestPlanFitsIntoZnode checks that a plan in which 10,000 shards with long names all move fits into a
+// znode.
+func TestPlan_LargestPlanFitsIntoZnode(t *testing.T) {
 	m := newModel(10_000, 0)
 	for i := range m.spec.Shards {
 		m.spec.Shards[i] += strings.Repeat("x", 64)
@@ -32,8 +33,9 @@ func TestPlan_LargestPlanFits(t *testing.T) {
 	require.True(t, decoded.equal(m.plan))
 }
 
-// TestSpec_Normalize checks that normalize sorts the shards and removes duplicates, and rejects an invalid Spec.
-func TestSpec_Normalize(t *testing.T) {
+// TestNormalize_SortsShardsAndRejectsInvalidSpec checks that normalize sorts the shards and removes duplicates,
+// and rejects an invalid Spec.
+func TestNormalize_SortsShardsAndRejectsInvalidSpec(t *testing.T) {
 	s := Spec{Shards: []string{"b", "a", "b"}}
 	require.NoError(t, s.normalize())
 	require.Equal(t, []string{"a", "b"}, s.Shards)
@@ -50,9 +52,9 @@ func TestSpec_Normalize(t *testing.T) {
 	}
 }
 
-// TestPlan_FitKeepsMovesByChoice checks that fitPlan does not omit moves by choice, which MaxMoves limits,
-// when it is sufficient to omit others.
-func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
+// TestFitPlan_KeepsMovesByChoice checks that fitPlan omits moves that are not by choice first, and keeps moves by
+// choice, which MaxMoves limits, if the plan is then small enough.
+func TestFitPlan_KeepsMovesByChoice(t *testing.T) {
 	p := Plan{Owners: map[string]string{}, Moves: []Move{{Shard: "s", From: "a", To: "b", Reason: Drained}}}
 	for _, name := range numberedNames(strings.Repeat("x", 60), 20_000) {
 		p.Moves = append(p.Moves, Move{Shard: name, From: "a", Reason: Removed})
@@ -64,8 +66,9 @@ func TestPlan_FitKeepsMovesByChoice(t *testing.T) {
 	require.Len(t, p.Moves, 20_001)
 }
 
-// TestPlan_RejectsLastVersion checks that decodePlan rejects a plan after whose version no other is possible.
-func TestPlan_RejectsLastVersion(t *testing.T) {
+// TestDecodePlan_RejectsLastVersion checks that decodePlan rejects a plan whose version is so great that no later
+// version is possible.
+func TestDecodePlan_RejectsLastVersion(t *testing.T) {
 	for _, text := range []string{`{"version":-1}`, `{"version":1152921504606846976}`} {
 		_, err := decodePlan([]byte(text))
 		require.ErrorIs(t, err, errPlan)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// batchTime is how long the leader waits for further changes after a change before it plans.
+	// batchTime is how long the leader waits after a change, before it plans, for further changes.
 	batchTime = 50 * time.Millisecond
 	// At the beginning of its term, the leader plans when no member has joined or left for quietTime, or when
 	// maxQuietTime has passed.
@@ -47,7 +47,7 @@ func (m *Member) lead(ctx context.Context) {
 	}
 }
 
-// planner is the state of a leader during one term. It belongs to one goroutine.
+// planner is the state of a leader during one term. Only one goroutine uses it.
 type planner struct {
 	group *Group
 	hold  *lock.Hold
@@ -57,7 +57,8 @@ type planner struct {
 	plan    Plan
 	stored  int64    // the version of the plan in the znode; -1 if it cannot be read
 	stat    *zk.Stat // the Stat of the znode of the plan; nil if the plan must be read
-	// begun contains, for each version of a plan whose moves are in progress, when this leader has first seen it.
+	// begun contains, for each version of a plan whose moves are in progress, the time at which this leader has
+	// first seen the plan.
 	begun map[int64]time.Time
 	quiet time.Time // the leader does not plan before this time, because other members may join
 }
@@ -160,8 +161,8 @@ func recordsOf(members []group.Member) map[string]record {
 	return all
 }
 
-// idle is the longest time between two calls of update.
-const idle = time.Hour
+// maxIdle is the longest time that a leader waits between two calls of update.
+const maxIdle = time.Hour
 
 // update writes the next plan if it differs from the present one. It returns the time at which it must be
 // called again even if nothing changes.
@@ -171,7 +172,7 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 	case ctx.Err() != nil:
 		return now, context.Cause(ctx)
 	case p.members == nil || p.spec == nil:
-		return now.Add(idle), nil
+		return now.Add(maxIdle), nil
 	}
 	if p.stat == nil {
 		if err := p.read(ctx); err != nil {
@@ -192,10 +193,10 @@ func (p *planner) update(ctx context.Context) (time.Time, error) {
 		p.plan, p.stored, p.stat = plan, plan.Version, responses[0].Stat
 		return p.wakeup(now), nil
 	case errors.Is(err, recipes.ErrNotHeld), errors.Is(err, recipes.ErrConnClosed), errors.Is(err, recipes.ErrPermission):
-		return now, err // another member may have the permission, so this one stops being the leader
+		return now, err // give up the leadership, because another member may have the permission
 	case errors.Is(err, recipes.ErrInvalid): // the plan is too large, because there are too many members
 		p.group.setup.Log.Error("the plan of the shards is too large: keeping the previous one", "bytes", len(data), "err", err)
-		return now.Add(idle), nil
+		return now.Add(maxIdle), nil
 	}
 	// The reply was lost, or another program has changed the plan. Read it again.
 	p.group.setup.Log.Warn("cannot write the plan of the shards: reading it again", "err", err)
@@ -242,8 +243,8 @@ func (p *planner) roundLimit() time.Duration {
 	return 2 * (p.group.settings.grace + p.group.setup.SessionTimeout())
 }
 
-// confirmedRecords returns the records of the members. A move that began longer ago than roundLimit counts as
-// confirmed. Otherwise a member that cannot lock a shard would stop the moves of all others.
+// confirmedRecords returns the records of the members. It treats a move that began longer ago than roundLimit as
+// confirmed, because otherwise a member that cannot lock a shard would stop the moves of all other members.
 func (p *planner) confirmedRecords(now time.Time) map[string]record {
 	late := int64(0)
 	versions := map[int64]bool{}
@@ -270,9 +271,10 @@ func (p *planner) confirmedRecords(now time.Time) map[string]record {
 	return all
 }
 
-// wakeup returns the time at which the next plan may differ although nothing has changed.
+// wakeup returns the time at which the leader must compute the next plan again although nothing has
+// changed, because a delay or a limit ends.
 func (p *planner) wakeup(now time.Time) time.Time {
-	at := now.Add(idle)
+	at := now.Add(maxIdle)
 	for _, m := range p.plan.Members {
 		if m.Away.After(now) {
 			at = earlierTime(at, m.Away)
@@ -283,7 +285,7 @@ func (p *planner) wakeup(now time.Time) time.Time {
 		if begun.IsZero() {
 			begun = now
 		}
-		if end := begun.Add(p.roundLimit()); end.After(now) { // after that time the move counts as confirmed
+		if end := begun.Add(p.roundLimit()); end.After(now) { // afterwards the move counts as confirmed
 			at = earlierTime(at, end)
 		}
 	}

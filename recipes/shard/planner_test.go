@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// lockedPlanner returns a planner that holds the lock of the leader and has not planned yet. It also returns
-// the hold of that lock.
+// lockedPlanner returns a planner that has not planned yet, and the hold of the leader's lock, which makes the
+// planner the leader.
 func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	g := newGroup(w, connect(w))
 	mutex, err := lock.NewMutex(g.setup.Conn, dir+"/leader")
@@ -31,9 +31,9 @@ func lockedPlanner(w *bubble.Test) (*planner, *lock.Hold) {
 	return p, hold
 }
 
-// TestPlanner_FormerLeader checks that a former leader that has not noticed the end of its term does not
-// replace the plan of its successor.
-func TestPlanner_FormerLeader(t *testing.T) {
+// TestPlanner_FormerLeaderKeepsPlanOfSuccessor checks that a former leader that has not noticed the end of its
+// term does not replace the plan of its successor.
+func TestPlanner_FormerLeaderKeepsPlanOfSuccessor(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		former, hold := lockedPlanner(w)
 		require.NoError(w, former.read(w.Context()))
@@ -47,8 +47,8 @@ func TestPlanner_FormerLeader(t *testing.T) {
 	})
 }
 
-// TestPlanner_LeavingLeaderDoesNotPlan checks that a leader does not plan while it leaves. At that time the
-// channels from which it receives may be closed.
+// TestPlanner_LeavingLeaderDoesNotPlan checks that a leader does not plan while it leaves, because the channels
+// from which it receives may be closed at that time.
 func TestPlanner_LeavingLeaderDoesNotPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
@@ -65,8 +65,9 @@ func TestPlanner_LeavingLeaderDoesNotPlan(t *testing.T) {
 	})
 }
 
-// TestPlanner_ReadsChangedPlan checks that a leader does not replace a plan that it has not read.
-func TestPlanner_ReadsChangedPlan(t *testing.T) {
+// TestPlanner_DoesNotReplaceUnreadPlan checks that a leader that finds a plan that it has not read reads the plan
+// instead of replacing it.
+func TestPlanner_DoesNotReplaceUnreadPlan(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
@@ -88,9 +89,9 @@ func TestPlanner_ReadsChangedPlan(t *testing.T) {
 	})
 }
 
-// TestPlanner_NamesOfRemovedShardsDoNotFit checks that a leader can write a plan when the names of the shards
-// that were removed would make it too large.
-func TestPlanner_NamesOfRemovedShardsDoNotFit(t *testing.T) {
+// TestPlanner_OmitsRemovedShardsThatDoNotFit checks that a leader can write a plan although the names of all
+// removed shards would make the plan too large.
+func TestPlanner_OmitsRemovedShardsThatDoNotFit(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		require.NoError(w, p.read(w.Context()))
@@ -115,9 +116,9 @@ func TestPlanner_NamesOfRemovedShardsDoNotFit(t *testing.T) {
 	})
 }
 
-// TestRecords_ForeignZnodes checks that a znode of another program does not become an owner, and does not
-// prevent later plans.
-func TestRecords_ForeignZnodes(t *testing.T) {
+// TestRecordsOf_IgnoresForeignZnodes checks that recordsOf ignores znodes of other programs: such a znode must not
+// become an owner, and must not prevent later plans.
+func TestRecordsOf_IgnoresForeignZnodes(t *testing.T) {
 	all := func(data string, session int64) map[string]record {
 		return recordsOf([]group.Member{{ID: "a", Data: []byte(data), Session: session}})
 	}
@@ -131,8 +132,9 @@ func TestRecords_ForeignZnodes(t *testing.T) {
 	}
 }
 
-// TestPlanner_WithoutPermission checks that a member that is not permitted to write plans does not remain the leader.
-func TestPlanner_WithoutPermission(t *testing.T) {
+// TestPlanner_ReturnsErrPermission checks that update returns ErrPermission if the leader is not permitted to
+// write plans, so that the leader gives up its leadership.
+func TestPlanner_ReturnsErrPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		p, hold := lockedPlanner(w)
 		_, err := connect(w).Create(dir+"/plan", nil, 0, zk.WorldACL(zk.PermRead))

@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// share is the number of shards of a member, or of a zone.
+// share describes how many shards a member, or all members of a zone together, have and should have.
 type share struct {
 	name   string
 	zone   string // the zone of the member
 	weight int
-	held   int // number of shards that the member has now, without those pinned to other members
+	held   int // the number of shards that the member has now, without shards that are pinned to other members
 	pinned int // number of shards that are pinned to the member
 	quota  int // number of shards that the member should have
 }
 
-// setQuotas sets the quotas of the members so that their sum is total. No quota is less than the number of
-// pinned shards. If a member has more pinned shards than its share by weight, it gets only those. Each other
-// quota is the share by weight of what remains, rounded up or down, and so is the sum of the quotas of each
-// zone. If there is only one zone, the members have as few shards above their quotas as these rules permit.
+// setQuotas sets the quotas of the members so that their sum is total. No quota is less than the number of pinned
+// shards. If a member has more pinned shards than its share by weight, it gets only its pinned shards. Each other
+// quota is the share by weight of what remains, rounded up or down, and so is the sum of the quotas of each zone.
+// If there is only one zone, the members have as few shards above their quotas as these rules permit.
 func setQuotas(members []*share, total int) {
 	rest := slices.Clone(members)
 	weights := 0

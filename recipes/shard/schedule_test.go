@@ -18,7 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Steps of this package, in addition to the faults of package faultschedule.
+// The kinds of steps that the schedules of this package have in addition to the faults of package
+// faultschedule.
 const (
 	memberJoins   faultschedule.Kind = "member joins"
 	memberLeaves  faultschedule.Kind = "member leaves"
@@ -26,8 +27,8 @@ const (
 	leaderDeleted faultschedule.Kind = "leader deleted" // an operator deletes the lock of the leader
 )
 
-// choices are the random faults and their weights. Their order, and the order in which the code draws random
-// numbers, must not change: tests contain seeds of schedules.
+// choices contains the kinds of steps from which newSchedule chooses at random, and their weights. Their order,
+// and the order in which the code draws random numbers, must not change: tests contain seeds of schedules.
 var choices = []faultschedule.Choice{
 	{Kind: memberJoins, Weight: 12},
 	{Kind: memberLeaves, Weight: 8},
@@ -63,10 +64,10 @@ func newSchedule(seed uint64) faultschedule.Schedule {
 	return s
 }
 
-// TestSchedules_OneOwnerAtATime checks that a shard is not granted while an earlier grant of it is valid,
-// that its token increases, and that the shards are divided evenly among the members when all faults are
-// over. -schedules sets the number of schedules.
-func TestSchedules_OneOwnerAtATime(t *testing.T) {
+// TestSchedules_ShardHasOneOwnerAtATime checks that no member is granted a shard while an earlier grant of the
+// shard is valid, that the token of the shard increases with each grant, and that the members share the shards
+// evenly when all faults are over. -schedules sets the number of schedules.
+func TestSchedules_ShardHasOneOwnerAtATime(t *testing.T) {
 	n := faultschedule.Run(t, 20, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		return s, s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {
@@ -86,7 +87,7 @@ type scheduleTrial struct {
 
 	mu     sync.Mutex
 	grants map[string]grantedShard // the newest grant of each shard
-	taken  map[string]time.Time    // for each member, when its session was expired by force
+	taken  map[string]time.Time    // for each member, the time at which the test has expired its session
 }
 
 type grantedShard struct {
@@ -95,7 +96,7 @@ type grantedShard struct {
 	shard *Shard
 }
 
-// program is a program that is a member from time to time.
+// program is a program with a connection, whose member joins and leaves in the schedule.
 type program struct {
 	id      string
 	conn    *zk.Conn
@@ -126,13 +127,13 @@ func (x *scheduleTrial) connect() *zk.Conn {
 func (x *scheduleTrial) group(conn *zk.Conn, opts ...Option) *Group {
 	g, err := NewGroup(conn, dir, append(opts, recipes.WithSessionTimeout(x.schedule.Timeout))...)
 	if err != nil {
-		x.Violate("%v", err)
+		x.Violate("NewGroup: %v", err)
 	}
 	return g
 }
 
-// join starts the member of a program unless it runs. n determines its options, and how long its functions
-// continue after they must end.
+// join starts the member of a program unless the member is running. n determines the options of the member, and
+// how long its functions continue after the release of their shards is requested.
 func (x *scheduleTrial) join(p *program, n int) {
 	select {
 	case <-p.running:
@@ -161,7 +162,7 @@ func (x *scheduleTrial) join(p *program, n int) {
 		})
 		x.Note("%s has left: %v", p.id, err)
 		if err != nil {
-			x.Violate("%s: %v", p.id, err)
+			x.Violate("Run of member %s returns %v", p.id, err)
 		}
 	}()
 }
@@ -175,14 +176,15 @@ func (x *scheduleTrial) grant(ctx context.Context, id string, s *Shard) {
 	}
 	x.Note("%s owns %s: %s, token %d", id, s.Name(), s.Reason(), s.Token())
 	if before, ok := x.grants[s.Name()]; ok {
-		// If the test expires a session or deletes a znode, the hold ends before its lease.
+		// Allow an overlap after the test has expired the session of the earlier owner, which ends
+		// the lock before the lease of the hold.
 		at, forced := x.taken[before.id]
 		switch {
 		case forced && time.Since(at) <= x.schedule.Timeout:
 		case before.shard.Err() == nil:
-			x.Violate("%s is granted to %s and is held by %s", s.Name(), id, before.id)
+			x.Violate("shard %s is granted to %s while %s holds it", s.Name(), id, before.id)
 		case before.ctx.Err() == nil:
-			x.Violate("%s works on %s and is not told to stop, and %s begins", before.id, s.Name(), id)
+			x.Violate("%s still works on %s and was not told to stop when %s begins", before.id, s.Name(), id)
 		}
 		if s.Token() <= before.shard.Token() {
 			x.Violate("the token of %s does not increase", s.Name())
@@ -191,7 +193,7 @@ func (x *scheduleTrial) grant(ctx context.Context, id string, s *Shard) {
 	x.grants[s.Name()] = grantedShard{ctx, id, s}
 }
 
-// change changes the Spec at random.
+// change replaces the Spec by a random one.
 func (x *scheduleTrial) change() {
 	shards := numberedNames("s", 10)
 	x.r.Shuffle(len(shards), func(i, j int) { shards[i], shards[j] = shards[j], shards[i] })
@@ -212,7 +214,7 @@ func (x *scheduleTrial) setSpec(spec Spec, limit time.Duration) {
 	_, err := x.group(x.operator).Update(ctx, func(s *Spec) error { *s = spec; return nil })
 	x.Note("spec %+v: %v", spec, err)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, recipes.ErrUnconfirmed) {
-		x.Violate("update: %v", err)
+		x.Violate("update of the Spec: %v", err)
 	}
 }
 
@@ -248,7 +250,7 @@ func (x *scheduleTrial) End() {
 	x.Heal()
 	x.join(x.programs[0], 1)
 	x.join(x.programs[3], 1)
-	x.Advance(10*x.schedule.Timeout + 5*time.Second) // members that leave have left by then
+	x.Advance(10*x.schedule.Timeout + 5*time.Second) // wait until the members that leave have left
 	x.setSpec(Spec{Shards: numberedNames("s", 13)}, time.Minute)
 	x.join(x.programs[0], 1)
 	x.Advance(30*x.schedule.Timeout + 10*time.Second)
@@ -276,7 +278,7 @@ func (x *scheduleTrial) End() {
 		}
 	}
 	if plan, err := x.group(x.operator).Plan(context.Background()); err != nil || len(plan.Moves) > 0 {
-		x.Violate("%+v, %v", plan, err)
+		x.Violate("the plan has moves or cannot be read: %+v, %v", plan, err)
 	}
 	for _, p := range x.programs {
 		if p.stop != nil {
@@ -294,7 +296,7 @@ func (x *scheduleTrial) End() {
 	x.Advance(x.schedule.Timeout + 5*time.Second)
 	for line := range strings.SplitSeq(x.Ensemble.Tree(), "\n") {
 		if strings.Contains(line, "ephemeral") && !strings.Contains(line, " _r_") {
-			x.Violate("left: %s", line)
+			x.Violate("an ephemeral znode remains: %s", line)
 		}
 	}
 }

@@ -7,15 +7,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// Shard is a shard that this member owns: it holds the lock of the shard. Token, Done, Deadline,
-// Context, Multi and Release are those of the lock. Its methods may be called from any goroutine.
+// Shard is a shard that this member owns: it holds the lock of the shard. The methods Token, Done,
+// Deadline, Context, Multi and Release are those of the hold of the lock. Its methods may be called
+// from any goroutine.
 type Shard struct {
 	*lock.Hold
 	name      string
 	reason    Reason
 	requested chan struct{}
-	move      *MovedError // set before requested is closed
-	delivered atomic.Bool // set when Owned has delivered the shard
+	move      *MovedError // the reason of the request; set before requested is closed
+	delivered atomic.Bool // reports that the user has received the shard from the channel of Owned
 	revoked   atomic.Bool
 }
 

@@ -21,14 +21,14 @@ type Spec struct {
 	Paused []string `json:"paused,omitempty"`
 	// Drained are members that hand over their shards and get none.
 	Drained []string `json:"drained,omitempty"`
-	// PauseRebalancing stops moves of shards from members that are alive: for the balance, for a drain and
-	// for a pin. Shards without an owner are still assigned.
+	// PauseRebalancing stops moves of shards from members that are alive: moves for the balance, because of a
+	// drain and because of a pin. The leader still assigns shards that have no owner.
 	PauseRebalancing bool `json:"pauseRebalancing,omitempty"`
 	// MaxMoves limits the moves of shards from members that are alive which are in progress at a time;
 	// 0 means no limit. A member that leaves, and members that are gone, are not affected.
 	MaxMoves int `json:"maxMoves,omitempty"`
-	// RestartDelay is how long a member that has announced a restart keeps its shards ([WithRestart]).
-	// They have no owner during that time. 0 means that they are assigned to others immediately.
+	// RestartDelay is how long a member that has announced a restart keeps its shards ([WithRestart]). The shards
+	// have no owner during that time. 0 means that they are assigned to others immediately.
 	RestartDelay time.Duration `json:"restartDelayNanoseconds,omitempty"`
 	// Pins are the members, by shard, that own a shard whenever they have joined and are not
 	// drained. At other times the shard is placed like every other.

@@ -16,7 +16,7 @@ import (
 // are 10,000 shards and 100 members.
 func TestRun_AllShardsOwnedSoon(t *testing.T) {
 	shards, members := 500, 10
-	if *full {
+	if *fullTest {
 		shards, members = 10_000, 100
 	}
 	bubble.Run(t, func(w *bubble.Test) {

@@ -22,7 +22,7 @@ type Counter struct {
 // CounterOption is an option of a [Counter]: [WithInt32], and every [recipes.Option].
 type CounterOption interface{ ApplyCounter(*recipe.Setup) }
 
-// counterOption is an option that only counters accept.
+// counterOption is an option that counters accept, and values do not.
 type counterOption func(*recipe.Setup)
 
 func (o counterOption) ApplyCounter(s *recipe.Setup) { o(s) }
@@ -47,12 +47,12 @@ func NewCounter(conn *zk.Conn, path string, opts ...CounterOption) (*Counter, er
 	if err != nil {
 		return nil, err
 	}
-	format := long
+	format := int64Codec
 	switch {
 	case own.int32:
-		format = integer
+		format = int32Codec
 	case s.Layout == recipe.Kazoo:
-		format = decimal
+		format = decimalCodec
 	}
 	v, err := New(conn, path, format, s.Settings())
 	if err != nil {
@@ -91,8 +91,8 @@ func (c *Counter) CompareAndSet(ctx context.Context, old, n int64) error {
 	return err
 }
 
-// update replaces the number by the result of f. Only one call of a Counter at a time sends requests, because
-// concurrent calls would only make each other fail and try again.
+// update replaces the number by the result of f. Only one call of a Counter at a time sends requests, because of
+// several concurrent calls only one would succeed, and the others would have to try again.
 func (c *Counter) update(ctx context.Context, f func(int64) (int64, error)) (int64, error) {
 	select {
 	case c.updating <- struct{}{}:

@@ -9,8 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// long is the format of Curator's DistributedAtomicLong: 8 bytes. Empty data is 0.
-var long = recipes.Codec[int64]{
+// int64Codec is the format of Curator's DistributedAtomicLong: 8 bytes. Empty data is 0.
+var int64Codec = recipes.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return binary.BigEndian.AppendUint64(nil, uint64(n)), nil },
 	Decode: func(data []byte) (int64, error) {
 		switch len(data) {
@@ -23,9 +23,9 @@ var long = recipes.Codec[int64]{
 	},
 }
 
-// integer is the format of Curator's SharedCount and DistributedAtomicInteger: 4 bytes. Empty
+// int32Codec is the format of Curator's SharedCount and DistributedAtomicInteger: 4 bytes. Empty
 // data is 0.
-var integer = recipes.Codec[int64]{
+var int32Codec = recipes.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) {
 		if n != int64(int32(n)) {
 			return nil, fmt.Errorf("%w: %d does not fit into 32 bits", ErrOverflow, n)
@@ -43,8 +43,8 @@ var integer = recipes.Codec[int64]{
 	},
 }
 
-// decimal is the default format of kazoo's Counter for integers. Empty data is 0.
-var decimal = recipes.Codec[int64]{
+// decimalCodec is the default format of kazoo's Counter for integers. Empty data is 0.
+var decimalCodec = recipes.Codec[int64]{
 	Encode: func(n int64) ([]byte, error) { return strconv.AppendInt(nil, n, 10), nil },
 	Decode: func(data []byte) (int64, error) {
 		if len(data) == 0 {

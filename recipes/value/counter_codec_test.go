@@ -15,7 +15,7 @@ func FuzzCodecs(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 7})
 	f.Add([]byte("-12"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, c := range []recipes.Codec[int64]{long, integer, decimal, recipes.JSONCodec[int64]()} {
+		for _, c := range []recipes.Codec[int64]{int64Codec, int32Codec, decimalCodec, recipes.JSONCodec[int64]()} {
 			n, err := c.Decode(data)
 			if err != nil {
 				continue

@@ -18,8 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Counters have the formats of Curator and kazoo, and results that do not fit are rejected.
-func TestCounter_Formats(t *testing.T) {
+// TestCounter_HasFormatsOfCuratorAndKazoo checks that counters read and write the formats of Curator and kazoo,
+// and that Add rejects results that do not fit.
+func TestCounter_HasFormatsOfCuratorAndKazoo(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		int32Counter, err := NewCounter(conn, "/app/int", WithInt32())
@@ -55,8 +56,8 @@ func TestCounter_Formats(t *testing.T) {
 	})
 }
 
-// TestNewCounter_InvalidArguments checks that invalid arguments are rejected.
-func TestNewCounter_InvalidArguments(t *testing.T) {
+// TestNewCounter_RejectsInvalidArguments checks that NewCounter and New return ErrInvalid for invalid arguments.
+func TestNewCounter_RejectsInvalidArguments(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		_, err := NewCounter(nil, node)
 		require.ErrorIs(h, err, recipes.ErrInvalid)
@@ -71,8 +72,9 @@ func TestNewCounter_InvalidArguments(t *testing.T) {
 	})
 }
 
-// CompareAndSet compares with the newest value, even if the counter has an older value in memory.
-func TestCounter_CompareAndSet(t *testing.T) {
+// TestCounter_CompareAndSetUsesNewestValue checks that CompareAndSet compares with the newest value, even if the
+// counter has an older value in memory.
+func TestCounter_CompareAndSetUsesNewestValue(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		ctx, a, b := h.Context(), newCounter(h), newCounter(h)
 		require.NoError(h, a.CompareAndSet(ctx, 0, 5))
@@ -82,7 +84,7 @@ func TestCounter_CompareAndSet(t *testing.T) {
 	})
 }
 
-// An addition sends one transaction and no other request.
+// TestCounter_AddSendsOneRequest checks that Add sends one transaction and no other request.
 func TestCounter_AddSendsOneRequest(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		c := newCounter(h)
@@ -95,8 +97,9 @@ func TestCounter_AddSendsOneRequest(t *testing.T) {
 	})
 }
 
-// No addition of concurrent clients is lost, and each session has at most one record.
-func TestCounter_ConcurrentAdditions(t *testing.T) {
+// TestCounter_LosesNoConcurrentAddition checks that no addition of concurrent clients is lost, and that each
+// session has at most one record below the counter.
+func TestCounter_LosesNoConcurrentAddition(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		const clients, each = 5, 20
 		var adding sync.WaitGroup
@@ -116,7 +119,8 @@ func TestCounter_ConcurrentAdditions(t *testing.T) {
 	})
 }
 
-// A call returns when its context is done. An addition that was sent may still be applied.
+// TestCounter_ReturnsWhenContextIsDone checks that Add and Get return when their context is done. An Add whose
+// request was sent returns ErrUnconfirmed, because the server may still apply the addition.
 func TestCounter_ReturnsWhenContextIsDone(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		c := newCounter(h)
@@ -134,9 +138,9 @@ func TestCounter_ReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// If the connection is closed while a request is in flight, the call returns ErrUnconfirmed. A call that has
-// sent nothing returns only ErrConnClosed.
-func TestCounter_ConnectionIsClosed(t *testing.T) {
+// TestAdd_ReturnsErrUnconfirmedIfConnectionIsClosed checks that Add returns ErrUnconfirmed if the connection is
+// closed while a request is in flight, and only ErrConnClosed if Add has sent nothing.
+func TestAdd_ReturnsErrUnconfirmedIfConnectionIsClosed(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		c := counterOn(h, conn)
@@ -158,10 +162,10 @@ func TestCounter_ConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// operation is a call of a client: an addition of add, or a read if add is 0.
+// operation is a call of a client: an addition of the number add, or a read if add is 0.
 type operation struct{ add int64 }
 
-// result is what a call has returned: a number, or nothing if the outcome is unknown.
+// result is what a call has returned: the number n, unless the outcome is unknown.
 type result struct {
 	n       int64
 	unknown bool
@@ -258,14 +262,15 @@ func recordHistory(t *testing.T, seed uint64) (calls []porcupine.Operation, adde
 	return calls, added
 }
 
-// Additions and reads are linearizable under random faults.
-func TestCounter_Linearizable(t *testing.T) {
+// TestCounter_IsLinearizableUnderRandomFaults checks that the additions and reads of several clients are
+// linearizable while faults occur at random.
+func TestCounter_IsLinearizableUnderRandomFaults(t *testing.T) {
 	total := 0
 	for seed := range uint64(200) {
 		calls, added := recordHistory(t, seed)
 		total += added
 		if !porcupine.CheckOperations(counterModel, calls) {
-			t.Fatalf("seed %d: not linearizable: %+v", seed, calls)
+			t.Fatalf("seed %d: the calls are not linearizable: %+v", seed, calls)
 		}
 	}
 	require.Greater(t, total, 1000, "the schedules do nothing")

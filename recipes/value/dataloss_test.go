@@ -19,7 +19,7 @@ func dial(h *bubble.Test) *zk.Conn {
 	require.NoError(h, err)
 	h.Cleanup(func() {
 		conn.Close()
-		time.Sleep(time.Second) // the goroutines that wait for the connection end now
+		time.Sleep(time.Second) // wait until the goroutines that wait for the connection have ended
 	})
 	_, err = zkdial.Wait(h.Context(), conn)
 	require.NoError(h, err)
@@ -36,9 +36,9 @@ func loseData(h *bubble.Test, conn *zk.Conn) {
 	require.NotEqual(h, session, conn.SessionID())
 }
 
-// After the servers have lost their data, a counter does not use states that it has read or written
-// before: the znode can have the version of such a state again.
-func TestDataLoss_Counter(t *testing.T) {
+// TestCounter_ForgetsOldStateAfterDataLoss checks that a counter does not use states that it has read or written
+// before the servers have lost their data: the znode can have the version of such a state again.
+func TestCounter_ForgetsOldStateAfterDataLoss(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := dial(h)
 		c := counterOn(h, conn)
@@ -63,7 +63,8 @@ func TestDataLoss_Counter(t *testing.T) {
 	})
 }
 
-// writeTwice changes a value twice over one connection, so that the session has a record.
+// writeTwice writes a value twice over one connection. The second write creates the record of the
+// session, which the creation of the znode does not need.
 func writeTwice(h *bubble.Test, conn *zk.Conn, path, first, second string) {
 	h.Helper()
 	v := newValue[string](h, conn, path)
@@ -73,9 +74,9 @@ func writeTwice(h *bubble.Test, conn *zk.Conn, path, first, second string) {
 	}
 }
 
-// After the servers have lost their data, CompareAndSet does not replace a different state that has the same
-// version.
-func TestDataLoss_CompareAndSet(t *testing.T) {
+// TestCompareAndSet_RejectsOldVersionAfterDataLoss checks that CompareAndSet with a version from before a loss of
+// data does not replace a different value that has the same version.
+func TestCompareAndSet_RejectsOldVersionAfterDataLoss(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := dial(h)
 		writeTwice(h, conn, "/app/words", "zero", "one")
@@ -92,9 +93,9 @@ func TestDataLoss_CompareAndSet(t *testing.T) {
 	})
 }
 
-// If the servers lose their data while the function of Update runs, Update does not replace a different state
-// that has the same version.
-func TestDataLoss_DuringUpdate(t *testing.T) {
+// TestUpdate_ReadsNewValueAfterDataLoss checks that Update does not replace a different value that has the same
+// version if the servers lose their data while the function of Update runs.
+func TestUpdate_ReadsNewValueAfterDataLoss(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := dial(h)
 		writeTwice(h, conn, "/app/words", "zero", "one")

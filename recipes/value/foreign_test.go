@@ -14,10 +14,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes"
 )
 
-// Whatever another program does to the znode of a counter, changes either are applied or return an error that
-// names the znode and the remedy. After the correction, reads, changes and Watch continue. Counters at other
-// paths continue in any case.
-func TestForeignParticipant(t *testing.T) {
+// TestCounter_RecoversFromForeignChanges checks that, whatever another program does to the znode of a counter,
+// changes are either applied or return an error that names the znode and the remedy. After the znode is corrected,
+// reads, changes and Watch must continue. Counters at other paths must continue in any case.
+func TestCounter_RecoversFromForeignChanges(t *testing.T) {
 	const five = "\x00\x00\x00\x00\x00\x00\x00\x05"
 	set := func(data string) func(h *bubble.Test, foreign *zk.Conn) {
 		return func(h *bubble.Test, foreign *zk.Conn) {
@@ -59,11 +59,11 @@ func TestForeignParticipant(t *testing.T) {
 	large := string(make([]byte, 100<<10))
 	for name, c := range map[string]struct {
 		change  func(h *bubble.Test, foreign *zk.Conn)
-		addErr  error  // error of additions; nil if they succeed
+		addErr  error  // the error of additions; nil if they succeed
 		text    string // part of the text of the error
 		getErr  error
 		correct func(h *bubble.Test, foreign *zk.Conn)
-		set     bool // Set corrects the data too
+		set     bool // reports that a call of Set corrects the data too
 		next    int64
 	}{
 		"as documented":    {change: set(five), next: 6},
@@ -120,7 +120,7 @@ func TestForeignParticipant(t *testing.T) {
 					changes := a.value.Watch(h.Context())
 					addTo(h, a, 1)
 					addTo(h, b, 1)
-					synctest.Wait() // Watch has delivered the value, and its watch is set
+					synctest.Wait() // wait until Watch has delivered the value and has set its watch
 					c.change(h, foreign)
 					fresh := newCounter(h)
 					for _, x := range []*Counter{fresh, a, b} {

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Concurrent clients receive different numbers, with one write for each block.
+// TestIDs_AreUnique checks that concurrent clients receive different numbers, with one write for each block of
+// numbers.
 func TestIDs_AreUnique(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		var mu sync.Mutex
@@ -43,8 +44,9 @@ func TestIDs_AreUnique(t *testing.T) {
 	})
 }
 
-// After the largest number, Next returns ErrOverflow.
-func TestIDs_Overflow(t *testing.T) {
+// TestIDs_ReturnErrOverflowAfterLargestNumber checks that Next returns ErrOverflow after it has returned the
+// largest number.
+func TestIDs_ReturnErrOverflowAfterLargestNumber(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		c := newCounter(h)
 		require.NoError(h, c.Set(h.Context(), math.MaxInt64-2))

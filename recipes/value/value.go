@@ -22,7 +22,7 @@ type Value[T any] struct {
 	codec recipes.Codec[T]
 
 	mu     sync.Mutex
-	latest state // the newest state that was read or written
+	latest state // the newest state that this Value has read or written
 }
 
 // Version identifies a state of a value. Different states of one value have different
@@ -42,11 +42,10 @@ func versionOf(stat *zk.Stat) Version { return Version{stat.Czxid, stat.Mzxid, s
 type state struct {
 	Version
 	data []byte
-	// err is the reason why the data could not be read, for which connection.IsUnreadable is true. Otherwise
-	// it is nil.
+	// err is the reason why the data could not be read, for which connection.IsUnreadable reports true, or nil.
 	err error
-	// session is the session in which the state was read or written. If the state was read, it may also have
-	// been read in a later session. It is 0 if the session is not known.
+	// session is the session in which the state was written, or the session of the connection before the state was
+	// read: the server may have answered the read in a later session. It is 0 if the session is not known.
 	session int64
 }
 
@@ -120,8 +119,8 @@ func (v *Value[T]) Update(ctx context.Context, f func(T) (T, error)) (T, error) 
 
 // update replaces the value by the result of f, which is called with the current state.
 func (v *Value[T]) update(ctx context.Context, f func(state) (T, error)) (value T, version Version, err error) {
-	// Try the latest known state first. If no other client writes, it is the current state, and no read is
-	// needed.
+	// Try the latest known state first: if no other client writes, it is the current state, and Update needs no
+	// read.
 	current := v.latestState()
 	if !current.exists() {
 		if current, err = v.read(ctx, false); err != nil {
@@ -154,7 +153,7 @@ func (v *Value[T]) encode(value T) ([]byte, error) {
 	return bytes.Clone(data), err
 }
 
-// decode returns the value of a state. It does not share memory with the state.
+// decode returns the value of a state. The value does not share memory with the state.
 func (v *Value[T]) decode(s state) (value T, err error) {
 	switch {
 	case !s.exists():

@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// CompareAndSet succeeds only for the current version. Update returns the error of its function.
-func TestValue_GetSetUpdate(t *testing.T) {
+// TestValue_ReplacesOnlyExpectedVersion checks that CompareAndSet succeeds only if the znode has the expected
+// version, and that Update returns the error of its function.
+func TestValue_ReplacesOnlyExpectedVersion(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		ctx := h.Context()
 		v := newValue[[]string](h, h.Connect(), "/app/words")
@@ -36,9 +37,9 @@ func TestValue_GetSetUpdate(t *testing.T) {
 	})
 }
 
-// The codec returns its argument without a copy. If the caller changes it later, that does not change what
-// the Value remembers.
-func TestValue_CodecDoesNotCopy(t *testing.T) {
+// TestValue_CopiesDataOfCodec checks that a Value does not remember data that the caller changes later, even if
+// the codec returns its argument without a copy.
+func TestValue_CopiesDataOfCodec(t *testing.T) {
 	identity := func(b []byte) ([]byte, error) { return b, nil }
 	increment := func(b []byte) ([]byte, error) {
 		b[0]++
@@ -72,9 +73,10 @@ func TestValue_CodecDoesNotCopy(t *testing.T) {
 	}
 }
 
-// After its session has expired, a client reaches a server that lags behind. The server answers only when it
-// has applied everything that the client has seen before, because it begins the new session in a transaction.
-func TestValue_NewSessionOnLaggingServer(t *testing.T) {
+// TestGet_WaitsForLaggingServerOfNewSession checks that Get does not return an old value if a client reaches a
+// server that lags behind after its session has expired. The server begins the new session in a transaction, so it
+// answers only when it has applied everything that the client has seen before.
+func TestGet_WaitsForLaggingServerOfNewSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := zktest.StartEnsemble(t, 3)
 		previous, lagging, current := cluster.Server(0), cluster.Server(1), cluster.Server(2)
@@ -88,8 +90,8 @@ func TestValue_NewSessionOnLaggingServer(t *testing.T) {
 		require.NoError(h, err)
 		synctest.Wait()
 		require.Equal(h, 1, (<-changes).Value)
-		// The server that the client uses reports the expiry. After that, the client reaches only the other
-		// server.
+		// Let the server current report the expiry to the client, and refuse connections afterwards, so that the
+		// client reaches only the lagging server.
 		previous.Refuse(true)
 		learned := h.Server.After(zktest.Match{Op: zktest.OpConnect, Session: expired, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			require.Same(h, current, q.Server)

@@ -40,14 +40,14 @@ func (v *Value[T]) Watch(ctx context.Context) <-chan Change[T] {
 	return c
 }
 
-// watcher is one call of Watch. It belongs to the goroutine that Watch starts.
+// watcher is the state of one call of Watch. Only the goroutine that Watch starts uses it.
 type watcher[T any] struct {
 	value     *Value[T]
 	changes   chan Change[T]
 	reader    *watch.Reader
-	delivered bool    // a state was delivered
-	last      Version // the last version that was delivered
-	readable  bool    // the data of the last version could be read
+	delivered bool    // reports that a state was delivered
+	last      Version // the version of the last state that was delivered
+	readable  bool    // reports that the data of last could be read
 }
 
 // deliverChanges delivers states until it fails, and returns the reason.
@@ -55,7 +55,7 @@ func (w *watcher[T]) deliverChanges(ctx context.Context) error {
 	for {
 		session := w.value.node.Conn.SessionID()
 		found, err := w.reader.Read(ctx)
-		if err != nil && found.Stat == nil { // with a Stat, only the data could not be read
+		if err != nil && found.Stat == nil { // if there is a Stat, only the data could not be read
 			return err
 		}
 		current := state{data: found.Data, err: err, session: session}

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Watch delivers the newest state: to a slow reader, after breaks of the connection, in the next session, and
-// after data in another format.
+// TestWatch_DeliversNewestState checks that Watch delivers the newest state: to a slow reader, after breaks of the
+// connection, in the next session, and after data in another format.
 func TestWatch_DeliversNewestState(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -29,13 +29,13 @@ func TestWatch_DeliversNewestState(t *testing.T) {
 		}
 		set("one")
 		require.Equal(h, "one", (<-changes).Value)
-		// The value changes while the reader does not receive.
+		// Change the value twice while the reader does not receive.
 		set("two")
 		synctest.Wait()
 		set("three")
 		synctest.Wait()
 		require.Equal(h, "three", (<-changes).Value)
-		// The connection breaks, but the session survives.
+		// Change the value while the connection is broken, and let the session survive.
 		h.Server.Blackhole(zktest.BothWays, conn.SessionID())
 		set("four")
 		time.Sleep(bubble.SessionTimeout / 4)
@@ -62,7 +62,7 @@ func TestWatch_DeliversNewestState(t *testing.T) {
 	})
 }
 
-// The number of watches does not grow with the number of calls of Watch.
+// TestWatch_LeavesOneWatch checks that the number of watches does not grow with the number of calls of Watch.
 func TestWatch_LeavesOneWatch(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -84,9 +84,9 @@ func TestWatch_LeavesOneWatch(t *testing.T) {
 	})
 }
 
-// Watch delivers an error for a value that is larger than the receive buffer, and continues with later
-// values.
-func TestWatch_ValueTooLargeToReceive(t *testing.T) {
+// TestWatch_ReportsValueTooLargeToReceive checks that Watch delivers an error for a value that is larger than the
+// receive buffer, and continues with later values.
+func TestWatch_ReportsValueTooLargeToReceive(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		writer := newValue[[]byte](h, h.Connect(zk.WithMaxBufferSize(0)), node)
 		_, err := writer.Set(h.Context(), make([]byte, 100<<10))
@@ -107,9 +107,9 @@ func TestWatch_ValueTooLargeToReceive(t *testing.T) {
 	})
 }
 
-// Watch delivers an error for a value that the connection may not read, and the value when its ACL permits
-// that.
-func TestWatch_BecomesReadable(t *testing.T) {
+// TestWatch_DeliversValueThatBecomesReadable checks that Watch delivers an error for a value that the client is
+// not permitted to read, and delivers the value when the ACL permits the client to read it.
+func TestWatch_DeliversValueThatBecomesReadable(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		v := newValue[int](h, conn, node)

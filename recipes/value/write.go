@@ -41,15 +41,15 @@ func (v *Value[T]) write(ctx context.Context, old state, data []byte) (state, er
 		case connection.IsCause(ctx, err) && !errors.Is(err, txn.ErrUnknown):
 			return state{}, err
 		case errors.Is(err, txn.ErrUnknown) && ctx.Err() == nil && !connClosed:
-			// The record was deleted, usually together with its session. If the write was not applied, the
-			// next iteration writes again.
+			// The outcome is unknown, because the record of the write was deleted, usually together with its
+			// session. If resolveWrite finds that the write was not applied, the next iteration writes again.
 			if err := v.resolveWrite(ctx, old, data); err != nil {
 				return state{}, err
 			}
 		case errors.Is(err, txn.ErrUnknown):
 			return state{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
 		case errors.Is(err, txn.ErrRecord):
-			// The znode may have been deleted and created again, and may have the same version again.
+			// Compare the states, because the znode may have been deleted and created again with the same version.
 			if err := v.checkCurrent(ctx, old, true); err != nil {
 				return state{}, err
 			}
@@ -81,16 +81,16 @@ func (v *Value[T]) newTransaction(ctx context.Context, old state, data []byte) (
 		ops = []any{&zk.SetDataRequest{Path: v.node.Path, Data: data, Version: old.version}}
 	}
 	if old.version == anyVersion-1 {
-		// A second write in the same transaction takes the znode from version -1 to 0.
+		// Add a second write to the transaction, which changes the version from -1 to 0.
 		ops = append(ops, &zk.SetDataRequest{Path: v.node.Path, Data: data, Version: anyVersion})
 	}
 	if len(ops)*(len(data)+len(v.node.Path)) > maxData {
-		return txn.Transaction{}, fmt.Errorf("%w: the value has %d bytes", recipes.ErrTooLarge, len(data))
+		return txn.Transaction{}, fmt.Errorf("%w: a value of %d bytes does not fit into a request", recipes.ErrTooLarge, len(data))
 	}
 	if !old.exists() {
 		return txn.Transaction{Ops: ops, CreatesDir: true}, nil
 	}
-	record, err := v.bindRecord(ctx, old)
+	record, err := v.prepareRecord(ctx, old)
 	return txn.Transaction{Ops: ops, Record: record, Alone: true}, err
 }
 
@@ -107,8 +107,9 @@ func nextVersion(version int32) int32 {
 	return version + 1
 }
 
-// writtenState returns the state that a transaction has written. It compares the czxid, because a record that
-// was created after the state old was read does not prove that the znode is still the same.
+// writtenState returns the state that a transaction has written in place of old. It returns an error if the czxid
+// differs from that of old: a record that was created after old was read does not prove that the znode is still
+// the same.
 func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o txn.Outcome) (state, error) {
 	written := state{
 		Version: Version{czxid: old.czxid, mzxid: o.Zxid, version: nextVersion(old.version)}, data: data, session: o.Session,
@@ -121,7 +122,7 @@ func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o t
 	var current Version
 	if n := len(o.Responses); n > 0 {
 		current = versionOf(o.Responses[n-1].Stat)
-	} else { // the reply was lost
+	} else { // the reply was lost, so the version of the znode must be read
 		s, err := v.read(ctx, true)
 		if err != nil {
 			return state{}, fmt.Errorf("%w: %w", recipes.ErrUnconfirmed, err)
@@ -138,12 +139,12 @@ func (v *Value[T]) writtenState(ctx context.Context, old state, data []byte, o t
 	return written, nil
 }
 
-// bindRecord returns the path of the record with which the state old can be replaced. The znode
-// cannot be deleted and created again as long as it contains the record. If bindRecord creates the
-// record, or if the state may be of another session, after which the servers may have lost data, it
-// returns ErrChanged if old is not the current state. A record that already exists may be newer than
-// the state, so writtenState compares the czxid afterwards.
-func (v *Value[T]) bindRecord(ctx context.Context, old state) (path string, err error) {
+// prepareRecord returns the path of a record for a transaction that replaces the state old. No client
+// can delete and re-create the znode as long as the znode contains the record. If prepareRecord creates
+// the record, or if the state may be of another session, after which the servers may have lost data,
+// it returns ErrChanged if old is not the current state. A record that already exists may be newer
+// than the state, so writtenState compares the czxid afterwards.
+func (v *Value[T]) prepareRecord(ctx context.Context, old state) (path string, err error) {
 	if path := v.writer().RecordOf(old.session); path != "" {
 		return path, nil
 	}
@@ -168,9 +169,9 @@ func (v *Value[T]) checkCurrent(ctx context.Context, old state, newest bool) err
 }
 
 // resolveWrite finds out whether a write was applied in a session that has expired. It returns nil
-// if it was not applied and old is still the current state, ErrChanged if it was not applied and
-// the state has changed, and recipes.ErrUnconfirmed if this write or another write may have led to
-// the current state.
+// if the write was not applied and old is still the current state, ErrChanged if the write was not
+// applied and the state has changed, and recipes.ErrUnconfirmed if this write or another write may
+// have led to the current state.
 func (v *Value[T]) resolveWrite(ctx context.Context, old state, data []byte) error {
 	current, err := v.read(ctx, true)
 	isNext := current.version == nextVersion(old.version) && current.czxid == old.czxid

@@ -18,9 +18,11 @@ import (
 // firstMulti matches the first transaction.
 var firstMulti = zktest.Match{Op: zktest.OpMulti, Nth: 1}
 
-// If the reply to a write that skips version -1 is lost, the write is applied once, and the result is the
-// version of the znode.
-func TestTrap07_33_ReplyLostAtVersionOverflow(t *testing.T) {
+// TestCompareAndSet_WritesOnceAtVersionOverflow checks that CompareAndSet, which skips version -1 by a second
+// write in the same transaction, is applied once and returns the version of the znode, even if the reply is lost.
+// Scenario 7 of docs/traps.md.
+// Scenario 33 of docs/traps.md.
+func TestCompareAndSet_WritesOnceAtVersionOverflow(t *testing.T) {
 	for name, fault := range map[string]zktest.HookFunc{"reply received": zktest.Pass, "reply lost": zktest.Cut} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(h *bubble.Test) {
@@ -46,8 +48,10 @@ func TestTrap07_33_ReplyLostAtVersionOverflow(t *testing.T) {
 	}
 }
 
-// TestTrap37_ValueTooLarge checks that a value that is too large is not sent: the server would close the connection.
-func TestTrap37_ValueTooLarge(t *testing.T) {
+// TestSet_DoesNotSendTooLargeValue checks that Set and CompareAndSet return ErrTooLarge for a value that is too
+// large and send nothing, because the server would close the connection.
+// Scenario 37 of docs/traps.md.
+func TestSet_DoesNotSendTooLargeValue(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		v := newValue[string](h, h.Connect(zk.WithMaxBufferSize(0)), node)
 		begin := time.Now()
@@ -65,9 +69,10 @@ func TestTrap37_ValueTooLarge(t *testing.T) {
 	})
 }
 
-// TestTrap07_ReplyLost checks that a write that was applied, and whose reply was lost, neither fails nor is
-// repeated when another client has changed the version in the meantime (CURATOR-584, CURATOR-268).
-func TestTrap07_ReplyLost(t *testing.T) {
+// TestAdd_AppliesOnceIfReplyIsLost checks that an addition that was applied, and whose reply was lost, neither
+// fails nor is repeated if another client has changed the version in the meantime (CURATOR-584, CURATOR-268).
+// Scenario 7 of docs/traps.md.
+func TestAdd_AppliesOnceIfReplyIsLost(t *testing.T) {
 	for name, exists := range map[string]bool{"first change": false, "later change": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(h *bubble.Test) {
@@ -78,7 +83,7 @@ func TestTrap07_ReplyLost(t *testing.T) {
 					addTo(h, c, 1)
 					want++
 				}
-				// Another client adds to the counter while this client reconnects.
+				// Let another client add to the counter while this client reconnects.
 				h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
 					go addTo(h, other, 1)
 					return zktest.Cut(q)
@@ -90,9 +95,11 @@ func TestTrap07_ReplyLost(t *testing.T) {
 	}
 }
 
-// TestTrap07_SessionExpiresWithReply checks that a write whose reply is lost with the session is not
-// repeated, and is reported as applied only with data that shows it.
-func TestTrap07_SessionExpiresWithReply(t *testing.T) {
+// TestAdd_ReportsOutcomeIfReplyAndSessionAreLost checks that an addition whose reply is lost with the session
+// returns ErrUnconfirmed if the value does not show whether the addition was applied, and is repeated only if the
+// value shows that it was not applied.
+// Scenario 7 of docs/traps.md.
+func TestAdd_ReportsOutcomeIfReplyAndSessionAreLost(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		applied  bool
@@ -135,9 +142,10 @@ func TestTrap07_SessionExpiresWithReply(t *testing.T) {
 	}
 }
 
-// TestTrap28_ZnodeIsCreatedAgain checks that a value that was computed from an old value does not replace a
-// new value that has the same version, because the znode was deleted and created again.
-func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
+// TestAdd_UsesValueOfRecreatedZnode checks that a sum that was computed from an old value does not replace a new
+// value that has the same version because another client has deleted the znode and created it again.
+// Scenario 28 of docs/traps.md.
+func TestAdd_UsesValueOfRecreatedZnode(t *testing.T) {
 	const hundred = "\x00\x00\x00\x00\x00\x00\x00\x64"
 	t.Run("after a write", func(t *testing.T) {
 		bubble.Run(t, func(h *bubble.Test) {
@@ -154,7 +162,8 @@ func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 			require.Equal(h, int64(101), addTo(h, c, 1))
 		})
 	})
-	// The session has no record below the old znode, because the record would prevent its deletion.
+	// Read without a write, so that the session has no record below the old znode, which would
+	// prevent the deletion.
 	t.Run("after a read", func(t *testing.T) {
 		bubble.Run(t, func(h *bubble.Test) {
 			conn, operator := h.Connect(), h.Connect()
@@ -169,9 +178,10 @@ func TestTrap28_ZnodeIsCreatedAgain(t *testing.T) {
 	})
 }
 
-// TestTrap33_VersionOverflow checks that a write does not leave the znode at version -1. A write that expects
+// TestAdd_SkipsVersionMinusOne checks that Add does not leave the znode at version -1. A write that expects
 // version -1 is applied at any version, so that an addition would be lost (CURATOR-688).
-func TestTrap33_VersionOverflow(t *testing.T) {
+// Scenario 33 of docs/traps.md.
+func TestAdd_SkipsVersionMinusOne(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		addTo(h, newCounter(h), 1)
 		require.NoError(h, h.Server.SetVersion(node, -6))
@@ -193,14 +203,15 @@ func TestTrap33_VersionOverflow(t *testing.T) {
 		require.NoError(h, err)
 		require.Equal(h, int32(-6+20+1), stat.Version, "one more write than additions")
 		for _, e := range h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData }) {
-			t.Errorf("a write without the record: %v", e)
+			t.Errorf("a write is not in a transaction with the record of its session: %v", e)
 		}
 	})
 }
 
-// If another program has left the znode at version -1, changes fail and change nothing until the znode is
-// written again.
-func TestTrap33_VersionOverflowOfAnotherProgram(t *testing.T) {
+// TestAdd_FailsAtForeignVersionMinusOne checks that Add returns ErrVersion and changes nothing if another program
+// has left the znode at version -1, until the znode is written again.
+// Scenario 33 of docs/traps.md.
+func TestAdd_FailsAtForeignVersionMinusOne(t *testing.T) {
 	bubble.Run(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		c := counterOn(h, conn)

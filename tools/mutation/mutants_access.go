@@ -48,7 +48,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`err == zk.ErrNoAuth && o.StrictACL:`, `false:`},
 		},
-		tests: "./recipes -run ^TestWithACL_Unreadable$",
+		tests: "./recipes -run ^TestWithACL_ReportsUnreadableACL$",
 	},
 	{
 		name: "access/strict/option", breaks: "WithStrictACL without WithACL is accepted",
@@ -99,7 +99,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`res.reply.Alone && cfg.CheckedZnode(cfg.Dir, stat.Czxid)`, `res.reply.Alone`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^mutex$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^mutex$",
 	},
 	{
 		name: "access/member", breaks: "members of groups and instances of services do not read the ACL",
@@ -107,7 +107,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`c.setup.CheckDir(ctx, path.Dir(c.path), c.makeParent); err != nil`, `error(nil); err != nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^group$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^group$",
 	},
 	{
 		name: "access/created", breaks: "the ACL of a znode that another client creates after the check is not read",
@@ -123,7 +123,7 @@ var accessMutants = []mutant{
 	return nil
 `},
 		},
-		tests: "./recipes -run ^TestWithStrictACL_CreatedAfterCheck$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsZnodeCreatedAfterCheck$",
 	},
 	{
 		name: "access/put", breaks: "items are put into a directory that others may change",
@@ -131,7 +131,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`q.setup.CheckDir(ctx, q.path, q.makeItems); err != nil`, `error(nil); err != nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^queue,_put$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^queue,_put$",
 	},
 	{
 		name: "access/put/record", breaks: "the record of a producer is created among claims that others may change",
@@ -139,7 +139,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`return q.setup.CheckDir(ctx, q.cfg.claims, q.makeClaims)`, `return nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^queue,_claims$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^queue,_claims$",
 	},
 	{
 		name: "access/put/request", breaks: "items are put by other transactions into a directory that others may change",
@@ -150,7 +150,7 @@ var accessMutants = []mutant{
 	}
 `, ``},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^queue,_request$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^queue,_request$",
 	},
 	{
 		name: "access/dead", breaks: "items are moved to dead letters that others may change",
@@ -160,7 +160,7 @@ var accessMutants = []mutant{
 		if err`, `if false {
 		if err`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^queue,_dead_letter$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^queue,_dead_letter$",
 	},
 	{
 		name: "access/dead/delete", breaks: "dead letters that others may change are put back or deleted",
@@ -168,7 +168,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`q.setup.CheckAccess(ctx, q.cfg.dead); err != nil`, `error(nil); err != nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^queue,_discard$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^queue,_discard$",
 	},
 	{
 		name: "access/take", breaks: "items are taken from a directory that others may change",
@@ -176,7 +176,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`d.check(ctx, d.path); err != nil`, `error(nil); err != nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^queue,_take$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^queue,_take$",
 	},
 	{
 		name: "access/counter", breaks: "a counter is written that others may change",
@@ -184,7 +184,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`v.node.CheckAccess(ctx, v.node.Path); err != nil`, `error(nil); err != nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^counter$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^counter$",
 	},
 	{
 		name: "access/barrier", breaks: "a barrier that others may remove counts as set",
@@ -192,7 +192,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`err = b.setup.CheckAccess(ctx, b.setup.Path)`, `err = nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^barrier$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^barrier$",
 	},
 	{
 		name: "access/limit", breaks: "the limit of a semaphore that others may change is set",
@@ -200,7 +200,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`err = s.setup.CheckAccess(ctx, s.setup.Path)`, `err = nil`},
 		},
-		tests: "./recipes -run ^TestWithStrictACL$/^semaphore,_limit$",
+		tests: "./recipes -run ^TestWithStrictACL_RejectsNodesOpenToOthers$/^semaphore,_limit$",
 	},
 	{
 		name: "access/elector", breaks: "elector does not pass --zookeeper-strict-acl on",

@@ -8,7 +8,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"return c.sessions[stat.EphemeralOwner]", "return stat.EphemeralOwner != 0"},
 		},
-		tests: "./recipes/discovery -run ^TestTrap19_ClosedWhileTheSessionExpires$",
+		tests: "./recipes/discovery -run ^TestClose_DoesNotRepeatDeleteAfterSessionExpiry$",
 	},
 	{
 		name: "ephemeral/earlier-session", breaks: "a znode of an earlier session is adopted",
@@ -16,7 +16,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"!own || !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID(); c.occupied {", "!own; c.occupied {"},
 		},
-		tests: "./recipes/discovery -run ^TestTrap19_WaitsForTheExpiryOfAnEarlierSession$",
+		tests: "./recipes/discovery -run ^TestRegistration_WaitsForExpiryOfEarlierSession$",
 	},
 	{
 		name: "ephemeral/delete-earlier-session", breaks: "Close deletes a znode of an earlier session",
@@ -24,7 +24,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"case !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID():\n\t\t\t// The servers", "case false:\n\t\t\t// The servers"},
 		},
-		tests: "./recipes/discovery -run ^TestTrap19_CloseWaitsForTheExpiryOfAnEarlierSession$",
+		tests: "./recipes/discovery -run ^TestClose_WaitsForExpiryOfEarlierSession$",
 	},
 	{
 		name: "ephemeral/next-session", breaks: "a create that is applied in the next session counts as another client's",
@@ -40,7 +40,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"if released := paths.Entries[c.path]; released != nil {", "if released := paths.Entries[c.path]; false {"},
 		},
-		tests: "./recipes/group -run ^TestTrap19_ZnodeOfAnotherPersistentOfTheConnection$",
+		tests: "./recipes/group -run ^TestPersistent_LeavesZnodeOfSameConnectionAlone$",
 	},
 	{
 		name: "ephemeral/in-flight", breaks: "Close does not wait for a create in flight",
@@ -56,7 +56,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"case state.Up && !c.static && state.Session != c.owner:\n\t\t\treturn connection.ErrSessionExpired\n\t\tcase state.Up:", "case true:"},
 		},
-		tests: "./recipes/group -run ^TestTrap19_SetWaitsWhileTheSessionExpires$",
+		tests: "./recipes/group -run ^TestSet_DoesNotOverwriteZnodeOfOtherClient$",
 	},
 	{
 		name: "ephemeral/content", breaks: "data that was replaced while the reply to a create was lost is not written",
@@ -64,7 +64,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"\tif sent.IsZero() {\n\t\tnumber = 0\n\t}\n", "\tif sent.IsZero() {\n\t\t_, number = k.wantedData()\n\t}\n"},
 		},
-		tests: "./recipes/discovery -run ^TestUpdate_WhileACreateIsInFlight$",
+		tests: "./recipes/discovery -run ^TestUpdate_ReplacesContentOfCreateInFlight$",
 	},
 	{
 		name: "children/reconnect", breaks: "children are not read again after the connection has broken",
@@ -72,6 +72,6 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"all := r.reset || r.epoch != 0 && r.epoch != epoch", "all := r.reset"},
 		},
-		tests: "./recipes/group -run ^TestTrap27_ChangesWhileDisconnected$",
+		tests: "./recipes/group -run ^TestWatch_DeliversChangesMadeWhileDisconnected$",
 	},
 }

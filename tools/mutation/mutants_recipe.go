@@ -16,7 +16,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"return errors.Is(err, zk.ErrNoNode) && !IsCause(ctx, err)", "return errors.Is(err, zk.ErrNoNode)"},
 		},
-		tests: "./recipes -run ^TestCause_LikeAnswer$/^barrier,_wait$",
+		tests: "./recipes -run ^TestCalls_DistinguishContextCauseFromAnswer$/^barrier,_wait$",
 	},
 	{
 		name: "recipe/cause-znode", breaks: "a znode remains in a session that lives because the cause of a context is taken for its absence",
@@ -24,7 +24,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"		case connection.IsCause(ctx, err):\n			return sent, err\n", ""},
 		},
-		tests: "./recipes -run ^TestCause_LikeAnswer$/^single$",
+		tests: "./recipes -run ^TestCalls_DistinguishContextCauseFromAnswer$/^single$",
 	},
 	{
 		name: "removal/queue", breaks: "a znode whose deletion is rejected for a moment blocks a lock as long as its session lives",

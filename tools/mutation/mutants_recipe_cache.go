@@ -8,7 +8,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"case z.Stat.Czxid < old.Stat.Czxid || z.Stat.Mzxid < old.Stat.Mzxid:", "case z.Stat.Czxid < old.Stat.Czxid:"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_OlderRepliesAreDropped$",
+		tests: "./recipes/cache -run ^TestUpdater_DropsRepliesOlderThanTree$",
 	},
 	{
 		name: "recipe/cache-filter", breaks: "znodes that the program excludes are cached",
@@ -24,7 +24,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"slices.DeleteFunc(slices.Clone(f.children), ", "slices.DeleteFunc(f.children, "},
 		},
-		tests: "./recipes/cache -run ^TestWithFilter_SharedList$",
+		tests: "./recipes/cache -run ^TestWithFilter_DoesNotAffectOtherCaches$",
 	},
 	{
 		name: "recipe/typed-reject", breaks: "an item that cannot be decoded is delivered again and again",
@@ -56,7 +56,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"if c.listedAt != now && (c.value == nil || c.value.Stat.Czxid <= f.stat.Pzxid) {", "if c.listedAt != now {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ListAfterNewerReply$",
+		tests: "./recipes/cache -run ^TestUpdater_KeepsNewerChildAfterOlderList$",
 	},
 	{
 		name: "recipe/first-of-session", breaks: "a reply of the next session is compared with zxids of the earlier one",
@@ -64,7 +64,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"	case first:\n		u.replaceValue(n, z)\n", ""},
 		},
-		tests: "./recipes/cache -run ^TestDataLoss_SameZnodesExistAgain$",
+		tests: "./recipes/cache -run ^TestCache_ReplacesOldZnodesAfterDataLoss$",
 	},
 	{
 		name: "recipe/rC3", breaks: "the server of a new session is assumed to be up to date",
@@ -72,7 +72,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"broken, u.needsSync, u.sessionEpoch = true, true, u.epoch+1", "broken, u.sessionEpoch = true, u.epoch+1"},
 		},
-		tests: "./recipes/cache -run ^TestTrap18_NewSession$",
+		tests: "./recipes/cache -run ^TestCache_DetectsNewSessionWithoutEvent$",
 	},
 	{
 		name: "recipe/rC4", breaks: "every first reply is applied immediately",
@@ -81,7 +81,7 @@ var cacheMutants = []mutant{
 			{"return p == nil || u.isCurrent(&p.data) || u.isCurrent(&p.list)", `_ = p
 	return true`},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ChildBeforeNewParent$",
+		tests: "./recipes/cache -run ^TestUpdater_DefersChildUntilParentIsRead$",
 	},
 	{
 		name: "recipe/cache-repeat", breaks: "a znode that servers refuse to read is read again only after a change",
@@ -89,7 +89,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"if err != nil && err != recipes.ErrTooLarge {", "if false && err != recipes.ErrTooLarge {"},
 		},
-		tests: "./recipes/cache -run ^TestFetch_UnreadableZnodes$/^children:_a_final_code$",
+		tests: "./recipes/cache -run ^TestCache_UpdatesTreeBesideUnreadableZnodes$/^children:_a_final_code$",
 	},
 	{
 		name: "recipe/rC5", breaks: "a deletion is applied while a reply is in flight",
@@ -97,7 +97,7 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"} else if !p.inFlight {", "} else {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_DeletionAfterNewerList$",
+		tests: "./recipes/cache -run ^TestUpdater_KeepsNewChildAfterLateDeletion$",
 	},
 	{
 		name: "recipe/rC6", breaks: "an absence is applied after a later list",
@@ -105,6 +105,6 @@ var cacheMutants = []mutant{
 		edits: []edit{
 			{"if n.parent != nil && n.listedAt > f.sent {", "if false {"},
 		},
-		tests: "./recipes/cache -run ^TestTrap29_ListBeforeOlderReply$",
+		tests: "./recipes/cache -run ^TestUpdater_KeepsListedChildAfterOlderReply$",
 	},
 }

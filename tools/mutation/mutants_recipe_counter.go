@@ -8,7 +8,7 @@ var counterMutants = []mutant{
 		edits: []edit{
 			{"if old.version == anyVersion-1 {", "if false {"},
 		},
-		tests: "./recipes/value -run ^TestTrap33_VersionOverflow$",
+		tests: "./recipes/value -run ^TestAdd_SkipsVersionMinusOne$",
 	},
 	{
 		name: "recipe/counter-set", breaks: "a counter whose data cannot be read cannot be set",
@@ -16,7 +16,7 @@ var counterMutants = []mutant{
 		edits: []edit{
 			{"err != nil && !connection.IsUnreadable(err)", "err != nil"},
 		},
-		tests: "./recipes/value -run ^TestForeignParticipant$/^too_large_by_Set$",
+		tests: "./recipes/value -run ^TestCounter_RecoversFromForeignChanges$/^too_large_by_Set$",
 	},
 	{
 		name: "recipe/counter-changes", breaks: "the changes of a counter end if its data cannot be read",
@@ -24,7 +24,7 @@ var counterMutants = []mutant{
 		edits: []edit{
 			{"err != nil && found.Stat == nil {", "err != nil {"},
 		},
-		tests: "./recipes/value -run ^TestForeignParticipant$/^too_large$",
+		tests: "./recipes/value -run ^TestCounter_RecoversFromForeignChanges$/^too_large$",
 	},
 	{
 		name: "recipe/counter-readable", breaks: "the changes of a counter do not contain a value that has become readable",
@@ -32,6 +32,6 @@ var counterMutants = []mutant{
 		edits: []edit{
 			{" || w.readable != (err == nil)", ""},
 		},
-		tests: "./recipes/value -run ^TestWatch_BecomesReadable$",
+		tests: "./recipes/value -run ^TestWatch_DeliversValueThatBecomesReadable$",
 	},
 }

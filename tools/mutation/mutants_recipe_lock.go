@@ -98,7 +98,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"; ctx.Err() != nil || !isLost(err) {", "; !isLost(err) {"},
 		},
-		tests: "./recipes -run ^TestWait_CauseIsLossOfSession$",
+		tests: "./recipes -run ^TestWait_ReturnsIfContextCauseIsSessionLoss$",
 	},
 	{
 		name: "recipe/period-early", breaks: "a hold begins before the period has ended",

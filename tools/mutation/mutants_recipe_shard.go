@@ -8,7 +8,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"p.hold.Multi(&zk", "p.group.setup.Conn.Multi(&zk"},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_FormerLeader$",
+		tests: "./recipes/shard -run ^TestPlanner_FormerLeaderKeepsPlanOfSuccessor$",
 	},
 	{
 		name: "shard/leaves", breaks: "a leader that leaves plans without members",
@@ -24,7 +24,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"Version: p.stat.Version}", "Version: -1}"},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_ReadsChangedPlan$",
+		tests: "./recipes/shard -run ^TestPlanner_DoesNotReplaceUnreadPlan$",
 	},
 	{
 		name: "shard/deleted-plan", breaks: "all shards move if another program deletes the plan",
@@ -32,7 +32,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"		case plan.Version >= p.plan.Version:\n", "		default:\n"},
 		},
-		tests: "./recipes/shard -run ^TestRun_ForeignProgram$",
+		tests: "./recipes/shard -run ^TestRun_KeepsShardsDespiteForeignWrites$",
 	},
 	{
 		name: "shard/quiet", breaks: "the first member of a group that starts gets all shards",
@@ -41,7 +41,7 @@ var shardMutants = []mutant{
 			{"	quietTime    = 250 * time.Millisecond\n", "	quietTime    = 0\n"},
 			{"batchTime = 50 * time.Millisecond", "batchTime = 0"},
 		},
-		tests: "./recipes/shard -run ^TestRun_StartTogether$",
+		tests: "./recipes/shard -run ^TestRun_MovesNoShardsIfMembersStartTogether$",
 	},
 	{
 		name: "shard/round-limit", breaks: "a member that cannot lock its shards stops all moves",
@@ -57,7 +57,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	if c.plan != nil {\n", "	if false {\n"},
 		},
-		tests: "./recipes/shard -run ^TestRun_NoLeader$",
+		tests: "./recipes/shard -run ^TestRun_DividesShardsWithoutLeader$",
 	},
 	{
 		name: "shard/announced", breaks: "a member that restarts leaves before the plan says so",
@@ -65,7 +65,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"const plannedLimit = time.Second", "const plannedLimit = time.Nanosecond"},
 		},
-		tests: "./recipes/shard -run ^TestRun_RollingRestart$",
+		tests: "./recipes/shard -run ^TestRun_KeepsOwnersDuringRollingRestart$",
 	},
 	{
 		name: "shard/confirmed", breaks: "a member confirms a plan before it holds the shards",
@@ -97,7 +97,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	if finished == nil && !s.delivered.Load() {", "	if false {"},
 		},
-		tests: "./recipes/shard -run ^TestMember_ShardNotReceived$",
+		tests: "./recipes/shard -run ^TestMember_ReleasesShardThatUserHasNotReceived$",
 	},
 	{
 		name: "shard/received", breaks: "a shard that was received is released at once",
@@ -105,7 +105,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"			s.delivered.Store(true)\n", "			_ = s\n"},
 		},
-		tests: "./recipes/shard -run ^TestMember_OwnedIsDelivered$",
+		tests: "./recipes/shard -run ^TestMember_DeliversOwnedShards$",
 	},
 	{
 		name: "shard/grace", breaks: "a shard is not revoked after the grace period",
@@ -113,7 +113,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	case <-time.After(grace):\n		s.revoked.Store(s.Hold.Err() == nil)\n", ""},
 		},
-		tests: "./recipes/shard -run ^TestRun_GracePeriod$",
+		tests: "./recipes/shard -run ^TestRun_RevokesShardAfterGracePeriod$",
 	},
 	{
 		name: "shard/once", breaks: "a function runs twice for a shard",
@@ -121,7 +121,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	if interrupt(s.Err()); finished != nil {\n		<-finished\n	}\n", "	interrupt(s.Err())\n"},
 		},
-		tests: "./recipes/shard -run ^TestRun_GracePeriod$",
+		tests: "./recipes/shard -run ^TestRun_RevokesShardAfterGracePeriod$",
 	},
 	{
 		name: "shard/one-lock", breaks: "a member leaves because one shard cannot be locked",
@@ -169,7 +169,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"			p.keeps[m.ID], p.away[m.ID] = true, true\n", "			p.away[m.ID] = true\n"},
 		},
-		tests: "./recipes/shard -run ^TestNext_RollingRestart$",
+		tests: "./recipes/shard -run ^TestNext_MovesNoShardDuringRollingRestart$",
 	},
 	{
 		name: "shard/away-limit", breaks: "a leader with a wrong clock extends the absence of a member",
@@ -177,7 +177,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"!m.Away.IsZero() && m.Away.Before(until)", "!m.Away.IsZero()"},
 		},
-		tests: "./recipes/shard -run ^TestNext_RestartTooLong$",
+		tests: "./recipes/shard -run ^TestNext_MovesShardsAfterRestartDelay$",
 	},
 	{
 		name: "shard/pause", breaks: "shards move although rebalancing is paused",
@@ -185,7 +185,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"	if !spec.PauseRebalancing {\n", "	if true {\n"},
 		},
-		tests: "./recipes/shard -run ^TestNext_SettingsOfSpec$",
+		tests: "./recipes/shard -run ^TestNext_AppliesSettingsOfSpec$",
 	},
 	{
 		name: "shard/spec-size", breaks: "a Spec is accepted whose plan does not fit into a znode",
@@ -193,7 +193,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"len(text)+placeSize*len(s.Shards) > maxSpecSize", "len(text) > maxSpecSize"},
 		},
-		tests: "./recipes/shard -run ^TestSpec_Normalize$",
+		tests: "./recipes/shard -run ^TestNormalize_SortsShardsAndRejectsInvalidSpec$",
 	},
 	{
 		name: "shard/ends-while-joining", breaks: "a member remains although Run has returned",
@@ -201,7 +201,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"case err != nil && ctx.Err() != nil:", "case ctx.Err() != nil:"},
 		},
-		tests: "./recipes/shard -run ^TestRun_EndsWhileJoining$",
+		tests: "./recipes/shard -run ^TestRun_LeavesGroupIfContextEndsWhileJoining$",
 	},
 	{
 		name: "shard/invalid-name", breaks: "a name that cannot be locked ends every member",
@@ -209,7 +209,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"\t\t<-ctx.Done()\n\t\treturn nil\n\t}\n\tbegan", "\t\treturn err\n\t}\n\tbegan"},
 		},
-		tests: "./recipes/shard -run ^TestRun_InvalidName$",
+		tests: "./recipes/shard -run ^TestRun_ContinuesDespiteInvalidShardName$",
 	},
 	{
 		name: "shard/lost-reported", breaks: "a lost shard counts as owned until its release is confirmed",
@@ -225,7 +225,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"len(data) <= maxPlanSize", "len(data) > 0"},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_NamesOfRemovedShardsDoNotFit$",
+		tests: "./recipes/shard -run ^TestPlanner_OmitsRemovedShardsThatDoNotFit$",
 	},
 	{
 		name: "shard/foreign-record", breaks: "a znode that is not of a member gets shards",
@@ -233,7 +233,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"m.Err != nil, m.Session == 0, ", "m.Err != nil, "},
 		},
-		tests: "./recipes/shard -run ^TestRecords_ForeignZnodes$",
+		tests: "./recipes/shard -run ^TestRecordsOf_IgnoresForeignZnodes$",
 	},
 	{
 		name: "shard/versions", breaks: "another program can use up the versions of plans",
@@ -241,7 +241,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"return n >= 0 && n < 1<<60", "return true"},
 		},
-		tests: "./recipes/shard -run ^TestPlan_RejectsLastVersion$",
+		tests: "./recipes/shard -run ^TestDecodePlan_RejectsLastVersion$",
 	},
 	{
 		name: "shard/foreign-spec", breaks: "an invalid Spec of another program takes all shards away",
@@ -249,7 +249,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"if err := c.Value.normalize(); err != nil {", "if err := error(nil); err != nil {"},
 		},
-		tests: "./recipes/shard -run ^TestRun_ForeignProgram$",
+		tests: "./recipes/shard -run ^TestRun_KeepsShardsDespiteForeignWrites$",
 	},
 	{
 		name: "shard/foreign-znode", breaks: "a znode that is not of a member keeps all members on computed plans",
@@ -265,7 +265,7 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{", errors.Is(err, recipes.ErrPermission):\n", ":\n"},
 		},
-		tests: "./recipes/shard -run ^TestPlanner_WithoutPermission$",
+		tests: "./recipes/shard -run ^TestPlanner_ReturnsErrPermission$",
 	},
 	{
 		name: "shard/taken-over", breaks: "a process whose ID was taken over contends for the shards of its successor",
@@ -273,6 +273,6 @@ var shardMutants = []mutant{
 		edits: []edit{
 			{"owner == id && !f.taken", "owner == id"},
 		},
-		tests: "./recipes/shard -run ^TestRun_IDTakenByOtherProcess$",
+		tests: "./recipes/shard -run ^TestRun_WaitsWhileOtherProcessHasSameID$",
 	},
 }

@@ -59,6 +59,6 @@ var rejectionMutants = []mutant{
 		edits: []edit{
 			{"case k.cfg.Retry, k.created && connection.IsPassing(err):", "case k.cfg.Retry:"},
 		},
-		tests: "./recipes/group -run ^TestPersistent_QuotaExceeded$",
+		tests: "./recipes/group -run ^TestPersistent_SurvivesExceededQuotaAfterFirstCreate$",
 	},
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// target is one of the two servers. It renders replies in a form that is the same for both.
+// target is one of the two servers that a test compares. It renders replies as text that must be the
+// same for both servers.
 type target struct {
 	name     string
 	addr     string
 	clients  []*client
-	sessions map[int64]string // names for session IDs, which are the same for both servers
+	sessions map[int64]string // names for the session IDs; equal sessions of the two servers have the same name
 	zxid0    int64            // the zxid to which the zxids of replies are relative
 	opened   int
 }
@@ -88,7 +89,7 @@ func (c *client) readFrame() ([]byte, error) {
 	return b, err
 }
 
-// appendRequest encodes a request, and expects its reply.
+// appendRequest encodes a request, and adds it to the requests for whose replies exchange waits.
 func (c *client) appendRequest(e *wire.Encoder, r wire.Request) {
 	c.xid++
 	r.Xid = c.xid
@@ -167,7 +168,7 @@ func encodeBody(e *wire.Encoder, r *wire.Request) {
 		e.Buffer(nil)
 		e.Long(-1)
 	default:
-		e.B = append(e.B, r.Data...) // the test has stored the body of other operations in Data
+		e.B = append(e.B, r.Data...) // encode other operations, whose body the test has stored in Data
 	}
 }
 

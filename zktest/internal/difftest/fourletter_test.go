@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCompare_FourLetterProperties checks that the answers to conf and envi have the properties of those of a
-// real server.
-func TestCompare_FourLetterProperties(t *testing.T) {
+// TestCompare_FourLetterPropertiesAreEqual checks that the answers to conf and envi contain the same names of
+// properties as the answers of a real server.
+func TestCompare_FourLetterPropertiesAreEqual(t *testing.T) {
 	real := startRealServer(t, time.Minute, nil).Addr(0)
 	addr := zktest.Start(t).Addr()
 	for _, w := range []string{"conf", "envi"} {

@@ -90,8 +90,9 @@ func (g *generator) randomWrite(inMulti bool) wire.Request {
 				r.Flags = 5 + int32(g.r.IntN(2))
 			}
 		} else if inMulti && (r.Flags == 5 || r.Flags == 6) {
-			// Use no other mode here: for an invalid one the server does not roll back the earlier
-			// operations, which runUndefinedRequests tests.
+			// Replace the modes of TTL nodes, which are invalid here: after an invalid mode the
+			// server does not roll back the earlier operations of the multi. runUndefinedRequests
+			// tests this.
 			r.Flags = 0
 		}
 	case x < 13:
@@ -158,7 +159,7 @@ func (g *generator) randomRequest(zxid int64) wire.Request {
 	return r
 }
 
-// randomSetWatches returns a request that a client sends after a reconnect.
+// randomSetWatches returns a setWatches request, as a client sends it after a reconnect.
 func (g *generator) randomSetWatches(zxid int64) wire.Request {
 	r := wire.Request{Zxid: max(0, zxid-int64(g.r.IntN(30)))}
 	r.Op = pickRandom(g, []wire.Op{wire.SetWatches, wire.SetWatches2})

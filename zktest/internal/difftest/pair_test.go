@@ -71,13 +71,13 @@ func (p *serverPair) connectClient(k int, resume bool, timeout time.Duration) {
 		}
 		s, err := x.connect(c, timeout)
 		if err != nil {
-			p.failf("%s: %v", x.name, err)
+			p.failf("connect to %s: %v", x.name, err)
 		}
 		replies[i] = s
 		if x.zxid0 == 0 {
 			// Send a ping, because its reply contains the current zxid.
 			if _, err := c.exchange(wire.Request{Header: wire.Header{Op: wire.Ping}}); err != nil {
-				p.failf("%s: %v", x.name, err)
+				p.failf("ping %s: %v", x.name, err)
 			}
 			x.zxid0 = c.zxid
 		}
@@ -107,7 +107,7 @@ func (p *serverPair) compare(k int, unordered bool, reqs ...wire.Request) []stri
 		for i, x := range p.targets {
 			lines, err := x.clients[j].exchange(batch...)
 			if err != nil {
-				p.failf("%s: %v", x.name, err)
+				p.failf("exchange with %s: %v", x.name, err)
 			}
 			if unordered {
 				slices.Sort(lines)

@@ -22,10 +22,10 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestCompare_RandomRequests checks that no reply or event differs in a long random sequence of requests of
-// four clients.
-func TestCompare_RandomRequests(t *testing.T) {
-	p := newPair(t, time.Hour) // no sweep happens during the test, because its time cannot be compared
+// TestCompare_RandomRequestsHaveEqualReplies checks that no reply or event differs in a long random sequence of
+// requests of four clients.
+func TestCompare_RandomRequestsHaveEqualReplies(t *testing.T) {
+	p := newPair(t, time.Hour) // no server sweeps during the test, because the times of sweeps would differ
 	t.Logf("seed %d, %d requests (-diff.seed, -diff.steps)", *seed, *steps)
 	g := &generator{r: rand.New(rand.NewPCG(*seed, 1))}
 	const clients = 4

@@ -33,9 +33,9 @@ func withWatch(r *wire.Request)                     { r.Watch = true }
 func withACL(l []wire.ACL) func(*wire.Request)      { return func(r *wire.Request) { r.ACL = l } }
 func withOps(o ...wire.Request) func(*wire.Request) { return func(r *wire.Request) { r.Ops = o } }
 
-// TestCompare_Scripts checks that no reply or event differs in the scripts, which cover requests that are
-// rare, or that random requests must not contain. The scripts use the same servers and different znodes.
-func TestCompare_Scripts(t *testing.T) {
+// TestCompare_ScriptsHaveEqualReplies checks that no reply or event differs in the scripts, which cover requests
+// that are rare, or that random requests must not contain. The scripts use the same servers and different znodes.
+func TestCompare_ScriptsHaveEqualReplies(t *testing.T) {
 	p := newPair(t, 300*time.Millisecond)
 	for k := range 3 {
 		p.connectClient(k, false, 30*time.Second)
@@ -67,8 +67,8 @@ func TestCompare_Scripts(t *testing.T) {
 // runUndefinedRequests sends requests whose results the protocol does not define.
 func runUndefinedRequests(p *serverPair) {
 	p.compare(0, false, request(wire.Create, "/odd"))
-	// In a multi the create mode determines the kind of a create. An invalid mode makes the packet
-	// malformed.
+	// Compare creates in a multi, in which the create mode determines the kind of the znode, and an
+	// invalid mode makes the packet malformed.
 	for _, o := range []wire.Op{wire.Create, wire.Create2, wire.CreateContainer} {
 		for _, f := range []int32{0, 2, 3, 5, 6, 7} {
 			p.compare(0, false, request(wire.Multi, "", withOps(request(o, "/odd/m-", withFlags(f)))))
@@ -76,7 +76,7 @@ func runUndefinedRequests(p *serverPair) {
 	}
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.CreateTTL, "/odd/t", withFlags(0), withTTL(1000)))))
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.CreateTTL, "/odd/t", withFlags(5), withTTL(3600000)))))
-	// A plain create with the mode of a container creates a persistent znode.
+	// Compare plain creates with the mode of a container, which create persistent znodes.
 	p.compare(0, false, request(wire.Create, "/odd/c", withFlags(4)), request(wire.Create2, "/odd/d", withFlags(4)), request(wire.Create, "/odd/e", withFlags(5)))
 	p.compare(0, false, request(wire.CreateContainer, "/odd/f", withFlags(1)), request(wire.CreateContainer, "/odd/f-", withFlags(3)))
 	p.compare(0, false, request(wire.GetChildren2, "/odd"), request(wire.GetEphemerals, "/odd"))
@@ -102,7 +102,7 @@ func runMalformedRequests(p *serverPair) {
 			for i, x := range p.targets {
 				lines, err := x.clients[0].exchangeRaw(int32(o), []byte(b))
 				if err != nil {
-					p.failf("%s: %v", x.name, err)
+					p.failf("exchange with %s: %v", x.name, err)
 				}
 				c[i] = lines
 			}
@@ -129,11 +129,11 @@ func runMalformedRequests(p *serverPair) {
 		for i, s := range p.targets {
 			lines, err := s.clients[0].exchangeRaw(int32(x.op), []byte(x.body))
 			if err != nil {
-				p.failf("%s: %v", s.name, err)
+				p.failf("exchange with %s: %v", s.name, err)
 			}
 			if lines[len(lines)-1] != "closed" {
 				if b, err := s.clients[0].readFrame(); err == nil {
-					p.failf("%s: after %q another packet: %q", s.name, lines, b)
+					p.failf("%s sends another packet after %q instead of closing the connection: %q", s.name, lines, b)
 				}
 			}
 			out[i] = lines
@@ -148,7 +148,7 @@ func runMalformedRequests(p *serverPair) {
 		for i, s := range p.targets {
 			c := s.clients[0]
 			if _, err := c.nc.Write([]byte(raw)); err != nil {
-				p.failf("%s: %v", s.name, err)
+				p.failf("write to %s: %v", s.name, err)
 			}
 			if b, err := c.readFrame(); err == nil {
 				out[i] = string(b)
@@ -184,7 +184,7 @@ func (c *client) exchangeRaw(o int32, b []byte) ([]string, error) {
 	return []string{c.renderPacket(p)}, nil
 }
 
-// runWatchOrder compares the order of events.
+// runWatchOrder compares the order in which clients receive the events of several watches.
 func runWatchOrder(p *serverPair) {
 	p.compare(0, false, request(wire.Create, "/w"), request(wire.Create, "/w/a"))
 	for k := range 3 {
@@ -194,7 +194,7 @@ func runWatchOrder(p *serverPair) {
 	p.compare(1, false, request(wire.Create, "/w/b"), request(wire.SetData, "/w/a"), request(wire.GetData, "/w/a", withWatch), request(wire.Delete, "/w/a"),
 		request(wire.Create, "/w/a"), request(wire.Delete, "/w/b"))
 	p.compare(2, false, request(wire.Multi, "", withOps(request(wire.SetData, "/w/a"), request(wire.Create, "/w/c"), request(wire.Delete, "/w/c"), request(wire.SetData, "/w"))))
-	// The close of a session deletes its znodes before the reply.
+	// Compare the events of a closed session, whose znodes the server deletes before the reply.
 	p.compare(1, false, request(wire.Create, "/w/e", withFlags(1)))
 	for k := range 3 {
 		p.compare(k, false, request(wire.Exists, "/w/e", withWatch), request(wire.GetChildren, "/w", withWatch))
@@ -210,7 +210,7 @@ func runRecursiveWatches(p *serverPair) {
 		p.compare(2, false, request(wire.SetData, "/r"), request(wire.SetData, "/r/a"), request(wire.Create, "/r/x"), request(wire.Create, "/r/x/y"),
 			request(wire.Delete, "/r/x/y"), request(wire.Delete, "/r/x"), request(wire.Delete, "/r/a"), request(wire.Create, "/r/a"))
 	}
-	// A one-shot watch replaces a persistent watch at the same path.
+	// Replace persistent watches by one-shot watches at the same paths.
 	p.compare(1, false, request(wire.GetData, "/r/a", withWatch), request(wire.GetChildren, "/r", withWatch))
 	p.compare(0, false, request(wire.GetChildren, "/r", withWatch), request(wire.GetData, "/r", withWatch))
 	for range 2 {
@@ -231,7 +231,7 @@ func runFilteredEvents(p *serverPair) {
 		request(wire.GetAllChildrenNumber, "/f"), request(wire.SetData, "/f"), request(wire.Delete, "/f/a"), request(wire.Create, "/f/x"), request(wire.AddWatch, "/f", withFlags(1)))
 	p.compare(0, false, request(wire.SetData, "/f"), request(wire.Create, "/f/a"), request(wire.Delete, "/f/a"), request(wire.Create, "/f/a", withACL(secret)), request(wire.Delete, "/f/a"))
 	p.compare(1, false, request(wire.RemoveWatches, "/f", withFlags(3)))
-	// Other clients may read the ACL, but not the password in it.
+	// Let other clients read the ACL, without the password in it.
 	p.compare(0, false, request(wire.SetACL, "/f", withACL([]wire.ACL{{Perms: 31, Scheme: "auth"}, {Perms: 1, Scheme: "world", ID: "anyone"}})))
 	p.compare(1, false, request(wire.GetACL, "/f"), request(wire.SetACL, "/f"), request(wire.SetData, "/f"), request(wire.Delete, "/f"), request(wire.Multi, "", withOps(request(wire.Check, "/f"))))
 	p.compare(0, false, request(wire.SetACL, "/f", func(r *wire.Request) { r.Version = 7 }), request(wire.Delete, "/f"))
@@ -301,7 +301,7 @@ func runHandshakes(p *serverPair) {
 	for i, x := range p.targets {
 		nc, err := net.Dial("tcp", x.addr)
 		if err != nil {
-			p.failf("%v", err)
+			p.failf("connect to %s: %v", x.name, err)
 		}
 		c := &client{nc: nc, t: x}
 		var e wire.Encoder
@@ -313,7 +313,7 @@ func runHandshakes(p *serverPair) {
 		e.Buffer(make([]byte, 16))
 		e.End(start)
 		if _, err := nc.Write(e.B); err != nil {
-			p.failf("%v", err)
+			p.failf("write to %s: %v", x.name, err)
 		}
 		b := make([]byte, 4)
 		n, err := nc.Read(b)
@@ -321,7 +321,7 @@ func runHandshakes(p *serverPair) {
 		c.nc.Close()
 	}
 	if out[0] != out[1] {
-		p.failf("a zxid that is too great: real %q, zktest %q", out[0], out[1])
+		p.failf("answer to a handshake with a zxid that is too great: real %q, zktest %q", out[0], out[1])
 	}
 }
 
@@ -351,7 +351,7 @@ func runMovedSession(p *serverPair) {
 	}
 }
 
-// runExpiry compares the expiry of a session.
+// runExpiry compares the event that another client receives when a session expires, and its time.
 func runExpiry(p *serverPair) {
 	const timeout = 3 * time.Second // the timeout is long enough for the requests on a busy machine
 	p.connectClient(2, false, timeout)
@@ -362,7 +362,7 @@ func runExpiry(p *serverPair) {
 	for i, x := range p.targets {
 		b, err := x.clients[1].readFrame()
 		if err != nil {
-			p.failf("%s: %v", x.name, err)
+			p.failf("read the event from %s: %v", x.name, err)
 		}
 		if got := x.clients[1].renderPacket(b); !strings.Contains(got, `event type=2 state=3 "/silent"`) {
 			p.failf("%s sends %s", x.name, got)
@@ -373,11 +373,11 @@ func runExpiry(p *serverPair) {
 			p.failf("%s expires a session of %v after %v", p.targets[i].name, timeout, time.Since(lastRequest))
 		}
 	}
-	// The server sends the event before it closes the connections of the session. So it answers the
-	// following request after that.
+	// Wait until the servers have closed the connections of the session, which they do after they
+	// have sent the event: they answer the next request of another client later.
 	for _, x := range p.targets {
 		if _, err := x.clients[0].exchange(request(wire.Sync, "/")); err != nil {
-			p.failf("%s: %v", x.name, err)
+			p.failf("sync with %s: %v", x.name, err)
 		}
 	}
 	p.connectClient(2, true, 30*time.Second) // both servers reject the expired session
@@ -385,7 +385,7 @@ func runExpiry(p *serverPair) {
 	p.compare(1, false, request(wire.Exists, "/silent2"))
 }
 
-// runContainerAndTTLSweep compares the deletion of containers and TTL nodes.
+// runContainerAndTTLSweep compares the events when a sweep deletes containers and TTL nodes.
 func runContainerAndTTLSweep(p *serverPair) {
 	p.compare(0, false, request(wire.CreateContainer, "/box", withFlags(4)), request(wire.CreateContainer, "/unused", withFlags(4)), request(wire.Create, "/box/a"),
 		request(wire.CreateTTL, "/young", withFlags(5), withTTL(3600000)))
@@ -393,7 +393,7 @@ func runContainerAndTTLSweep(p *serverPair) {
 	exchangeBoth := func(k int, reqs ...wire.Request) {
 		for _, x := range p.targets {
 			if _, err := x.clients[k].exchange(reqs...); err != nil {
-				p.failf("%s: %v", x.name, err)
+				p.failf("exchange with %s: %v", x.name, err)
 			}
 		}
 	}
@@ -401,7 +401,7 @@ func runContainerAndTTLSweep(p *serverPair) {
 		for _, x := range p.targets {
 			b, err := x.clients[1].readFrame()
 			if err != nil {
-				p.failf("%s: %v", x.name, err)
+				p.failf("read the event from %s: %v", x.name, err)
 			}
 			if got := x.clients[1].renderPacket(b); !strings.Contains(got, fmt.Sprintf("event type=2 state=3 %q", path)) {
 				p.failf("%s sends %s instead of the deletion of %s", x.name, got, path)

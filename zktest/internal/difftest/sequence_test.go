@@ -14,13 +14,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// TestCompare_SequenceOverflow checks that sequence numbers are equal after 2³¹ creates. The counter of a
-// real server cannot be set, but it is restored from the transaction log, in which each create contains the
-// number of earlier creates below the parent.
+// TestCompare_SequenceNumbersOverflowEqually checks that sequence numbers are equal after 2³¹ creates. A test
+// cannot set the counter of a real server, but the server restores the counter from its transaction log, in which
+// each create contains the number of earlier creates below the parent.
 //
-// The numbers of concurrent requests depend on the timing of the real server and are not compared: as in a
-// multi, it continues with -2147483648 while requests are in flight, and repeats 2147483647 afterwards.
-func TestCompare_SequenceOverflow(t *testing.T) {
+// The test does not compare the numbers of concurrent requests, because they depend on the timing of the real
+// server: while requests are in flight, it continues with -2147483648 as in a multi, and afterwards it repeats
+// 2147483647.
+func TestCompare_SequenceNumbersOverflowEqually(t *testing.T) {
 	const last = math.MaxInt32 - 2
 	parents := []string{"/one", "/multi", "/mixed", "/recreated"}
 	logs := t.TempDir()
@@ -76,7 +77,7 @@ func TestCompare_SequenceOverflow(t *testing.T) {
 	p.compare(0, false, request(wire.Multi, "", withOps(request(wire.Create, "/mixed/a"), request(wire.Create, "/mixed/b"), request(wire.Delete, "/mixed/a"), sequential)))
 	compareChildren("/mixed")
 
-	// The counter of a parent that is created again must restart.
+	// Create a parent again, whose counter must restart.
 	sequential.Path = "/recreated/n-"
 	p.compare(0, false, request(wire.Delete, "/recreated/x"))
 	p.compare(0, false, request(wire.Multi, "", withOps(sequential, sequential, sequential, sequential,
@@ -85,8 +86,8 @@ func TestCompare_SequenceOverflow(t *testing.T) {
 	compareChildren("/recreated")
 }
 
-// transactionLog returns a transaction log with creates, as a server writes it. The flags of a create
-// are the number of earlier creates below the parent.
+// transactionLog returns a transaction log with creates, as a server writes it. The field Flags of a request is
+// the number of earlier creates below the parent.
 func transactionLog(creates []wire.Request) []byte {
 	e := wire.Encoder{B: []byte("ZKLG")}
 	e.Int(2)  // the version of the format

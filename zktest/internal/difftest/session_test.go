@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestCompare_SessionAtTwoServers checks that the older of two connections of a session, at different servers
-// of an ensemble, receives the same replies.
-func TestCompare_SessionAtTwoServers(t *testing.T) {
+// TestCompare_OlderConnectionHasEqualReplies checks that the older of two connections of a session, at different
+// servers of an ensemble, receives the same replies from zktest as from ZooKeeper.
+func TestCompare_OlderConnectionHasEqualReplies(t *testing.T) {
 	e := startEnsemble(t, ensemble.Config{Servers: 3, TickTime: 500 * time.Millisecond})
 	var out [2][]string
 	for i, addrs := range [][]string{e.Addrs(), zktest.StartEnsemble(t, 3).Addrs()} {
