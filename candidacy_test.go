@@ -27,8 +27,8 @@ func untilDone(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// TestCandidacy_RunsOnce checks that the algorithm cannot be called twice.
-func TestCandidacy_RunsOnce(t *testing.T) {
+// TestCandidacy_RunRejectsSecondCall checks that the algorithm cannot be called twice.
+func TestCandidacy_RunRejectsSecondCall(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	failed := errors.New("failed")
 	require.Equal(t, failed, c.Run(func(context.Context) error {
@@ -42,8 +42,8 @@ func TestCandidacy_RunsOnce(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCandidacy_StopEndsWithReason checks that Stop ends the candidacy with the given reason.
-func TestCandidacy_StopEndsWithReason(t *testing.T) {
+// TestCandidacy_ReportsReasonOfEnd checks that Stop ends the candidacy with the given reason.
+func TestCandidacy_ReportsReasonOfEnd(t *testing.T) {
 	reason := errors.New("reason")
 	for name, test := range map[string]struct {
 		stop func(c *candidacy, cancel context.CancelFunc)
@@ -89,9 +89,9 @@ func TestCandidacy_StopEndsWithReason(t *testing.T) {
 	}
 }
 
-// TestCandidacy_StopBeforeStart checks that a candidacy that is stopped before it has started is over, and
-// does not call its algorithm.
-func TestCandidacy_StopBeforeStart(t *testing.T) {
+// TestCandidacy_StopBeforeRunSkipsAlgorithm checks that a candidacy that is stopped before it has started is
+// over, and does not call its algorithm.
+func TestCandidacy_StopBeforeRunSkipsAlgorithm(t *testing.T) {
 	for _, reason := range []error{ErrResigned, ErrElectionOver} {
 		c := newCandidacy(t.Context(), nil)
 		c.Stop(reason)
@@ -123,9 +123,9 @@ func TestCandidacy_CallsAfterEndHaveNoEffect(t *testing.T) {
 	require.False(t, c.Revoke(ErrLeaseExpired))
 }
 
-// TestCandidacy_LeadDuringFinish checks that a leadership that begins while the candidacy ends also ends, and
-// that its loss is reported.
-func TestCandidacy_LeadDuringFinish(t *testing.T) {
+// TestCandidacy_EndsLeadershipThatBeginsDuringFinish checks that a leadership that begins while the candidacy
+// ends also ends, and that its loss is reported.
+func TestCandidacy_EndsLeadershipThatBeginsDuringFinish(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	events := c.Events()
 	first := c.Lead(1, nil)
@@ -172,9 +172,9 @@ func TestCandidacy_StopWaitsForGoroutines(t *testing.T) {
 	})
 }
 
-// TestCandidacy_ExpiredLeaseIsNotReported checks that Current does not report a leader whose lease has
-// expired by the clock.
-func TestCandidacy_ExpiredLeaseIsNotReported(t *testing.T) {
+// TestCandidacy_CurrentReportsExpiredLeaderAsSuspended checks that Current does not report a leader whose lease
+// has expired by the clock.
+func TestCandidacy_CurrentReportsExpiredLeaderAsSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		deadline := time.Now().Add(time.Second)
@@ -186,9 +186,9 @@ func TestCandidacy_ExpiredLeaseIsNotReported(t *testing.T) {
 	})
 }
 
-// TestCandidacy_EndElectionOnlyIfConfirmed checks that the candidacy does not end when the election could not
-// be ended, and that two attempts to end it do not run at the same time.
-func TestCandidacy_EndElectionOnlyIfConfirmed(t *testing.T) {
+// TestCandidacy_ContinuesIfElectionCannotBeEnded checks that the candidacy does not end when the election could
+// not be ended, and that two attempts to end it do not run at the same time.
+func TestCandidacy_ContinuesIfElectionCannotBeEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		result := make(chan error, 1)
@@ -278,9 +278,9 @@ func TestAttempts_RunOneAtATime(t *testing.T) {
 	})
 }
 
-// TestElection_UnreadLeadershipIsRetracted checks that a leadership is not delivered after it has ended when
-// its status was not received before.
-func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
+// TestElection_RetractsUnreadLeadershipAfterLoss checks that a leadership is not delivered after it has ended
+// when its status was not received before.
+func TestElection_RetractsUnreadLeadershipAfterLoss(t *testing.T) {
 	for name, reason := range map[string]error{"deleted": ErrDeleted, "expired": ErrSessionExpired} {
 		synctest.Test(t, func(t *testing.T) {
 			conn := new(zk.Conn)
@@ -303,10 +303,10 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	}
 }
 
-// TestElection_StoppedAsSessionExpires checks that a candidate with WithRejoin that is stopped before it
+// TestRejoinAfter_PermitsOnlySessionExpiry checks that a candidate with WithRejoin that is stopped before it
 // joins again does not report session expiry as the reason, and that no candidate joins again after the
 // election was deleted and its session has expired.
-func TestElection_StoppedAsSessionExpires(t *testing.T) {
+func TestRejoinAfter_PermitsOnlySessionExpiry(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	e := &Election{
 		conn: new(zk.Conn), node: "/election", rejoin: true, candidacy: newCandidacy(t.Context(), nil),
@@ -322,9 +322,10 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }
 
-// TestElection_RemovalKeepsConfig checks that a candidate that joins again does not change the configuration that
-// the removal of its earlier znode still uses, and does not copy the configuration when no removal uses it.
-func TestElection_RemovalKeepsConfig(t *testing.T) {
+// TestQueueConfig_KeepsConfigOfPendingRemoval checks that a candidate that joins again does not change the
+// configuration that the removal of its earlier znode still uses, and does not copy the configuration when no
+// removal uses it.
+func TestQueueConfig_KeepsConfigOfPendingRemoval(t *testing.T) {
 	e := &Election{conn: new(zk.Conn), candidacy: newCandidacy(t.Context(), nil), seen: seenNode{czxid: 1, session: 1}}
 	first := e.queueConfig()
 	require.Same(t, first, e.queueConfig())
@@ -336,8 +337,9 @@ func TestElection_RemovalKeepsConfig(t *testing.T) {
 	require.EqualValues(t, 2, second.QueueSession)
 }
 
-// TestRefine_WrapsOnce checks that refine wraps an error of the client library once by the error that describes it.
-func TestRefine_WrapsOnce(t *testing.T) {
+// TestRefine_WrapsErrorOnce checks that refine wraps an error of the client library once by the error that
+// describes it.
+func TestRefine_WrapsErrorOnce(t *testing.T) {
 	for cause, want := range map[error]error{
 		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
 		zk.ErrAuthFailed:                  ErrPermission,
@@ -354,8 +356,8 @@ func TestRefine_WrapsOnce(t *testing.T) {
 	}
 }
 
-// TestCheckNode_AcceptsValidPaths checks that checkNode accepts exactly the paths that ZooKeeper accepts.
-func TestCheckNode_AcceptsValidPaths(t *testing.T) {
+// TestCheckNode_AcceptsOnlyValidPaths checks that checkNode accepts exactly the paths that ZooKeeper accepts.
+func TestCheckNode_AcceptsOnlyValidPaths(t *testing.T) {
 	require.ErrorIs(t, checkNode(nil, "/election"), ErrInvalid)
 	conn := new(zk.Conn)
 	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0", "/a/\U0001f402", "/a\xffb", "/" + strings.Repeat("a", 4096)} {
@@ -366,9 +368,9 @@ func TestCheckNode_AcceptsValidPaths(t *testing.T) {
 	}
 }
 
-// TestCandidacy_FormerErrOnlyOfLeader checks that the status of a leadership contains the reason of the
-// former leadership, and that no other status contains it.
-func TestCandidacy_FormerErrOnlyOfLeader(t *testing.T) {
+// TestCandidacy_SetsFormerErrOnlyInStatusOfLeader checks that the status of a leadership contains the reason of
+// the former leadership, and that no other status contains it.
+func TestCandidacy_SetsFormerErrOnlyInStatusOfLeader(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.Lead(1, nil)
 	require.NoError(t, (<-c.Status()).FormerErr)

@@ -46,8 +46,9 @@ func TestEndElection_EndsAllCandidacies(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_CandidateJoins checks that a candidate that joins during the deletion cannot become the leader.
-func TestDeleteElection_CandidateJoins(t *testing.T) {
+// TestDeleteElection_EndsCandidateThatJoinsMeanwhile checks that a candidate that joins during the deletion
+// cannot become the leader.
+func TestDeleteElection_EndsCandidateThatJoinsMeanwhile(t *testing.T) {
 	tombstone := path.Join(node, "DONE")
 	for name, pause := range map[string]func(h *harness, hold zktest.HookFunc){
 		"before the tombstone is created": func(h *harness, hold zktest.HookFunc) {
@@ -97,9 +98,10 @@ var ends = map[string]func(h *harness, leader *candidate) error{
 	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
 }
 
-// TestDeleteElection_CandidatesChange checks that the deletion neither fails nor pauses when znodes have
-// changed, when a candidate changes or leaves while it is deleted, or because of hand-written candidates.
-func TestDeleteElection_CandidatesChange(t *testing.T) {
+// TestDeleteElection_SucceedsWhileCandidatesChange checks that the deletion neither fails nor pauses when
+// znodes have changed, when a candidate changes or leaves while it is deleted, or because of hand-written
+// candidates.
+func TestDeleteElection_SucceedsWhileCandidatesChange(t *testing.T) {
 	for name, end := range ends {
 		runWithServers(t, name, 1, func(h *harness) {
 			leader, conn := h.join(h.connect()), h.connect()
@@ -130,9 +132,9 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 	}
 }
 
-// TestDeleteElection_CandidatesLeave checks that the number of requests does not grow with the number of
-// candidates that leave while they are deleted.
-func TestDeleteElection_CandidatesLeave(t *testing.T) {
+// TestDeleteElection_LimitsRequestsWhileCandidatesLeave checks that the number of requests does not grow with
+// the number of candidates that leave while they are deleted.
+func TestDeleteElection_LimitsRequestsWhileCandidatesLeave(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var ids []string
 		for range 300 {
@@ -210,9 +212,9 @@ func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_TombstoneFirstAndLast checks that the tombstone is created before a candidate is
+// TestDeleteElection_WritesTombstoneFirstDeletesItLast checks that the tombstone is created before a candidate is
 // deleted, and is deleted together with the node.
-func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
+func TestDeleteElection_WritesTombstoneFirstDeletesItLast(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		tombstone := path.Join(node, "DONE")
 		others := []string{h.createContender(), h.createContender()}
@@ -227,10 +229,10 @@ func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_TombstoneWhileDisconnected checks that the direct follower does not become the leader
+// TestDeleteElection_EndsFollowerThatMissesTombstone checks that the direct follower does not become the leader
 // although the tombstone was created while it was disconnected, by a client that is not permitted to write to
 // the leader's znode. It must list the election after the reconnect.
-func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
+func TestDeleteElection_EndsFollowerThatMissesTombstone(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader := h.join(h.connect(), leaderelection.WithACL(zk.WorldACL(zk.PermRead)))
 		next := h.join(h.connect())
@@ -249,9 +251,9 @@ func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_DeletedCandidatesDoNotList checks that candidates whose znodes were deleted do not list
+// TestDeleteElection_DeletedCandidatesSendNoListing checks that candidates whose znodes were deleted do not list
 // the election.
-func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
+func TestDeleteElection_DeletedCandidatesSendNoListing(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var all []*candidate
 		for range 20 {
@@ -284,9 +286,9 @@ func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaggingServer checks that DeleteElection deletes the present election when its server
-// still shows an earlier election at the path.
-func TestDeleteElection_LaggingServer(t *testing.T) {
+// TestDeleteElection_DeletesPresentElectionOnLaggingServer checks that DeleteElection deletes the present
+// election when its server still shows an earlier election at the path.
+func TestDeleteElection_DeletesPresentElectionOnLaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
 		h.create(node)
@@ -302,9 +304,9 @@ func TestDeleteElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaterElectionAtSamePath checks that a deletion does not affect the candidates of a later
-// election, which was created at the same path while the deletion was in progress.
-func TestDeleteElection_LaterElectionAtSamePath(t *testing.T) {
+// TestDeleteElection_SparesLaterElectionAtSamePath checks that a deletion does not affect the candidates of a
+// later election, which was created at the same path while the deletion was in progress.
+func TestDeleteElection_SparesLaterElectionAtSamePath(t *testing.T) {
 	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
 		runWithServers(t, name, 1, func(h *harness) {
 			for range candidates {

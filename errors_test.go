@@ -74,9 +74,9 @@ func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 	}
 }
 
-// TestElectLeader_ReasonOfDeletionUnknown checks that a candidate whose znode was deleted does not wait
-// forever for the reason while ZooKeeper does not answer.
-func TestElectLeader_ReasonOfDeletionUnknown(t *testing.T) {
+// TestElectLeader_ReturnsErrDeletedIfServersAreUnreachable checks that a candidate whose znode was deleted does
+// not wait forever for the reason while ZooKeeper does not answer.
+func TestElectLeader_ReturnsErrDeletedIfServersAreUnreachable(t *testing.T) {
 	for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
 		runWithServers(t, role.String(), 1, func(h *harness) {
 			if role == leaderelection.Follower {
@@ -133,9 +133,9 @@ func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 	})
 }
 
-// TestElectLeader_ForeignParticipant checks that a candidate whose znode was written in an unusual way does
-// not prevent the others from following it, from leading after it, or from being observed.
-func TestElectLeader_ForeignParticipant(t *testing.T) {
+// TestElectLeader_FollowsUnusualForeignCandidates checks that a candidate whose znode was written in an unusual
+// way does not prevent the others from following it, from leading after it, or from being observed.
+func TestElectLeader_FollowsUnusualForeignCandidates(t *testing.T) {
 	secret := zk.DigestACL(zk.PermAll, "u", "p")
 	withoutRead := zk.WorldACL(zk.PermAll &^ zk.PermRead)
 	for name, c := range map[string]struct {
@@ -195,10 +195,10 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestElectLeader_AuthenticationIsRequired checks that a leader, a follower or a new candidate that is not
-// authenticated ends with the server's answer, instead of retrying without an end, after the servers have
-// begun to require authentication (kazoo #594).
-func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
+// TestElectLeader_EndsIfServersRequireAuthentication checks that a leader, a follower or a new candidate that
+// is not authenticated ends with the server's answer, instead of retrying without an end, after the servers
+// have begun to require authentication (kazoo #594).
+func TestElectLeader_EndsIfServersRequireAuthentication(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
 		both, late := []*candidate{leader, follower}, h.newCandidate(node, h.connect())
@@ -277,9 +277,9 @@ func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 	}
 }
 
-// TestElectLeader_CheckIsRejected checks that a leader ends with an error when the servers reject its check
-// permanently, instead of losing only its lease.
-func TestElectLeader_CheckIsRejected(t *testing.T) {
+// TestElectLeader_EndsIfServersRejectLeaseCheck checks that a leader ends with an error when the servers reject
+// its check permanently, instead of losing only its lease.
+func TestElectLeader_EndsIfServersRejectLeaseCheck(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, next := h.join(h.connect()), h.join(h.connect())
 		leader.requireLeads()
@@ -291,9 +291,9 @@ func TestElectLeader_CheckIsRejected(t *testing.T) {
 	})
 }
 
-// TestElectLeader_RemovalIsRejected checks that a candidate does not join again behind its znode, whose
-// deletion was rejected as well, and does not report later that this znode may exist.
-func TestElectLeader_RemovalIsRejected(t *testing.T) {
+// TestElectLeader_LeavesNoZnodeAfterRejectedRemoval checks that a candidate does not join again behind its
+// znode, whose deletion was rejected as well, and does not report later that this znode may exist.
+func TestElectLeader_LeavesNoZnodeAfterRejectedRemoval(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a := h.join(h.connect(), leaderelection.WithRejoin())
 		a.requireLeads()
@@ -309,9 +309,10 @@ func TestElectLeader_RemovalIsRejected(t *testing.T) {
 	})
 }
 
-// TestTrap09_RetriesPause checks that a candidate pauses between requests to a server that always answers
-// immediately that the session has moved (ZOOKEEPER-2886).
-func TestTrap09_RetriesPause(t *testing.T) {
+// TestElectLeader_PausesBetweenFailingRequests checks that a candidate pauses between requests to a server that
+// always answers immediately that the session has moved (ZOOKEEPER-2886).
+// Scenario 9 of docs/traps.md.
+func TestElectLeader_PausesBetweenFailingRequests(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
 		runWithServers(t, op.String(), 1, func(h *harness) {
 			ahead, conn := h.createContender(), h.connect()
@@ -333,9 +334,10 @@ func TestTrap09_RetriesPause(t *testing.T) {
 	}
 }
 
-// TestTrap41_PermissionDenied checks that a candidate without a permission that it needs ends with
-// ErrPermission, and does not silently stop trying (CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597).
-func TestTrap41_PermissionDenied(t *testing.T) {
+// TestElectLeader_EndsWithErrPermissionIfDenied checks that a candidate without a permission that it needs ends
+// with ErrPermission, and does not silently stop trying (CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597).
+// Scenario 41 of docs/traps.md.
+func TestElectLeader_EndsWithErrPermissionIfDenied(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	for _, c := range []struct {
 		name string
@@ -356,9 +358,10 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 	}
 }
 
-// TestTrap41_UnknownError checks that an unknown error code either ends the candidacy with an error or is
-// harmless, and that the code of a busy server is harmless (CURATOR-671).
-func TestTrap41_UnknownError(t *testing.T) {
+// TestElectLeader_SurvivesOrReportsUnknownErrorCode checks that an unknown error code either ends the candidacy
+// with an error or is harmless, and that the code of a busy server is harmless (CURATOR-671).
+// Scenario 41 of docs/traps.md.
+func TestElectLeader_SurvivesOrReportsUnknownErrorCode(t *testing.T) {
 	for code, busy := range map[zktest.Code]bool{-99: false, -127: true} {
 		k := 1
 		for met := true; met; k++ {

@@ -115,8 +115,8 @@ func (r *eventRecorder) requireEvents(want ...string) {
 	require.Zero(r.h, r.missed)
 }
 
-// TestEvents_HandOverWithDuration checks that the events of a hand-over and its duration are right.
-func TestEvents_HandOverWithDuration(t *testing.T) {
+// TestEvents_ReportsDurationOfHandOver checks that the events of a hand-over and its duration are right.
+func TestEvents_ReportsDurationOfHandOver(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()
@@ -141,9 +141,9 @@ func TestEvents_HandOverWithDuration(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverWithListing checks that the duration of a hand-over to the third candidate includes its
-// listing. The listing is necessary because both candidates before it have left at the same time.
-func TestEvents_HandOverWithListing(t *testing.T) {
+// TestEvents_IncludesListingInHandOverDuration checks that the duration of a hand-over to the third candidate
+// includes its listing. The listing is necessary because both candidates before it have left at the same time.
+func TestEvents_IncludesListingInHandOverDuration(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
 		third := h.record()
@@ -161,9 +161,9 @@ func TestEvents_HandOverWithListing(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverAfterFollower checks that the duration of a hand-over is not measured from the departure
-// of a predecessor that was not the leader.
-func TestEvents_HandOverAfterFollower(t *testing.T) {
+// TestEvents_MeasuresHandOverFromDepartureOfLeader checks that the duration of a hand-over is not measured from
+// the departure of a predecessor that was not the leader.
+func TestEvents_MeasuresHandOverFromDepartureOfLeader(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
 		third := h.record()
@@ -181,9 +181,10 @@ func TestEvents_HandOverAfterFollower(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverUnnoticed checks that event.HandOver is not reported when the candidate was not notified
-// of the departure of its predecessor. Here the server rejects the request to set the watches again.
-func TestEvents_HandOverUnnoticed(t *testing.T) {
+// TestEvents_OmitsHandOverWithoutNotification checks that event.HandOver is not reported when the candidate was
+// not notified of the departure of its predecessor. Here the server rejects the request to set the watches
+// again.
+func TestEvents_OmitsHandOverWithoutNotification(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
 		third := h.record()
@@ -203,8 +204,9 @@ func TestEvents_HandOverUnnoticed(t *testing.T) {
 	})
 }
 
-// TestEvents_SuspendedAndResumed checks that the suspension and the resumption of a leader are reported.
-func TestEvents_SuspendedAndResumed(t *testing.T) {
+// TestEvents_ReportsSuspensionAndResumption checks that the suspension and the resumption of a leader are
+// reported.
+func TestEvents_ReportsSuspensionAndResumption(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()
 		leads := r.startAndAwaitStatus()
@@ -228,8 +230,8 @@ func TestEvents_SuspendedAndResumed(t *testing.T) {
 	})
 }
 
-// TestEvents_LostWhileSuspended checks that the loss of a suspended leadership is reported once.
-func TestEvents_LostWhileSuspended(t *testing.T) {
+// TestEvents_ReportsLossWhileSuspendedOnce checks that the loss of a suspended leadership is reported once.
+func TestEvents_ReportsLossWhileSuspendedOnce(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ahead := h.joinAll(1)
 		r := h.record(leaderelection.WithRejoin())
@@ -251,9 +253,9 @@ func TestEvents_LostWhileSuspended(t *testing.T) {
 	})
 }
 
-// TestEvents_SecondZnodeAtSamePath checks that event.Joined is reported for a new znode that has the path of
-// an earlier znode. This is possible if the servers have lost their data.
-func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
+// TestEvents_ReportsJoinedForNewZnodeAtSamePath checks that event.Joined is reported for a new znode that has
+// the path of an earlier znode. This is possible if the servers have lost their data.
+func TestEvents_ReportsJoinedForNewZnodeAtSamePath(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
 		r.startAndAwaitStatus()
@@ -269,8 +271,8 @@ func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
 	})
 }
 
-// TestEvents_EndElectionIsReported checks that a candidate reports that the election has ended.
-func TestEvents_EndElectionIsReported(t *testing.T) {
+// TestEvents_ReportsEndOfElection checks that a candidate reports that the election has ended.
+func TestEvents_ReportsEndOfElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()
@@ -285,9 +287,9 @@ func TestEvents_EndElectionIsReported(t *testing.T) {
 	})
 }
 
-// TestEvents_EndedIfCandidateCannotJoin checks that a candidate that cannot join, or that resigns before it
-// is started, reports event.Ended.
-func TestEvents_EndedIfCandidateCannotJoin(t *testing.T) {
+// TestEvents_ReportsEndedIfCandidateCannotJoin checks that a candidate that cannot join, or that resigns before
+// it is started, reports event.Ended.
+func TestEvents_ReportsEndedIfCandidateCannotJoin(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r, never := h.record(), h.record()
 		h.srv.Refuse(true)
@@ -302,9 +304,9 @@ func TestEvents_EndedIfCandidateCannotJoin(t *testing.T) {
 	})
 }
 
-// TestEvents_EachCheckIsReported verifies that each check of the leader is reported, and with an error when its
+// TestEvents_ReportsEachCheck verifies that each check of the leader is reported, and with an error when its
 // connection breaks before the answer.
-func TestEvents_EachCheckIsReported(t *testing.T) {
+func TestEvents_ReportsEachCheck(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()
 		r.startAndAwaitStatus()
@@ -318,8 +320,8 @@ func TestEvents_EachCheckIsReported(t *testing.T) {
 	})
 }
 
-// TestEvents_ReaderResigns checks that the reader of events can end the candidacy by a call of Resign.
-func TestEvents_ReaderResigns(t *testing.T) {
+// TestEvents_LetsReaderCallResign checks that the reader of events can end the candidacy by a call of Resign.
+func TestEvents_LetsReaderCallResign(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.newCandidate(node, h.connect())
 		events := c.Events()

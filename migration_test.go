@@ -248,10 +248,10 @@ func (m *migratedInstance) crash() {
 	m.conn.Close()
 }
 
-// TestMigration_RollingUpgrade replaces three instances one after another by the new version, and then by
-// the old version again. The instances end in all ways in which an instance can end. There must never be
-// two leaders, and the time without a leader must be short.
-func TestMigration_RollingUpgrade(t *testing.T) {
+// TestMigration_RollingUpgradeNeverHasTwoLeaders replaces three instances one after another by the new version,
+// and then by the old version again. The instances end in all ways in which an instance can end. There must
+// never be two leaders, and the time without a leader must be short.
+func TestMigration_RollingUpgradeNeverHasTwoLeaders(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
 			for _, crash := range []bool{true, false} {
@@ -320,8 +320,9 @@ func rollingUpgrade(t *testing.T, s namingScheme, leaderFirst, crash bool) {
 	require.GreaterOrEqual(t, f.elected, 4)
 }
 
-// TestMigration_DefaultNames checks that a candidate with the default names waits for earlier hand-written candidates.
-func TestMigration_DefaultNames(t *testing.T) {
+// TestMigration_DefaultNamesFollowHandWrittenCandidates checks that a candidate with the default names waits
+// for earlier hand-written candidates.
+func TestMigration_DefaultNamesFollowHandWrittenCandidates(t *testing.T) {
 	for _, s := range schemes {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
@@ -348,9 +349,9 @@ func TestMigration_DefaultNames(t *testing.T) {
 	}
 }
 
-// TestMigration_ZkLock checks that programs that use zk.Lock wait for candidates and mutexes of this library,
-// and that these wait for zk.Lock.
-func TestMigration_ZkLock(t *testing.T) {
+// TestMigration_ExcludesHolderOfZkLock checks that programs that use zk.Lock wait for candidates and mutexes of
+// this library, and that these wait for zk.Lock.
+func TestMigration_ExcludesHolderOfZkLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		connect := func() *zk.Conn {

@@ -38,9 +38,9 @@ func withRegister(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// TestMulti_OnlyLeaderWrites checks that only transactions of the leader are applied, and that they are
-// applied completely.
-func TestMulti_OnlyLeaderWrites(t *testing.T) {
+// TestMulti_AppliesOnlyTransactionsOfLeader checks that only transactions of the leader are applied, and that
+// they are applied completely.
+func TestMulti_AppliesOnlyTransactionsOfLeader(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
 		_, err := follower.multi(setRegister("follower"))
@@ -80,9 +80,9 @@ func TestMulti_OnlyLeaderWrites(t *testing.T) {
 	})
 }
 
-// TestMulti_UnacceptableRequestIsNotSent checks that Multi sends only requests that the servers accept. They
+// TestMulti_SendsNoUnacceptableRequest checks that Multi sends only requests that the servers accept. They
 // close the connection if a request is larger than a megabyte.
-func TestMulti_UnacceptableRequestIsNotSent(t *testing.T) {
+func TestMulti_SendsNoUnacceptableRequest(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader := h.join(h.connect())
 		for _, size := range []int{1<<20 - 8<<10, 1 << 20, 2 << 20} {
@@ -141,9 +141,9 @@ func TestMulti_ErrorNamesOperation(t *testing.T) {
 	})
 }
 
-// TestMulti_EarlierLeadership checks that Multi of a leadership does not execute transactions during a later
-// leadership of the candidate.
-func TestMulti_EarlierLeadership(t *testing.T) {
+// TestMulti_RejectsCallsOfEarlierLeadership checks that Multi of a leadership does not execute transactions
+// during a later leadership of the candidate.
+func TestMulti_RejectsCallsOfEarlierLeadership(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.join(conn, leaderelection.WithRejoin())
@@ -167,9 +167,10 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 	})
 }
 
-// TestTrap07_WriteReplyLost checks that a write whose reply was lost is not applied a second time, and that
-// no call fails because it repeats a write that was applied (CURATOR-584, CURATOR-268).
-func TestTrap07_WriteReplyLost(t *testing.T) {
+// TestElection_AppliesWriteOnceAfterLostReply checks that a write whose reply was lost is not applied a second
+// time, and that no call fails because it repeats a write that was applied (CURATOR-584, CURATOR-268).
+// Scenario 7 of docs/traps.md.
+func TestElection_AppliesWriteOnceAfterLostReply(t *testing.T) {
 	t.Run("of the leader", func(t *testing.T) {
 		forEachLoss(t, bubble.LostReplies, 1, func(h *harness, l bubble.Fault) {
 			h.create("/register")
@@ -227,9 +228,10 @@ func writeRegister(c *candidate, data string) error {
 	return err
 }
 
-// TestTrap16_WriteSentInNextSession checks that a write of a former leader is not applied, although the
+// TestMulti_RejectsWriteSentInNextSession checks that a write of a former leader is not applied, although the
 // client library sends requests that were queued without a connection in the next session.
-func TestTrap16_WriteSentInNextSession(t *testing.T) {
+// Scenario 16 of docs/traps.md.
+func TestMulti_RejectsWriteSentInNextSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		h.terms.overlap = true
 		h.create("/register")

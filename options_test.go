@@ -18,8 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithRejoin_ManySessions checks that a candidate joins again after session expiry, and waits for ZooKeeper.
-func TestWithRejoin_ManySessions(t *testing.T) {
+// TestWithRejoin_ContinuesAfterExpiryAndDuringOutage checks that a candidate joins again after session expiry,
+// and waits for ZooKeeper.
+func TestWithRejoin_ContinuesAfterExpiryAndDuringOutage(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.join(conn, leaderelection.WithRejoin(), leaderelection.WithName("again"))
@@ -73,7 +74,7 @@ func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
 
 // With WithACL, a candidate logs a warning if the election node permits other clients more than the ACL. With
 // WithStrictACL, ElectLeader returns an error instead, and creates nothing.
-func TestWithStrictACL(t *testing.T) {
+func TestWithStrictACL_RejectsMorePermissiveNode(t *testing.T) {
 	protected := append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 	join := func(h *harness, logged *testenv.Buffer, options ...leaderelection.Option) *candidate {
 		conn := h.connect()
@@ -162,9 +163,9 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 	})
 }
 
-// TestWithContext_CandidateResigns checks that a candidate resigns when its context is done, before or after
-// it has joined.
-func TestWithContext_CandidateResigns(t *testing.T) {
+// TestWithContext_ResignsWhenContextIsDone checks that a candidate resigns when its context is done, before or
+// after it has joined.
+func TestWithContext_ResignsWhenContextIsDone(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		c := h.join(h.connect(), leaderelection.WithContext(ctx))
@@ -193,9 +194,9 @@ func TestWithContext_CandidateResigns(t *testing.T) {
 	})
 }
 
-// TestWithContext_RegistrationsEnd checks that neither a call that fails nor a candidacy that is over remains
+// TestWithContext_UnregistersAfterEnd checks that neither a call that fails nor a candidacy that is over remains
 // registered with the context of WithContext.
-func TestWithContext_RegistrationsEnd(t *testing.T) {
+func TestWithContext_UnregistersAfterEnd(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx := testenv.NewContext()
 		_, err := leaderelection.NewElection(h.connect(), "/missing", leaderelection.WithContext(ctx))
@@ -208,9 +209,9 @@ func TestWithContext_RegistrationsEnd(t *testing.T) {
 	})
 }
 
-// TestWithContext_UnansweredRequest checks that a call does not wait for the reply to a request after its
-// context is done.
-func TestWithContext_UnansweredRequest(t *testing.T) {
+// TestWithContext_InterruptsUnansweredRequest checks that a call does not wait for the reply to a request after
+// its context is done.
+func TestWithContext_InterruptsUnansweredRequest(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.newCandidate(node, conn)
@@ -261,9 +262,10 @@ func TestWithLogger_LogsStatuses(t *testing.T) {
 	})
 }
 
-// TestTrap46_OneDeadlineForWholeCall checks that a deadline limits the whole call, however many requests it
-// sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
-func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
+// TestWithContext_DeadlineLimitsWholeCall checks that a deadline limits the whole call, however many requests
+// it sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
+// Scenario 46 of docs/traps.md.
+func TestWithContext_DeadlineLimitsWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	slow := func(h *harness) *zk.Conn {
 		conn := h.connect()
@@ -346,8 +348,9 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestWithSessionTimeout_LongerThanGranted checks that a timeout that is longer than the granted timeout is rejected.
-func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
+// TestWithSessionTimeout_RejectsLongerThanGranted checks that a timeout that is longer than the granted timeout
+// is rejected.
+func TestWithSessionTimeout_RejectsLongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)
 		require.NoError(h, err)

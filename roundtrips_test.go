@@ -116,9 +116,9 @@ func TestWithCheckInterval_LimitsChecks(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_LateSuccession checks that a candidate that has been next for a long time, and keeps no
-// lease in advance, needs only a check when the leader leaves.
-func TestRoundTrips_LateSuccession(t *testing.T) {
+// TestRoundTrips_LateSuccessionNeedsOneCheck checks that a candidate that has been next for a long time, and
+// keeps no lease in advance, needs only a check when the leader leaves.
+func TestRoundTrips_LateSuccessionNeedsOneCheck(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(2)
 		time.Sleep(standby)
@@ -129,8 +129,8 @@ func TestRoundTrips_LateSuccession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_NewElection checks that NewElection takes no more round trips than documented.
-func TestRoundTrips_NewElection(t *testing.T) {
+// TestRoundTrips_NewElectionSendsOneRequest checks that NewElection takes no more round trips than documented.
+func TestRoundTrips_NewElectionSendsOneRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		h.joinAll(1)
 		conn := h.connectAsync()
@@ -141,8 +141,9 @@ func TestRoundTrips_NewElection(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_Joining checks that joining takes no more round trips or requests than documented.
-func TestRoundTrips_Joining(t *testing.T) {
+// TestRoundTrips_JoiningTakesAtMostThree checks that joining takes no more round trips or requests than
+// documented.
+func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
 		requests   int
@@ -164,9 +165,9 @@ func TestRoundTrips_Joining(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_WithACL checks that a candidate with WithACL reads the ACL of the election node once for
-// each connection, and that a candidate without WithACL does not read it.
-func TestRoundTrips_WithACL(t *testing.T) {
+// TestRoundTrips_WithACLReadsNodeACLOnce checks that a candidate with WithACL reads the ACL of the election
+// node once for each connection, and that a candidate without WithACL does not read it.
+func TestRoundTrips_WithACLReadsNodeACLOnce(t *testing.T) {
 	protected := leaderelection.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
 	for _, x := range []struct {
 		option        leaderelection.Option
@@ -189,9 +190,10 @@ func TestRoundTrips_WithACL(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Succession checks that the successor needs no request to become the leader. The candidate
-// behind it may list the queue to find out that it is next, unless it has joined directly after the successor.
-func TestRoundTrips_Succession(t *testing.T) {
+// TestRoundTrips_SuccessionNeedsNoRequest checks that the successor needs no request to become the leader. The
+// candidate behind it may list the queue to find out that it is next, unless it has joined directly after the
+// successor.
+func TestRoundTrips_SuccessionNeedsNoRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(5)
 		for i, want := range [][]int{
@@ -209,8 +211,9 @@ func TestRoundTrips_Succession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionByExpiry checks that the successor needs no request when the session of the leader expires.
-func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
+// TestRoundTrips_SuccessionByExpiryNeedsNoRequest checks that the successor needs no request when the session
+// of the leader expires.
+func TestRoundTrips_SuccessionByExpiryNeedsNoRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
 		session := all[0].conn.SessionID()
@@ -222,9 +225,9 @@ func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_TwoPredecessorsLeave checks that a candidate lists the queue when the two candidates ahead
-// of it leave at the same time. Without the listing, it could not know that it is the first.
-func TestRoundTrips_TwoPredecessorsLeave(t *testing.T) {
+// TestRoundTrips_ListsQueueIfTwoPredecessorsLeave checks that a candidate lists the queue when the two
+// candidates ahead of it leave at the same time. Without the listing, it could not know that it is the first.
+func TestRoundTrips_ListsQueueIfTwoPredecessorsLeave(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
 		sessions := []int64{all[0].conn.SessionID(), all[1].conn.SessionID()}
@@ -238,8 +241,8 @@ func TestRoundTrips_TwoPredecessorsLeave(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_Resigning checks that resigning takes no more round trips or requests than documented.
-func TestRoundTrips_Resigning(t *testing.T) {
+// TestRoundTrips_ResigningTakesOne checks that resigning takes no more round trips or requests than documented.
+func TestRoundTrips_ResigningTakesOne(t *testing.T) {
 	for _, x := range []struct {
 		candidates, resigns int
 		want                []int
@@ -259,9 +262,9 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_OneRequestPerPeriod checks that the leader sends at most one request per period, and that
-// other candidates send nothing after some time, except the reads that verify their watches.
-func TestRoundTrips_OneRequestPerPeriod(t *testing.T) {
+// TestRoundTrips_LeaderSendsOneRequestPerPeriod checks that the leader sends at most one request per period,
+// and that other candidates send nothing after some time, except the reads that verify their watches.
+func TestRoundTrips_LeaderSendsOneRequestPerPeriod(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {
 		all := h.joinAll(4)
@@ -273,9 +276,9 @@ func TestRoundTrips_OneRequestPerPeriod(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SharedConnection checks that one request per period extends the leases of all candidates of
-// a connection.
-func TestRoundTrips_SharedConnection(t *testing.T) {
+// TestRoundTrips_OneCheckServesSharedConnection checks that one request per period extends the leases of all
+// candidates of a connection.
+func TestRoundTrips_OneCheckServesSharedConnection(t *testing.T) {
 	const periods, elections = 100, 20
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -292,10 +295,10 @@ func TestRoundTrips_SharedConnection(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_PersistentChildren checks that a candidate that joins an election node with thousands of
-// persistent children that are named like candidates neither lists the node for each of them nor reads them
-// one after the other, and that Observe does not read them one after the other.
-func TestRoundTrips_PersistentChildren(t *testing.T) {
+// TestRoundTrips_ReadsPersistentChildrenConcurrently checks that a candidate that joins an election node with
+// thousands of persistent children that are named like candidates neither lists the node for each of them nor
+// reads them one after the other, and that Observe does not read them one after the other.
+func TestRoundTrips_ReadsPersistentChildrenConcurrently(t *testing.T) {
 	const children = 4000
 	for prefix, listings := range map[string]int{"_c_*-n_": 2, "job-": 3} {
 		withLatency(t, func(h *harness) {

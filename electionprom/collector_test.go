@@ -48,8 +48,8 @@ func requireMetrics(t *testing.T, c *Collector, want string, names ...string) {
 	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(want), names...))
 }
 
-// TestCollector_HandOver checks that the metrics of a hand-over are right.
-func TestCollector_HandOver(t *testing.T) {
+// TestCollector_CountsHandOver checks that the metrics of a hand-over are right.
+func TestCollector_CountsHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Delay(zktest.BothWays, oneWay)
@@ -110,8 +110,8 @@ func TestCollector_HandOver(t *testing.T) {
 	})
 }
 
-// TestCollector_Suspension checks that the metrics of suspensions and of checks are right.
-func TestCollector_Suspension(t *testing.T) {
+// TestCollector_CountsSuspensionsAndChecks checks that the metrics of suspensions and of checks are right.
+func TestCollector_CountsSuspensionsAndChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Delay(zktest.BothWays, oneWay)
@@ -162,8 +162,8 @@ func checkMetrics(n int) string {
 	return b.String()
 }
 
-// TestCollector_Registry checks that Prometheus accepts the collector and its metrics.
-func TestCollector_Registry(t *testing.T) {
+// TestCollector_RegistersWithPrometheus checks that Prometheus accepts the collector and its metrics.
+func TestCollector_RegistersWithPrometheus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		c := NewCollector(prometheus.Labels{"service": "billing"})
@@ -182,9 +182,9 @@ func TestCollector_Registry(t *testing.T) {
 	})
 }
 
-// TestCollector_MissedEvents checks that failed checks and missed events are counted, and that the gauge of
+// TestCollector_CountsMissedEvents checks that failed checks and missed events are counted, and that the gauge of
 // leaders is right after missed events.
-func TestCollector_MissedEvents(t *testing.T) {
+func TestCollector_CountsMissedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := srv.Connect(timeout)
@@ -218,8 +218,8 @@ func TestCollector_MissedEvents(t *testing.T) {
 	})
 }
 
-// TestCollector_Changefeed checks that the metrics of a changefeed election are right.
-func TestCollector_Changefeed(t *testing.T) {
+// TestCollector_CountsEventsOfChangefeed checks that the metrics of a changefeed election are right.
+func TestCollector_CountsEventsOfChangefeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
 		defer store.Close()

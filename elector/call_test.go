@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestBegin_Hangs checks that a Begin that ignores its context is logged and abandoned.
-func TestBegin_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingBegin checks that a Begin that ignores its context is logged and abandoned.
+func TestRun_AbandonsHangingBegin(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Begin, log = h.newHangingHandler("begin"), h.captureLog() }, func(h *harness) {
 		h.lead()
@@ -34,8 +34,8 @@ func TestBegin_Hangs(t *testing.T) {
 	})
 }
 
-// TestBegin_HangsAfterTimeout checks that a Begin that ignores BeginTimeout is abandoned.
-func TestBegin_HangsAfterTimeout(t *testing.T) {
+// TestRun_AbandonsBeginThatIgnoresTimeout checks that a Begin that ignores BeginTimeout is abandoned.
+func TestRun_AbandonsBeginThatIgnoresTimeout(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.newHangingHandler("begin") }, func(h *harness) {
 		h.lead()
 		h.wait(70 * time.Second)
@@ -45,8 +45,8 @@ func TestBegin_HangsAfterTimeout(t *testing.T) {
 	})
 }
 
-// TestWork_Hangs checks that Run does not wait for a Work that ignores its context.
-func TestWork_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingWork checks that Run does not wait for a Work that ignores its context.
+func TestRun_AbandonsHangingWork(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.newHangingHandler("work"), time.Second }, func(h *harness) {
 		h.lead()
 		h.stop()
@@ -58,8 +58,9 @@ func TestWork_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_HangsAfterLoss checks that a candidate whose Work hangs cannot be elected again while End runs.
-func TestWork_HangsAfterLoss(t *testing.T) {
+// TestRun_ResignsIfWorkHangsAfterLoss checks that a candidate whose Work hangs cannot be elected again while
+// End runs.
+func TestRun_ResignsIfWorkHangsAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = h.newHangingHandler("work")
 		h.elector.End = func(ctx context.Context, _ *leaderelection.Leadership) error {
@@ -77,8 +78,9 @@ func TestWork_HangsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestEnd_Hangs checks that an End that hangs is not called again, and that Run does not wait for it.
-func TestEnd_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingEnd checks that an End that hangs is not called again, and that Run does not wait for
+// it.
+func TestRun_AbandonsHangingEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.newHangingHandler("end") }, func(h *harness) {
 		h.lead()
 		h.stop()
@@ -90,8 +92,8 @@ func TestEnd_Hangs(t *testing.T) {
 	})
 }
 
-// TestError_Hangs checks that Run does not wait for an Error that ignores its context.
-func TestError_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingErrorHandler checks that Run does not wait for an Error that ignores its context.
+func TestRun_AbandonsHangingErrorHandler(t *testing.T) {
 	runElector(t, func(h *harness) {
 		hang := h.newHangingHandler("error")
 		h.elector.Error = func(ctx context.Context, l *leaderelection.Leadership, _ error) error { return hang(ctx, l) }
@@ -104,9 +106,9 @@ func TestError_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_RunningDuringGraceIsNoError checks that a handler that is still running during its grace is not
+// TestRun_LogsNoErrorDuringGrace checks that a handler that is still running during its grace is not
 // logged as an error.
-func TestWork_RunningDuringGraceIsNoError(t *testing.T) {
+func TestRun_LogsNoErrorDuringGrace(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Work, log = h.newHangingHandler("work"), h.captureLog() }, func(h *harness) {
 		h.lead()

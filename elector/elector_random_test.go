@@ -131,9 +131,10 @@ func (r *randomRun) backendEvent() {
 	}
 }
 
-// TestElector_RandomEvents checks that handlers do not overlap and are called in the right order, that End is
-// not skipped, that no candidate remains after Run, and that the Elector leads after failures have stopped.
-func TestElector_RandomEvents(t *testing.T) {
+// TestElector_OrdersHandlerCallsAtRandomEvents checks that handlers do not overlap and are called in the right
+// order, that End is not skipped, that no candidate remains after Run, and that the Elector leads after
+// failures have stopped.
+func TestElector_OrdersHandlerCallsAtRandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			r := &randomRun{harness: newHarness(t), random: rand.New(rand.NewPCG(seed, 3))}

@@ -131,9 +131,9 @@ func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_PartitionedLeader checks that a partitioned leader ends before the next leader
+// TestElectorOnZooKeeper_PartitionedLeaderEndsFirst checks that a partitioned leader ends before the next leader
 // begins, and joins again.
-func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
+func TestElectorOnZooKeeper_PartitionedLeaderEndsFirst(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil)
 		join(h, srv, "b", nil)
@@ -167,8 +167,9 @@ func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_ElectionEnds checks that an elector does not try to join again after the election has ended.
-func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
+// TestElectorOnZooKeeper_ReturnsIfElectionEnds checks that an elector does not try to join again after the
+// election has ended.
+func TestElectorOnZooKeeper_ReturnsIfElectionEnds(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
 		require.NoError(t, leaderelection.DeleteElection(a.conn, "/election"))
@@ -179,9 +180,9 @@ func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_CandidateDeleted checks that an elector whose znode an operator has deleted joins
+// TestElectorOnZooKeeper_RejoinsAfterDeletion checks that an elector whose znode an operator has deleted joins
 // again, after a wait.
-func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
+func TestElectorOnZooKeeper_RejoinsAfterDeletion(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil)
 		require.NoError(t, a.conn.Delete(a.elector.Current().Candidate.CandidateID, -1))
@@ -214,9 +215,9 @@ func TestLeadOnZooKeeper_LeavesNoCandidate(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper_ServersStartLater checks that Lead waits for ZooKeeper, which starts an hour after the
+// TestLeadOnZooKeeper_WaitsForServers checks that Lead waits for ZooKeeper, which starts an hour after the
 // program, and continues after ZooKeeper has lost its data an hour later.
-func TestLeadOnZooKeeper_ServersStartLater(t *testing.T) {
+func TestLeadOnZooKeeper_WaitsForServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Stop()

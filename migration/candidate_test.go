@@ -133,9 +133,10 @@ func (p *candidatePair) leadBoth() *leaderelection.Leadership {
 	return p.Current().Leadership
 }
 
-// TestCandidate_Phases checks that the candidate joins the new election only when it leads the old election,
-// leads only when it leads both, and has the token and the deadline of the old election.
-func TestCandidate_Phases(t *testing.T) {
+// TestCandidate_JoinsNewElectionAfterLeadingOld checks that the candidate joins the new election only when it
+// leads the old election, leads only when it leads both, and has the token and the deadline of the old
+// election.
+func TestCandidate_JoinsNewElectionAfterLeadingOld(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "old/0")
 		require.Equal(p, leaderelection.Status{CandidateID: "old/1", NowFollowing: "old/0"}, p.Current())
@@ -158,9 +159,9 @@ func TestCandidate_Phases(t *testing.T) {
 	})
 }
 
-// TestCandidate_NextInEitherElection checks that Status.Next is true when the candidate is next in the
+// TestCandidate_ReportsNextInEitherElection checks that Status.Next is true when the candidate is next in the
 // election in which it waits.
-func TestCandidate_NextInEitherElection(t *testing.T) {
+func TestCandidate_ReportsNextInEitherElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		old := p.olds[0]
 		old.follow("old/1", "old/0")
@@ -182,10 +183,10 @@ func TestCandidate_NextInEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_LosesEitherLeadership checks that the leadership ends after the loss of one of the two
-// leaderships, that the candidate does not resign from the other election before the time of WithGrace, and
+// TestCandidate_RejoinsAfterLossOfEitherLeadership checks that the leadership ends after the loss of one of the
+// two leaderships, that the candidate does not resign from the other election before the time of WithGrace, and
 // that it joins again.
-func TestCandidate_LosesEitherLeadership(t *testing.T) {
+func TestCandidate_RejoinsAfterLossOfEitherLeadership(t *testing.T) {
 	reason := errors.New("lost")
 	for name, lose := range map[string]func(*candidatePair){
 		"old":              func(p *candidatePair) { p.olds[0].Revoke(reason) },
@@ -217,9 +218,9 @@ func TestCandidate_LosesEitherLeadership(t *testing.T) {
 	}
 }
 
-// TestCandidate_JoinLimit checks that a leader of the old election that does not reach the new backend does
-// not prevent other candidates from leading.
-func TestCandidate_JoinLimit(t *testing.T) {
+// TestCandidate_LeavesIfItCannotJoinNewElection checks that a leader of the old election that does not reach
+// the new backend does not prevent other candidates from leading.
+func TestCandidate_LeavesIfItCannotJoinNewElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		p.olds[0].lead(1, time.Hour)
@@ -271,9 +272,9 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignRequested checks that a request to resign in one of the elections closes the channel of
-// ResignRequested, and that the candidate listens to requests exactly when the program does.
-func TestCandidate_ResignRequested(t *testing.T) {
+// TestCandidate_ForwardsResignRequests checks that a request to resign in one of the elections closes the
+// channel of ResignRequested, and that the candidate listens to requests exactly when the program does.
+func TestCandidate_ForwardsResignRequests(t *testing.T) {
 	for name, request := range map[string]func(*candidatePair){
 		"old":  func(p *candidatePair) { close(p.olds[0].requested) },
 		"new":  func(p *candidatePair) { close(p.news[0].requested) },
@@ -299,8 +300,9 @@ func TestCandidate_ResignRequested(t *testing.T) {
 	}
 }
 
-// TestCandidate_EndElection checks that EndElection ends both elections, and returns the error of either.
-func TestCandidate_EndElection(t *testing.T) {
+// TestCandidate_EndElectionEndsBothElections checks that EndElection ends both elections, and returns the error
+// of either.
+func TestCandidate_EndElectionEndsBothElections(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		failure := errors.New("failure")
@@ -315,8 +317,9 @@ func TestCandidate_EndElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignDuringCreation checks that Resign does not wait for a candidate whose creation hangs.
-func TestCandidate_ResignDuringCreation(t *testing.T) {
+// TestCandidate_ResignDoesNotWaitForCreation checks that Resign does not wait for a candidate whose creation
+// hangs.
+func TestCandidate_ResignDoesNotWaitForCreation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newScripted()
 		c, err := migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) { return old, nil },
@@ -336,9 +339,9 @@ func TestCandidate_ResignDuringCreation(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignBeforeStart checks that Resign of a candidate that was not started resigns the
-// candidate of the old election.
-func TestCandidate_ResignBeforeStart(t *testing.T) {
+// TestCandidate_ResignBeforeStartResignsOldCandidate checks that Resign of a candidate that was not started
+// resigns the candidate of the old election.
+func TestCandidate_ResignBeforeStartResignsOldCandidate(t *testing.T) {
 	old := newScripted()
 	create := func(context.Context) (leaderelection.Candidate, error) { return closableCandidate{old}, nil }
 	c, err := migration.NewCandidate(t.Context(), create, create)
@@ -349,8 +352,9 @@ func TestCandidate_ResignBeforeStart(t *testing.T) {
 	require.NoError(t, c.ElectLeader())
 }
 
-// TestNewCandidate_Invalid checks that NewCandidate rejects invalid arguments, and returns the error of a creation.
-func TestNewCandidate_Invalid(t *testing.T) {
+// TestNewCandidate_RejectsInvalidArguments checks that NewCandidate rejects invalid arguments, and returns the
+// error of a creation.
+func TestNewCandidate_RejectsInvalidArguments(t *testing.T) {
 	failure := errors.New("failure")
 	valid := func(context.Context) (leaderelection.Candidate, error) { return newScripted(), nil }
 	fails := func(context.Context) (leaderelection.Candidate, error) { return nil, failure }
@@ -389,9 +393,9 @@ func (h *blockingHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestCandidate_StaleStatus checks that the candidate does not lead because of a status that was sent before
-// the leadership in the other election ended.
-func TestCandidate_StaleStatus(t *testing.T) {
+// TestCandidate_IgnoresStaleStatus checks that the candidate does not lead because of a status that was sent
+// before the leadership in the other election ended.
+func TestCandidate_IgnoresStaleStatus(t *testing.T) {
 	for range 20 { // the select chooses one of two ready cases at random
 		h := &blockingHandler{}
 		runPair(t, func(p *candidatePair) {
@@ -416,9 +420,9 @@ func TestCandidate_StaleStatus(t *testing.T) {
 	}
 }
 
-// TestCandidate_ConnectionIsClosed checks that the leadership has ended before the owner of the connection of either
-// election ends the session: afterwards, another candidate may lead.
-func TestCandidate_ConnectionIsClosed(t *testing.T) {
+// TestCandidate_EndsLeadershipBeforeSessionIsClosed checks that the leadership has ended before the owner of
+// the connection of either election ends the session: afterwards, another candidate may lead.
+func TestCandidate_EndsLeadershipBeforeSessionIsClosed(t *testing.T) {
 	for name, closed := range map[string]int{"old": 0, "new": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -457,9 +461,9 @@ func TestCandidate_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCandidate_TurnLimit checks that a leader of the old election that has joined the new election, but does
-// not become its leader, does not stay the leader of the old election forever.
-func TestCandidate_TurnLimit(t *testing.T) {
+// TestCandidate_LeavesIfItNeverLeadsNewElection checks that a leader of the old election that has joined the
+// new election, but does not become its leader, does not stay the leader of the old election forever.
+func TestCandidate_LeavesIfItNeverLeadsNewElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		p.olds[0].lead(1, 24*time.Hour)
@@ -494,9 +498,9 @@ func TestCandidate_UnreachableBackendDoesNotEndCandidacy(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignUnconfirmed checks that Resign returns an error for each resignation that is not
-// confirmed, including those of earlier attempts, and none for a resignation that is confirmed.
-func TestCandidate_ResignUnconfirmed(t *testing.T) {
+// TestCandidate_ResignReturnsUnconfirmedErrors checks that Resign returns an error for each resignation that is
+// not confirmed, including those of earlier attempts, and none for a resignation that is confirmed.
+func TestCandidate_ResignReturnsUnconfirmedErrors(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.leadBoth()
 		p.news[0].resignErr = leaderelection.ErrUnconfirmed

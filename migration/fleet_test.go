@@ -195,9 +195,10 @@ func (f *fleet) awaitLeader() {
 	}
 }
 
-// TestMigration_RollingWithFaults checks that two instances never work at the same time while a fleet is
-// migrated and its instances crash and lose their backends, and that an instance works again after the faults.
-func TestMigration_RollingWithFaults(t *testing.T) {
+// TestMigration_NeverHasTwoLeadersDespiteFaults checks that two instances never work at the same time while a
+// fleet is migrated and its instances crash and lose their backends, and that an instance works again after the
+// faults.
+func TestMigration_NeverHasTwoLeadersDespiteFaults(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { migrate(t, uint64(seed)) })

@@ -124,9 +124,9 @@ func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
 
-// TestQueue_PreferLeaderChanges checks that Prefer does not request the resignation of a leader that has
+// TestQueue_PreferSparesNewLeader checks that Prefer does not request the resignation of a leader that has
 // taken over after the decision.
-func TestQueue_PreferLeaderChanges(t *testing.T) {
+func TestQueue_PreferSparesNewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute
 		// Only the goroutine of Prefer uses these variables.

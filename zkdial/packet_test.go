@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPackets_OfHandshake checks that the session and the zxid that the client has seen last are found in the
-// request of a handshake, and that forgetful does not change the original.
-func TestPackets_OfHandshake(t *testing.T) {
+// TestConnectRequest_ReturnsSessionAndZxid checks that the session and the zxid that the client has seen last
+// are found in the request of a handshake, and that forgetful does not change the original.
+func TestConnectRequest_ReturnsSessionAndZxid(t *testing.T) {
 	r := connectRequest(make([]byte, 48))
 	r[15], r[27] = 5, 7
 	require.EqualValues(t, 5, r.lastSeen())

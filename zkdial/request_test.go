@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRetry_BrokenConnection checks that a broken connection does not end a request, that a final error is
-// not followed by another attempt, and that Retry does not block after its context is done or the connection
-// was closed.
-func TestRetry_BrokenConnection(t *testing.T) {
+// TestRetry_RepeatsAfterBrokenConnection checks that a broken connection does not end a request, that a final
+// error is not followed by another attempt, and that Retry does not block after its context is done or the
+// connection was closed.
+func TestRetry_RepeatsAfterBrokenConnection(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
 
@@ -58,9 +58,9 @@ func TestChildren_ReturnsNames(t *testing.T) {
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-// TestFailure_ReasonOfFailedAttempt checks that the reason of a failed attempt to connect is reported, and
+// TestFailure_ReturnsReasonOfFailedAttempt checks that the reason of a failed attempt to connect is reported, and
 // does not remain when there is a session.
-func TestFailure_ReasonOfFailedAttempt(t *testing.T) {
+func TestFailure_ReturnsReasonOfFailedAttempt(t *testing.T) {
 	server := zktest.Start(t)
 	server.Stop()
 	conn := open(t, []string{server.Addr()}, 4*time.Second)

@@ -25,9 +25,9 @@ func TestParseServers_RejectsInvalidLists(t *testing.T) {
 	require.ErrorContains(t, err, `connect to "a:2181" and begin the paths of znodes with "/app/b"`)
 }
 
-// TestHostProvider_RetryStart checks that retryStart is returned after each round of failed attempts, and not after a
-// connection that lasted.
-func TestHostProvider_RetryStart(t *testing.T) {
+// TestHostProvider_PausesAfterFailedRound checks that retryStart is returned after each round of failed
+// attempts, and not after a connection that lasted.
+func TestHostProvider_PausesAfterFailedRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostProvider([]string{"a:1", "b:1"})
 		require.Equal(t, 2, h.Len())
@@ -47,9 +47,9 @@ func TestHostProvider_RetryStart(t *testing.T) {
 	})
 }
 
-// TestHostProvider_ShortConnections checks that servers that close each connection right after they have
-// accepted it are tried again only after a pause.
-func TestHostProvider_ShortConnections(t *testing.T) {
+// TestHostProvider_PausesAfterShortConnections checks that servers that close each connection right after they
+// have accepted it are tried again only after a pause.
+func TestHostProvider_PausesAfterShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for n := range 3 {
 			h := newHostProvider([]string{"a:1", "b:1", "c:1"}[:n+1])

@@ -19,8 +19,9 @@ func TestSendNewest_ReplacesUnreadValue(t *testing.T) {
 	require.Equal(t, 3, <-c)
 }
 
-// TestChanges_SkipEqualValues checks that Add reports each change, and does not report an equal value as a change.
-func TestChanges_SkipEqualValues(t *testing.T) {
+// TestChanges_AddReportsOnlyChangedValues checks that Add reports each change, and does not report an equal
+// value as a change.
+func TestChanges_AddReportsOnlyChangedValues(t *testing.T) {
 	var c Changes[int]
 	for _, step := range []struct {
 		value   int

@@ -18,8 +18,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestParseRequests_InverseOfFormat checks that ParseRequests returns the names that were passed to FormatRequests.
-func TestParseRequests_InverseOfFormat(t *testing.T) {
+// TestParseRequests_InvertsFormatRequests checks that ParseRequests returns the names that were passed to
+// FormatRequests.
+func TestParseRequests_InvertsFormatRequests(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}, {"a", "b"}} {
 		parsed, ok := ParseRequests(FormatRequests(names))
 		require.True(t, ok)
@@ -27,8 +28,9 @@ func TestParseRequests_InverseOfFormat(t *testing.T) {
 	}
 }
 
-// TestParseRequests_DataOfOtherApplications checks that the data of another application is not read as requests.
-func TestParseRequests_DataOfOtherApplications(t *testing.T) {
+// TestParseRequests_RejectsDataOfOtherApplications checks that the data of another application is not read as
+// requests.
+func TestParseRequests_RejectsDataOfOtherApplications(t *testing.T) {
 	for _, data := range []string{"x", "\n", "x\na\nb", header + " \na"} {
 		names, ok := ParseRequests([]byte(data))
 		require.False(t, ok, "%q", data)
