@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestElection_AllowsConcurrentCalls calls methods from several goroutines, while candidates join, lose their
+// TestElection_AllowsConcurrentCalls calls methods from several goroutines while candidates join, lose their
 // session, reconnect and leave. The race detector must not find a data race.
 func TestElection_AllowsConcurrentCalls(t *testing.T) {
 	withServers(t, 1, func(h *harness) {

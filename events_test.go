@@ -30,7 +30,8 @@ type eventRecorder struct {
 	missed     int
 }
 
-// handOver returns the duration of the hand-over to the i-th leadership.
+// handOver returns the duration of the hand-over to the i-th leadership. ok is false if
+// no hand-over was reported.
 func (r *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +43,8 @@ func (r *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// record creates a candidate on a new connection whose events are recorded.
+// record creates a candidate on a new connection, and records the events of the
+// candidate.
 func (h *harness) record(opts ...leaderelection.Option) *eventRecorder {
 	h.Helper()
 	r := &eventRecorder{candidate: h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10)), opts...)}
@@ -115,7 +117,8 @@ func (r *eventRecorder) requireEvents(want ...string) {
 	require.Zero(r.h, r.missed)
 }
 
-// TestEvents_ReportsDurationOfHandOver checks that the events of a hand-over and its duration are right.
+// TestEvents_ReportsDurationOfHandOver checks that a successor that needs no request reports a hand-over with
+// the duration zero, and that the first candidate of an election reports no hand-over.
 func TestEvents_ReportsDurationOfHandOver(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		first, second := h.record(), h.record()
@@ -141,8 +144,8 @@ func TestEvents_ReportsDurationOfHandOver(t *testing.T) {
 	})
 }
 
-// TestEvents_IncludesListingInHandOverDuration checks that the duration of a hand-over to the third candidate
-// includes its listing. The listing is necessary because both candidates before it have left at the same time.
+// TestEvents_IncludesListingInHandOverDuration checks that the duration of a hand-over includes the listing
+// that a candidate needs if both candidates ahead of it have left at the same time.
 func TestEvents_IncludesListingInHandOverDuration(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
@@ -161,8 +164,8 @@ func TestEvents_IncludesListingInHandOverDuration(t *testing.T) {
 	})
 }
 
-// TestEvents_MeasuresHandOverFromDepartureOfLeader checks that the duration of a hand-over is not measured from
-// the departure of a predecessor that was not the leader.
+// TestEvents_MeasuresHandOverFromDepartureOfLeader checks that the duration of a hand-over begins with the
+// departure of the leader, even if a follower ahead of the candidate has left before.
 func TestEvents_MeasuresHandOverFromDepartureOfLeader(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
@@ -181,9 +184,8 @@ func TestEvents_MeasuresHandOverFromDepartureOfLeader(t *testing.T) {
 	})
 }
 
-// TestEvents_OmitsHandOverWithoutNotification checks that event.HandOver is not reported when the candidate was
-// not notified of the departure of its predecessor. Here the server rejects the request to set the watches
-// again.
+// TestEvents_OmitsHandOverWithoutNotification checks that a candidate that was not notified of the departure of
+// its predecessor does not report event.HandOver. Here the server rejects the request to set the watches again.
 func TestEvents_OmitsHandOverWithoutNotification(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
@@ -204,8 +206,8 @@ func TestEvents_OmitsHandOverWithoutNotification(t *testing.T) {
 	})
 }
 
-// TestEvents_ReportsSuspensionAndResumption checks that the suspension and the resumption of a leader are
-// reported.
+// TestEvents_ReportsSuspensionAndResumption checks that a leader reports that its lease has expired, that it
+// has become leader again, and, once, that it has lost the leadership.
 func TestEvents_ReportsSuspensionAndResumption(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record()
@@ -221,7 +223,7 @@ func TestEvents_ReportsSuspensionAndResumption(t *testing.T) {
 		h.advance(timeout)
 		events := []string{
 			"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed",
-			"lost: znode was deleted by another client", // this notification arrives first
+			"lost: znode was deleted by another client", // the notification of the deletion arrives before that of the expiry
 			"ended: session expired",
 		}
 		r.requireEvents(events...)
@@ -230,7 +232,8 @@ func TestEvents_ReportsSuspensionAndResumption(t *testing.T) {
 	})
 }
 
-// TestEvents_ReportsLossWhileSuspendedOnce checks that the loss of a suspended leadership is reported once.
+// TestEvents_ReportsLossWhileSuspendedOnce checks that a leader whose session expires while it is suspended
+// reports event.Lost once.
 func TestEvents_ReportsLossWhileSuspendedOnce(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ahead := h.joinAll(1)
@@ -253,8 +256,8 @@ func TestEvents_ReportsLossWhileSuspendedOnce(t *testing.T) {
 	})
 }
 
-// TestEvents_ReportsJoinedForNewZnodeAtSamePath checks that event.Joined is reported for a new znode that has
-// the path of an earlier znode. This is possible if the servers have lost their data.
+// TestEvents_ReportsJoinedForNewZnodeAtSamePath checks that a candidate reports event.Joined for a new znode
+// that has the path of its earlier znode. The path occurs again if the servers have lost their data.
 func TestEvents_ReportsJoinedForNewZnodeAtSamePath(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r := h.record(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
@@ -271,7 +274,8 @@ func TestEvents_ReportsJoinedForNewZnodeAtSamePath(t *testing.T) {
 	})
 }
 
-// TestEvents_ReportsEndOfElection checks that a candidate reports that the election has ended.
+// TestEvents_ReportsEndOfElection checks that the last event of the leader and of a follower reports that the
+// election is over.
 func TestEvents_ReportsEndOfElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.record(), h.record()
@@ -287,8 +291,8 @@ func TestEvents_ReportsEndOfElection(t *testing.T) {
 	})
 }
 
-// TestEvents_ReportsEndedIfCandidateCannotJoin checks that a candidate that cannot join, or that resigns before
-// it is started, reports event.Ended.
+// TestEvents_ReportsEndedIfCandidateCannotJoin checks that a candidate reports event.Ended if it cannot join,
+// or if it resigns before ElectLeader is called.
 func TestEvents_ReportsEndedIfCandidateCannotJoin(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		r, never := h.record(), h.record()
@@ -304,7 +308,7 @@ func TestEvents_ReportsEndedIfCandidateCannotJoin(t *testing.T) {
 	})
 }
 
-// TestEvents_ReportsEachCheck verifies that each check of the leader is reported, and with an error when its
+// TestEvents_ReportsEachCheck checks that the leader reports each check of its lease, with an error if the
 // connection breaks before the answer.
 func TestEvents_ReportsEachCheck(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -320,7 +324,8 @@ func TestEvents_ReportsEachCheck(t *testing.T) {
 	})
 }
 
-// TestEvents_LetsReaderCallResign checks that the reader of events can end the candidacy by a call of Resign.
+// TestEvents_LetsReaderCallResign checks that the goroutine that reads the events can end the candidacy by a
+// call of Resign.
 func TestEvents_LetsReaderCallResign(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.newCandidate(node, h.connect())

@@ -195,8 +195,8 @@ func (c *candidate) requireNeverLed() {
 	require.NotContains(c.h, c.receivedRoles(), leaderelection.Leader)
 }
 
-// requireOnlyCandidate requires that the candidate's znode is the only one and belongs to its
-// session.
+// requireOnlyCandidate requires that the election node has no other child than the
+// candidate's znode, and that the znode belongs to the candidate's session.
 func (c *candidate) requireOnlyCandidate() {
 	c.h.Helper()
 	c.h.requireIDs(c.ID())
@@ -225,7 +225,8 @@ func (c *candidate) resign() {
 	require.NoError(c.h, c.requireOver())
 }
 
-// leadershipRecord records the leaderships of all candidates of a test.
+// leadershipRecord records the leaderships of all candidates of a test, to detect two
+// leaders at the same time.
 type leadershipRecord struct {
 	mu      sync.Mutex
 	all     []*term
@@ -279,7 +280,7 @@ type moment struct {
 	at time.Time
 }
 
-// setNow sets the time to the current time.
+// setNow sets m to the current time.
 func (m *moment) setNow() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -174,8 +174,8 @@ func (o *handWritten) run() {
 		}
 		select {
 		case e := <-event:
-			// A hand-written candidate takes any event for the deletion of its predecessor. Fail the test if
-			// it is another event.
+			// A hand-written candidate takes any event for the deletion of its predecessor, so no other
+			// event may occur.
 			if e.Type != zk.EventNodeDeleted {
 				o.fleet.Errorf("%s: %v on its predecessor", o.id, e.Type)
 			}
@@ -250,7 +250,7 @@ func (m *migratedInstance) crash() {
 
 // TestMigration_RollingUpgradeNeverHasTwoLeaders replaces three instances one after another by the new version,
 // and then by the old version again. The instances end in all ways in which an instance can end. There must
-// never be two leaders, and the time without a leader must be short.
+// never be two leaders, and after five seconds there must be one.
 func TestMigration_RollingUpgradeNeverHasTwoLeaders(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
@@ -349,8 +349,8 @@ func TestMigration_DefaultNamesFollowHandWrittenCandidates(t *testing.T) {
 	}
 }
 
-// TestMigration_ExcludesHolderOfZkLock checks that programs that use zk.Lock wait for candidates and mutexes of
-// this library, and that these wait for zk.Lock.
+// TestMigration_ExcludesHolderOfZkLock checks that holders of zk.Lock, of a mutex of this library and
+// candidates of this library at the same path wait for each other.
 func TestMigration_ExcludesHolderOfZkLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -38,8 +38,8 @@ func withRegister(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// TestMulti_AppliesOnlyTransactionsOfLeader checks that only transactions of the leader are applied, and that
-// they are applied completely.
+// TestMulti_AppliesOnlyTransactionsOfLeader checks that Multi applies only the transactions of the leader, and
+// each of them completely or not at all.
 func TestMulti_AppliesOnlyTransactionsOfLeader(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
@@ -80,8 +80,8 @@ func TestMulti_AppliesOnlyTransactionsOfLeader(t *testing.T) {
 	})
 }
 
-// TestMulti_SendsNoUnacceptableRequest checks that Multi sends only requests that the servers accept. They
-// close the connection if a request is larger than a megabyte.
+// TestMulti_SendsNoUnacceptableRequest checks that Multi does not send a transaction of more than a megabyte,
+// after which the servers would close the connection, or with operations of an unknown type.
 func TestMulti_SendsNoUnacceptableRequest(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader := h.join(h.connect())
@@ -102,8 +102,8 @@ func TestMulti_SendsNoUnacceptableRequest(t *testing.T) {
 	})
 }
 
-// TestMulti_TimesOutWithoutReply checks that Multi waits no longer than documented when the client library
-// returns no error.
+// TestMulti_TimesOutWithoutReply checks that Multi returns 1.5 s after the end of the leadership if the client
+// library neither receives a reply nor reports an error.
 func TestMulti_TimesOutWithoutReply(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		conn, _, err := h.ensemble.ConnectFrom(0, time.Minute)
@@ -122,7 +122,8 @@ func TestMulti_TimesOutWithoutReply(t *testing.T) {
 	})
 }
 
-// TestMulti_ErrorNamesOperation checks that the error names the operation that has failed.
+// TestMulti_ErrorNamesOperation checks that the error contains the index, the kind and the path of the
+// operation that has failed.
 func TestMulti_ErrorNamesOperation(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
@@ -141,8 +142,9 @@ func TestMulti_ErrorNamesOperation(t *testing.T) {
 	})
 }
 
-// TestMulti_RejectsCallsOfEarlierLeadership checks that Multi of a leadership does not execute transactions
-// during a later leadership of the candidate.
+// TestMulti_RejectsCallsOfEarlierLeadership checks that Multi of an ended leadership returns ErrNotLeader
+// during a later leadership of the same candidate, and that Multi of a leadership on another backend is not
+// supported.
 func TestMulti_RejectsCallsOfEarlierLeadership(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -228,8 +230,8 @@ func writeRegister(c *candidate, data string) error {
 	return err
 }
 
-// TestMulti_RejectsWriteSentInNextSession checks that a write of a former leader is not applied, although the
-// client library sends requests that were queued without a connection in the next session.
+// TestMulti_RejectsWriteSentInNextSession checks that a transaction that a former leader has sent without a
+// connection is not applied, although the client library sends it in the next session.
 // Scenario 16 of docs/traps.md.
 func TestMulti_RejectsWriteSentInNextSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {

@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithCreateNode_CreatesNodeConcurrently checks that several candidates can create the node at the same
-// time, and that the node is persistent.
+// TestWithCreateNode_CreatesNodeConcurrently checks that several candidates can create the election node at the
+// same time, and that the node is persistent.
 func TestWithCreateNode_CreatesNodeConcurrently(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const below = "/of/several/parts"
@@ -65,10 +65,10 @@ func TestWithCreateNode_CreatesNodeConcurrently(t *testing.T) {
 	})
 }
 
-// TestWithCreateNode_NeedsNoWritePermissionForParents checks that WithCreateNode does not require the
-// permission to write existing parents. Without that permission, a server returns "no auth" for a parent that
-// exists, and not "node exists".
-func TestWithCreateNode_NeedsNoWritePermissionForParents(t *testing.T) {
+// TestWithCreateNode_NeedsNoPermissionForExistingParents checks that WithCreateNode does not require the
+// permission to create parents that exist already. Without this permission, a server answers the create of an
+// existing parent with "no auth", and not with "node exists".
+func TestWithCreateNode_NeedsNoPermissionForExistingParents(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.Create("/apps", nil, 0, openACL)
 		require.NoError(h, err)
@@ -81,10 +81,10 @@ func TestWithCreateNode_NeedsNoWritePermissionForParents(t *testing.T) {
 	})
 }
 
-// TestWithCreateNode_RecreatesNodeDeletedBeforeJoin checks that a candidate without WithCreateNode does not
-// create an election node again that was deleted before the create of its znode, and that a candidate with
-// WithCreateNode does. The servers may have deleted the node because it is an empty container (CURATOR-724,
-// CURATOR-180, kazoo #563).
+// TestWithCreateNode_RecreatesNodeDeletedBeforeJoin checks that a candidate with WithCreateNode creates the
+// election node again if the node was deleted before the candidate has created its znode, and that a candidate
+// without the option ends. The servers may have deleted the node because it was an empty container
+// (CURATOR-724, CURATOR-180, kazoo #563).
 // Scenario 36 of docs/traps.md.
 func TestWithCreateNode_RecreatesNodeDeletedBeforeJoin(t *testing.T) {
 	// makeContainer makes the election node a container without children.
@@ -315,8 +315,8 @@ func TestElectLeader_KeepsDataOfElectionNode(t *testing.T) {
 	})
 }
 
-// TestElectLeader_LeadsWithoutWritePermissionForNode checks that a candidate that may not write the election
-// node leads, and does not try again to write it.
+// TestElectLeader_LeadsWithoutWritePermissionForNode checks that a candidate leads although it may not write
+// the election node, and that the next candidate on the connection does not try to write the node again.
 func TestElectLeader_LeadsWithoutWritePermissionForNode(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
@@ -367,7 +367,8 @@ func createTransactions(h *harness, conn *zk.Conn) {
 	}
 }
 
-// permanent contains the options of a candidate that continues after every loss.
+// permanent contains the options of a candidate that continues after the loss of its
+// session and of the election node.
 var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
 
 // TestWithRejoin_ContinuesAfterDataLoss checks that two candidates that rejoin and create the election node
@@ -401,8 +402,8 @@ func TestWithRejoin_ContinuesAfterDataLoss(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss checks that a candidate that reconnects late does not delete
-// the znode of another candidate, which has the same name as its own earlier znode.
+// TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss checks that a candidate that reconnects late after a data
+// loss does not delete the znode of another candidate, which has the same name as its own earlier znode.
 func TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
@@ -436,8 +437,8 @@ func TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss(t *testing.T) {
 	})
 }
 
-// TestElectLeader_ErrorIdentifiesReasonAfterDataLoss checks that the error of a candidate that does not
-// continue after a data loss identifies the reason.
+// TestElectLeader_ErrorIdentifiesReasonAfterDataLoss checks that errors.Is recognizes the reason in the error
+// of a candidate that does not continue after the servers have lost their data.
 func TestElectLeader_ErrorIdentifiesReasonAfterDataLoss(t *testing.T) {
 	for name, test := range map[string]struct {
 		loss    zktest.Loss

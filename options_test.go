@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithRejoin_ContinuesAfterExpiryAndDuringOutage checks that a candidate joins again after session expiry,
-// and waits for ZooKeeper.
+// TestWithRejoin_ContinuesAfterExpiryAndDuringOutage checks that a candidate with WithRejoin joins again after
+// session expiry, and that its candidacy continues while no server runs for an hour.
 func TestWithRejoin_ContinuesAfterExpiryAndDuringOutage(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -72,8 +72,9 @@ func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
 	return roles
 }
 
-// With WithACL, a candidate logs a warning if the election node permits other clients more than the ACL. With
-// WithStrictACL, ElectLeader returns an error instead, and creates nothing.
+// TestWithStrictACL_RejectsMorePermissiveNode checks that a candidate with WithACL logs a warning if the
+// election node permits other clients more than the ACL, and that with WithStrictACL ElectLeader returns an
+// error instead, before it creates anything.
 func TestWithStrictACL_RejectsMorePermissiveNode(t *testing.T) {
 	protected := append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 	join := func(h *harness, logged *testenv.Buffer, options ...leaderelection.Option) *candidate {
@@ -105,7 +106,8 @@ func TestWithStrictACL_RejectsMorePermissiveNode(t *testing.T) {
 		join(h, &logged, leaderelection.WithStrictACL()).requireLeads()
 		require.NotContains(h, logged.String(), "level=WARN")
 	})
-	// The node is created again by a client that permits everything, after the connection has read its ACL.
+	// After the connection has read the ACL of the node, another client creates the node again, and permits
+	// everything.
 	withServers(t, 1, func(h *harness) {
 		var logged testenv.Buffer
 		_, err := h.operator.SetACL(node, protected, -1)
@@ -154,7 +156,7 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		// The follower has the same session, and waits for a moment because that may have expired.
+		// The follower has the same session as the leader, and waits for a moment because the session may have expired.
 		h.advance(10 * time.Millisecond)
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())
@@ -194,8 +196,8 @@ func TestWithContext_ResignsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// TestWithContext_UnregistersAfterEnd checks that neither a call that fails nor a candidacy that is over remains
-// registered with the context of WithContext.
+// TestWithContext_UnregistersAfterEnd checks that the context of WithContext keeps no registration of a call
+// that has failed or of a candidacy that is over.
 func TestWithContext_UnregistersAfterEnd(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx := testenv.NewContext()
@@ -209,8 +211,8 @@ func TestWithContext_UnregistersAfterEnd(t *testing.T) {
 	})
 }
 
-// TestWithContext_InterruptsUnansweredRequest checks that a call does not wait for the reply to a request after
-// its context is done.
+// TestWithContext_InterruptsUnansweredRequest checks that a call whose request is not answered returns when its
+// context is done.
 func TestWithContext_InterruptsUnansweredRequest(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -318,7 +320,8 @@ func TestWithContext_DeadlineLimitsWholeCall(t *testing.T) {
 	})
 }
 
-// TestNewElection_RejectsInvalidOptions checks that an invalid option is rejected, before the connection is checked.
+// TestNewElection_RejectsInvalidOptions checks that NewElection and DeleteElection reject an invalid option
+// before they use the connection.
 func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	var noContext context.Context
 	conn := new(zk.Conn) // a connection over which nothing can be sent, because no request must be sent
@@ -348,8 +351,8 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestWithSessionTimeout_RejectsLongerThanGranted checks that a timeout that is longer than the granted timeout
-// is rejected.
+// TestWithSessionTimeout_RejectsLongerThanGranted checks that NewElection and Observe reject a session timeout
+// that is longer than the one that the servers have granted.
 func TestWithSessionTimeout_RejectsLongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)

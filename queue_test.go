@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestElectLeader_IgnoresPersistentChildren checks that a persistent child is not taken for a candidate
-// because of its name, and that an ephemeral child whose name ends in ten digits is.
+// TestElectLeader_IgnoresPersistentChildren checks that a candidate ignores persistent children that are named
+// like candidates, and follows an ephemeral child whose name ends in ten digits.
 func TestElectLeader_IgnoresPersistentChildren(t *testing.T) {
 	for _, names := range [][]leaderelection.Option{nil, {leaderelection.WithNamePrefix("n_")}, {leaderelection.WithNamePrefix("")}} {
 		withServers(t, 1, func(h *harness) {
@@ -63,8 +63,8 @@ func TestElectLeader_IgnoresPersistentChildren(t *testing.T) {
 	}
 }
 
-// TestElectLeader_EndsIfSequenceNumberIsNotUnique checks that a candidate ends when another ephemeral child has
-// the same number, so that their order is unknown.
+// TestElectLeader_EndsIfSequenceNumberIsNotUnique checks that a candidate ends if another ephemeral child has
+// the same sequence number, because the order of the two is unknown.
 func TestElectLeader_EndsIfSequenceNumberIsNotUnique(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		twin := node + "/n_0000000000"
@@ -108,9 +108,9 @@ func (h *harness) deletionsDelivered(session int64) (paths []string) {
 	return paths
 }
 
-// TestElectLeader_DoesNotLeadAfterEndOfSharedSession checks that a candidate does not become the leader when its
-// predecessor was deleted by the end of a session to which both belong. The server deletes their znodes in
-// the order of the queue.
+// TestElectLeader_DoesNotLeadAfterEndOfSharedSession checks that a candidate does not become the leader if its
+// predecessor was deleted by the end of a session to which both belong. The server deletes their znodes in the
+// order of the queue.
 func TestElectLeader_DoesNotLeadAfterEndOfSharedSession(t *testing.T) {
 	for name, end := range map[string]struct {
 		do        func(h *harness, conn *zk.Conn)
@@ -133,13 +133,13 @@ func TestElectLeader_DoesNotLeadAfterEndOfSharedSession(t *testing.T) {
 			require.Error(h, second.requireOver())
 			require.NotContains(h, second.receivedRoles(), leaderelection.Leader)
 			third.requireLeads()
-			require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the test does not test this")
+			require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the server has not deleted the leader's znode first")
 		})
 	}
 }
 
 // TestElectLeader_DoesNotLeadIfDeletedWithPredecessor checks that a candidate whose znode is deleted together
-// with its predecessor does not become the leader, when both notifications arrive at the same time
+// with that of its predecessor does not become the leader if it receives both notifications at the same time
 // (CURATOR-696).
 // Scenario 11 of docs/traps.md.
 func TestElectLeader_DoesNotLeadIfDeletedWithPredecessor(t *testing.T) {
@@ -184,7 +184,7 @@ func (h *harness) createManyCandidates() {
 }
 
 // TestElectLeader_EndsIfListIsTooLarge checks that a candidate that cannot receive the list of candidates ends
-// with an error, and that its znode does not block others (Netflix/curator #76).
+// with an error, and leaves no znode that would block other candidates (Netflix/curator #76).
 // Scenario 37 of docs/traps.md.
 func TestElectLeader_EndsIfListIsTooLarge(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -243,8 +243,8 @@ func TestElectLeader_KeepsSharedCheckBelowPacketLimit(t *testing.T) {
 	}, zktest.WithMaxPacket(300<<10))
 }
 
-// TestWithName_RejectsTooLongName checks that a name that is too long is rejected before it is sent, because it
-// would break the connection (CURATOR-690).
+// TestWithName_RejectsTooLongName checks that NewElection rejects a name of more than 64 KiB, because a server
+// would close the connection after a request with such a name (CURATOR-690).
 // Scenario 37 of docs/traps.md.
 func TestWithName_RejectsTooLongName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -262,8 +262,8 @@ func TestWithName_RejectsTooLongName(t *testing.T) {
 	}, zktest.WithMaxPacket(66<<10))
 }
 
-// TestElection_SendsSmallRequestsInLongQueue checks that joining, watching or deleting a queue of thousands of
-// candidates requires no request of more than a few kilobytes (CURATOR-690).
+// TestElection_SendsSmallRequestsInLongQueue checks that joining, listing and deleting an election of thousands
+// of candidates requires no request of more than 32 KiB (CURATOR-690).
 // Scenario 37 of docs/traps.md.
 func TestElection_SendsSmallRequestsInLongQueue(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -284,8 +284,8 @@ func TestElection_SendsSmallRequestsInLongQueue(t *testing.T) {
 	}, zktest.WithMaxPacket(32<<10))
 }
 
-// TestWithNamePrefix_DoesNotAdoptZnodeWithOtherData checks that a candidate neither uses nor deletes a znode of
-// its session that has other data.
+// TestWithNamePrefix_DoesNotAdoptZnodeWithOtherData checks that a candidate whose create has lost its reply
+// neither uses nor deletes a znode of its session that has other data.
 // Scenario 2 of docs/traps.md.
 func TestWithNamePrefix_DoesNotAdoptZnodeWithOtherData(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -303,8 +303,8 @@ func TestWithNamePrefix_DoesNotAdoptZnodeWithOtherData(t *testing.T) {
 	})
 }
 
-// TestWithNamePrefix_DoesNotShareZnodeAfterLostReply checks that none of several candidates on one connection
-// uses a znode that another candidate has created, after a create has lost its reply.
+// TestWithNamePrefix_DoesNotShareZnodeAfterLostReply checks that no two of several candidates on one connection
+// use the same znode after a create has lost its reply.
 // Scenario 1 of docs/traps.md.
 func TestWithNamePrefix_DoesNotShareZnodeAfterLostReply(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {

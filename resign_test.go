@@ -31,7 +31,7 @@ func (h *harness) requireNoWatches(conn *zk.Conn) {
 }
 
 // TestResignRequested_LeavesNoWatches checks that no watch of an election remains after its candidates have
-// left, one after another or at the same time, even when they were never started.
+// left, one after another or at the same time, even if ElectLeader was never called.
 func TestResignRequested_LeavesNoWatches(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -65,8 +65,9 @@ func TestResignRequested_LeavesNoWatches(t *testing.T) {
 	})
 }
 
-// TestResignRequested_RemovesWatchOfElectionNode checks that no watch on the election node remains, and that
-// removing it neither changes the data of another application nor makes each of many candidates send a request.
+// TestResignRequested_RemovesWatchOfElectionNode checks that a candidate that has left removes its watch on the
+// election node, and that the removal neither changes the data of another application nor makes each of many
+// candidates send a request.
 func TestResignRequested_RemovesWatchOfElectionNode(t *testing.T) {
 	// join returns n candidates on separate connections that can receive requests.
 	join := func(h *harness, n int) (all []*candidate) {
@@ -148,8 +149,8 @@ func TestResignRequested_RemovesWatchOfElectionNode(t *testing.T) {
 	})
 }
 
-// TestResignRequested_IgnoresDeletionOfElection checks that a candidate does not take the deletion of the
-// election for a request to resign.
+// TestResignRequested_IgnoresDeletionOfElection checks that the deletion of the election does not close the
+// channel that ResignRequested returns.
 func TestResignRequested_IgnoresDeletionOfElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
@@ -166,8 +167,8 @@ func TestResignRequested_IgnoresDeletionOfElection(t *testing.T) {
 	})
 }
 
-// TestResignRequested_NoticesRequestAfterMissingNode checks that a candidate that continues without its
-// election node notices later requests.
+// TestResignRequested_NoticesRequestAfterMissingNode checks that a candidate notices a request to resign after
+// a time in which the election node did not exist.
 func TestResignRequested_NoticesRequestAfterMissingNode(t *testing.T) {
 	for name, lose := range map[string]func(h *harness, c *candidate){
 		"ZooKeeper starts later": func(h *harness, c *candidate) {

@@ -129,7 +129,8 @@ func TestRoundTrips_LateSuccessionNeedsOneCheck(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_NewElectionSendsOneRequest checks that NewElection takes no more round trips than documented.
+// TestRoundTrips_NewElectionSendsOneRequest checks that NewElection takes one round trip and one request, as
+// documented.
 func TestRoundTrips_NewElectionSendsOneRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		h.joinAll(1)
@@ -141,8 +142,8 @@ func TestRoundTrips_NewElectionSendsOneRequest(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_JoiningTakesAtMostThree checks that joining takes no more round trips or requests than
-// documented.
+// TestRoundTrips_JoiningTakesAtMostThree checks that joining takes one round trip for the first candidate and
+// three for others, with the documented number of requests.
 func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
@@ -165,8 +166,8 @@ func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_WithACLReadsNodeACLOnce checks that a candidate with WithACL reads the ACL of the election
-// node once for each connection, and that a candidate without WithACL does not read it.
+// TestRoundTrips_WithACLReadsNodeACLOnce checks that candidates with WithACL read the ACL of the election node
+// once for each connection, and do not read it if the ACL of WithACL grants all permissions to all clients.
 func TestRoundTrips_WithACLReadsNodeACLOnce(t *testing.T) {
 	protected := leaderelection.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
 	for _, x := range []struct {
@@ -225,8 +226,8 @@ func TestRoundTrips_SuccessionByExpiryNeedsNoRequest(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_ListsQueueIfTwoPredecessorsLeave checks that a candidate lists the queue when the two
-// candidates ahead of it leave at the same time. Without the listing, it could not know that it is the first.
+// TestRoundTrips_ListsQueueIfTwoPredecessorsLeave checks that a candidate lists the queue if the two candidates
+// ahead of it leave at the same time, because it cannot know otherwise that it is the first.
 func TestRoundTrips_ListsQueueIfTwoPredecessorsLeave(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
@@ -241,7 +242,8 @@ func TestRoundTrips_ListsQueueIfTwoPredecessorsLeave(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_ResigningTakesOne checks that resigning takes no more round trips or requests than documented.
+// TestRoundTrips_ResigningTakesOne checks that Resign takes one round trip, and that the resignation causes no
+// more requests of other candidates than documented.
 func TestRoundTrips_ResigningTakesOne(t *testing.T) {
 	for _, x := range []struct {
 		candidates, resigns int
@@ -262,8 +264,8 @@ func TestRoundTrips_ResigningTakesOne(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_LeaderSendsOneRequestPerPeriod checks that the leader sends at most one request per period,
-// and that other candidates send nothing after some time, except the reads that verify their watches.
+// TestRoundTrips_LeaderSendsOneRequestPerPeriod checks that the leader sends at most one request per lease
+// period, and that other candidates send nothing after some time, except the reads that verify their watches.
 func TestRoundTrips_LeaderSendsOneRequestPerPeriod(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {
@@ -276,8 +278,8 @@ func TestRoundTrips_LeaderSendsOneRequestPerPeriod(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_OneCheckServesSharedConnection checks that one request per period extends the leases of all
-// candidates of a connection.
+// TestRoundTrips_OneCheckServesSharedConnection checks that one request per lease period extends the leases of
+// all candidates of a connection.
 func TestRoundTrips_OneCheckServesSharedConnection(t *testing.T) {
 	const periods, elections = 100, 20
 	withServers(t, 1, func(h *harness) {
@@ -295,9 +297,9 @@ func TestRoundTrips_OneCheckServesSharedConnection(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_ReadsPersistentChildrenConcurrently checks that a candidate that joins an election node with
-// thousands of persistent children that are named like candidates neither lists the node for each of them nor
-// reads them one after the other, and that Observe does not read them one after the other.
+// TestRoundTrips_ReadsPersistentChildrenConcurrently checks that a candidate and Observe need few round trips
+// if the election node has thousands of persistent children that are named like candidates, and that a
+// candidate does not list the node for each of these children.
 func TestRoundTrips_ReadsPersistentChildrenConcurrently(t *testing.T) {
 	const children = 4000
 	for prefix, listings := range map[string]int{"_c_*-n_": 2, "job-": 3} {

@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestElectLeader_NoticesSessionExpiryByPolling checks that a candidate notices the expiry of its session by
-// polling the state of the client in each 32nd of the session timeout. The client library also notifies
+// TestElectLeader_NoticesSessionExpiryByPolling checks that a candidate notices the expiry of its session
+// within a 32nd of the session timeout by polling the state of the client. The client library also notifies
 // watches, but can be late: here its event callback blocks.
 func TestElectLeader_NoticesSessionExpiryByPolling(t *testing.T) {
 	for _, position := range []string{"leader", "second", "third", "rejoining"} {
@@ -94,8 +94,9 @@ func TestElectLeader_NoticesEndOfSessionIfEventsAreDropped(t *testing.T) {
 	})
 }
 
-// ClickHouse Keeper gives a client that reconnects a new session, and keeps the old session until it expires.
-// The candidate must delete the znode of its old session, so that the follower does not wait for the expiry.
+// TestElectLeader_DeletesZnodeOfOldSessionOnReconnect checks that a candidate that gets a new session when it
+// reconnects, as from ClickHouse Keeper, deletes the znode of its old session, so that the follower does not
+// wait until the old session expires.
 func TestElectLeader_DeletesZnodeOfOldSessionOnReconnect(t *testing.T) {
 	for name, rejoins := range map[string]bool{"ends": false, "rejoins": true} {
 		runWithServers(t, name, 1, func(h *harness) {
@@ -128,14 +129,15 @@ func TestElectLeader_DeletesZnodeOfOldSessionOnReconnect(t *testing.T) {
 	}
 }
 
-// grantOfSession is a leadership, a hold of a lock, an item of a queue and so on.
+// grantOfSession is something that ends with the session: a leadership, a hold of a lock,
+// an item of a queue and so on.
 type grantOfSession interface {
 	Err() error
 	Context() context.Context
 }
 
-// TestClose_EndsGrantsBeforeSession checks that no grant is valid when Close of the connection ends the
-// session, and that the reason of its end is ErrConnClosed.
+// TestClose_EndsGrantsBeforeSession checks that a leadership, a lock and each other grant of a session has
+// ended with ErrConnClosed before Close of the connection ends the session.
 func TestClose_EndsGrantsBeforeSession(t *testing.T) {
 	obtain := map[string]func(context.Context, *zk.Conn) (grantOfSession, error){
 		"leadership": func(_ context.Context, conn *zk.Conn) (grantOfSession, error) {
@@ -232,10 +234,10 @@ func TestClose_EndsGrantsBeforeSession(t *testing.T) {
 	}
 }
 
-// TestHungConnection_EndsCandidaciesAndLocks checks that candidates and locks do not wait indefinitely on a
-// connection of zk.Connect that never connects again. The client library hangs if a write fails while
-// credentials are sent again; here its event callback blocks at the same point, and can be released. After that
-// the connection must be usable.
+// TestHungConnection_EndsCandidaciesAndLocks checks that candidates and locks on a connection of zk.Connect
+// that hangs end instead of waiting indefinitely, and that the connection is usable after it continues. The
+// client library hangs if a write fails while credentials are sent again; here an event callback blocks at the
+// same point until the test releases it.
 func TestHungConnection_EndsCandidaciesAndLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -304,8 +306,8 @@ func TestElectLeader_NoticesDepartureIfSetWatchesFails(t *testing.T) {
 	}
 }
 
-// TestElection_DistinguishesRecreatedZnodes checks that a znode that is deleted and created again while the
-// client is disconnected, with the same version, is not taken for the previous znode (CURATOR-391).
+// TestElection_DistinguishesRecreatedZnodes checks that candidates and observers notice that a znode was
+// deleted and created again, with the same version, while the client was disconnected (CURATOR-391).
 // Scenario 28 of docs/traps.md.
 func TestElection_DistinguishesRecreatedZnodes(t *testing.T) {
 	// recreate deletes a znode and creates it again.

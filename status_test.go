@@ -18,8 +18,8 @@ import (
 )
 
 // TestStatus_SlowReaderDoesNotBlockCandidacy checks that a reader that receives its first status, and the next
-// status long after, does not block the candidacy and does not receive old statuses (CURATOR-344, TN1, marathon
-// #4640).
+// status long after, does not block the candidacy and does not receive outdated statuses (CURATOR-344, TN1,
+// marathon #4640).
 // Scenario 30 of docs/traps.md.
 func TestStatus_SlowReaderDoesNotBlockCandidacy(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
@@ -60,7 +60,8 @@ func TestStatus_SlowReaderDoesNotBlockCandidacy(t *testing.T) {
 	})
 }
 
-// TestStatus_StringKeepsLogFormat checks that the text of a status for logs does not change.
+// TestStatus_StringKeepsLogFormat checks that the text of a status, for which operators may search in logs,
+// does not change.
 func TestStatus_StringKeepsLogFormat(t *testing.T) {
 	require.Equal(t, "follower", leaderelection.Role(0).String())
 	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
@@ -120,8 +121,8 @@ func TestStatus_NextIsTrueOnlyForSecondCandidate(t *testing.T) {
 	})
 }
 
-// TestLeadership_ClosesDoneBeforeSuspendedStatus checks that the status Suspended is not published before Done
-// is closed.
+// TestLeadership_ClosesDoneBeforeSuspendedStatus checks that a candidate closes Done of its leadership before
+// it publishes the status Suspended.
 func TestLeadership_ClosesDoneBeforeSuspendedStatus(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var leadership atomic.Pointer[leaderelection.Leadership]
@@ -205,7 +206,7 @@ func TestLease_EndsWithSession(t *testing.T) {
 		is := sub.State()
 		require.True(h, is.Up)
 		require.NotEqual(h, old.Session, is.Session)
-		require.True(h, time.Now().Before(old.Deadline), "the test does not test this")
+		require.True(h, time.Now().Before(old.Deadline), "the old lease has expired before its session")
 		require.False(h, is.Proven)
 		require.Zero(h, is.Deadline)
 		require.Equal(h, old.Lapses+1, is.Lapses)
@@ -308,8 +309,8 @@ func TestElectLeader_ResumesOnOtherServerBeforeExpiry(t *testing.T) {
 	})
 }
 
-// TestElectLeader_KeepsLeaderOnFlappingConnection checks that a connection that breaks repeatedly does not make
-// the leader change (FLINK-10052, CURATOR-87, CURATOR-505).
+// TestElectLeader_KeepsLeaderOnFlappingConnection checks that the leader does not change when its connection
+// breaks repeatedly (FLINK-10052, CURATOR-87, CURATOR-505).
 // Scenario 21 of docs/traps.md.
 func TestElectLeader_KeepsLeaderOnFlappingConnection(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
@@ -334,8 +335,8 @@ func TestElectLeader_KeepsLeaderOnFlappingConnection(t *testing.T) {
 	})
 }
 
-// TestElectLeader_StaysSuspendedOnSlowConnection checks that the role does not change repeatedly when each
-// reply is so late that it extends the lease only for a moment (FLINK-10052).
+// TestElectLeader_StaysSuspendedOnSlowConnection checks that a leader whose replies are so late that each
+// extends the lease only for a moment stays suspended, instead of changing its role repeatedly (FLINK-10052).
 // Scenario 21 of docs/traps.md.
 func TestElectLeader_StaysSuspendedOnSlowConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {

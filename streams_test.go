@@ -39,7 +39,8 @@ func requireClosed(t *testing.T, f *statusFeed) {
 	}
 }
 
-// TestStatusFeed_SlowReaderReceivesNewest checks that a slow reader receives the newest status.
+// TestStatusFeed_SlowReaderReceivesNewest checks that a reader that receives nothing while three statuses are
+// published receives only the last of them.
 func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
@@ -52,8 +53,8 @@ func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	requireClosed(t, f)
 }
 
-// TestStatusFeed_DeliversLossOfReceivedLeadership checks that the loss of a leadership that the reader has
-// received is not replaced by a later status.
+// TestStatusFeed_DeliversLossOfReceivedLeadership checks that a later status does not replace the loss of a
+// leadership that the reader has received.
 func TestStatusFeed_DeliversLossOfReceivedLeadership(t *testing.T) {
 	f := newStatusFeed()
 	first, again := leadingStatus(7), leadingStatus(7)
@@ -101,7 +102,7 @@ func TestStatusFeed_WithdrawRemovesUnreadStatus(t *testing.T) {
 }
 
 // TestStatusFeed_RetractRemovesUnreadStatus checks that after Retract the reader receives neither an unread
-// status nor the status that was passed to it.
+// status nor the status that was passed to Retract.
 func TestStatusFeed_RetractRemovesUnreadStatus(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leadingStatus(1))
@@ -112,8 +113,9 @@ func TestStatusFeed_RetractRemovesUnreadStatus(t *testing.T) {
 	require.Equal(t, "a", receiveStatus(t, f).NowFollowing)
 }
 
-// TestStatusFeed_AlwaysDeliversLossBetweenLeaderships publishes and receives in random orders. A reader must
-// not receive two leaderships without another status between them, and must receive the newest status last.
+// TestStatusFeed_AlwaysDeliversLossBetweenLeaderships publishes and receives statuses in random orders. A
+// reader must not receive two leaderships without another status between them, and must receive the newest
+// status last.
 func TestStatusFeed_AlwaysDeliversLossBetweenLeaderships(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -174,7 +176,7 @@ func TestStatusFeed_DeliversLossToConcurrentReader(t *testing.T) {
 	require.NoError(t, <-received)
 }
 
-// receiveAll returns the events that wait.
+// receiveAll returns the events that wait in c.
 func receiveAll(c <-chan event.Event) (events []event.Event) {
 	for len(c) > 0 {
 		events = append(events, <-c)
@@ -268,8 +270,8 @@ func TestEventStream_SuspendedAndResumedAlternate(t *testing.T) {
 	}, events)
 }
 
-// TestEventStream_CloseKeepsWaitingEvents checks that events that wait are not lost, and that no events are
-// added after Close.
+// TestEventStream_CloseKeepsWaitingEvents checks that the reader receives the events that wait when Close is
+// called, and no later events.
 func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
@@ -284,8 +286,8 @@ func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_EndReportsLostOnce checks that a leadership is reported as lost once, at the end and
-// not before.
+// TestEventStream_EndReportsLostOnce checks that End reports the loss of the leadership if no earlier event has
+// reported the loss, and that a second call of End reports nothing.
 func TestEventStream_EndReportsLostOnce(t *testing.T) {
 	failed := errors.New("failed")
 	for _, reported := range []bool{false, true} {
@@ -312,8 +314,8 @@ func TestEventStream_EndReportsLostOnce(t *testing.T) {
 	}
 }
 
-// TestEventStream_ReportsTokenIfCreatedWhileLeading checks that events after the first call of Events have the
-// right token. The events before it were not delivered.
+// TestEventStream_ReportsTokenIfCreatedWhileLeading checks that the loss of a leadership has the right token
+// although Events was first called after the election. The events before that call are not delivered.
 func TestEventStream_ReportsTokenIfCreatedWhileLeading(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {

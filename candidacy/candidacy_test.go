@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
-// TestNew_ReturnsWorkingCandidacy checks that the type of the root package implements Candidacy.
+// TestNew_ReturnsWorkingCandidacy checks that New returns a Candidacy that runs an algorithm, begins a
+// leadership and delivers the final status.
 func TestNew_ReturnsWorkingCandidacy(t *testing.T) {
 	c := candidacy.New(t.Context(), nil)
 	failed := errors.New("failed")
@@ -23,7 +24,8 @@ func TestNew_ReturnsWorkingCandidacy(t *testing.T) {
 	require.Equal(t, failed, (<-c.Status()).Err)
 }
 
-// TestNewLeadership_KeepsFirstReason checks that the leadership ends with the first reason.
+// TestNewLeadership_KeepsFirstReason checks that Err returns the reason of the first call of the function that
+// ends the leadership.
 func TestNewLeadership_KeepsFirstReason(t *testing.T) {
 	l, end := candidacy.NewLeadership(3, nil)
 	require.EqualValues(t, 3, l.Token())

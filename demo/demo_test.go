@@ -23,7 +23,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// testSession is longer than the default of the demo, because other tests run at the same time.
+// testSession is the session timeout of the tests. It is longer than the default of the demo,
+// because other tests run at the same time.
 const testSession = 4 * time.Second
 
 // commandVariable is an environment variable that makes the test binary behave as the command.
@@ -93,7 +94,8 @@ func requirePicture(t *testing.T, text string) {
 	}
 }
 
-// TestRunDemo_CompletesAllStepsOnEmbeddedServers checks that each step has the expected result.
+// TestRunDemo_CompletesAllStepsOnEmbeddedServers checks that each step has the expected result on embedded
+// servers.
 func TestRunDemo_CompletesAllStepsOnEmbeddedServers(t *testing.T) {
 	t.Parallel()
 	text, err := runAndRead(t.Context(), t, options{session: testSession})
@@ -119,7 +121,7 @@ func TestRunDemo_CleansUpIfInterruptedDuringPartition(t *testing.T) {
 }
 
 // TestRunDemo_DeletesItsZnodesOnUserServers checks that each step on real servers has the expected result, and
-// that no znodes remain.
+// that no znodes remain, even if the demo is interrupted or fails.
 func TestRunDemo_DeletesItsZnodesOnUserServers(t *testing.T) {
 	t.Parallel()
 	e, err := ensemble.Start(t.Context(), ensemble.Config{Backend: ensemble.Process, Servers: 3, TickTime: testSession / 10})
@@ -164,7 +166,8 @@ func TestRunDemo_DeletesItsZnodesOnUserServers(t *testing.T) {
 	})
 }
 
-// TestRunDemo_StopsWhenContextIsDone checks that the demo stops when its context is done.
+// TestRunDemo_StopsWhenContextIsDone checks that the demo stops when its context is done while no server
+// answers.
 func TestRunDemo_StopsWhenContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout of the test"))
 	defer cancel()
@@ -172,7 +175,8 @@ func TestRunDemo_StopsWhenContextIsDone(t *testing.T) {
 	require.ErrorContains(t, err, "no ZooKeeper session")
 }
 
-// TestOptions_ParseRejectsInvalidValues checks that no flag is ignored, and that invalid values are rejected.
+// TestOptions_ParseRejectsInvalidValues checks that parse stores the value of each flag, and rejects invalid
+// values and arguments.
 func TestOptions_ParseRejectsInvalidValues(t *testing.T) {
 	for line, want := range map[string]options{
 		"":                                 {servers: []string{}, session: 2 * time.Second, pause: 3 * time.Second},

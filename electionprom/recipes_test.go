@@ -25,7 +25,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRecipeCollector_CountsLocksQueuesCaches checks that the metrics of locks, queues and caches are right.
+// TestRecipeCollector_CountsLocksQueuesCaches checks that the collector counts the events of locks, queues and
+// caches, and removes the gauges of a path when the last queue or cache there is closed.
 func TestRecipeCollector_CountsLocksQueuesCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -108,8 +109,8 @@ func TestRecipeCollector_CountsLocksQueuesCaches(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_CountsLossesByReason checks that the collector counts the reason of a loss, and a dead
-// letter that no consumer has received.
+// TestRecipeCollector_CountsLossesByReason checks that the collector counts each loss by its reason, and counts
+// a dead letter that no consumer has received.
 func TestRecipeCollector_CountsLossesByReason(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	for _, err := range []error{recipes.ErrLeaseExpired, recipes.ErrSessionExpired, errors.New("other")} {
@@ -126,8 +127,8 @@ func TestRecipeCollector_CountsLossesByReason(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(c.working.WithLabelValues("/jobs")))
 }
 
-// TestRecipeCollector_CountsParticipants checks that the metrics of barriers, groups, services and shards are
-// right.
+// TestRecipeCollector_CountsParticipants checks that the collector counts the participants of barriers, groups,
+// services and shards.
 func TestRecipeCollector_CountsParticipants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _, err := zktest.Start(t).Connect(timeout)
@@ -214,8 +215,8 @@ func TestRecipeCollector_CountsParticipants(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_CountsPlansWithoutLeader checks that the collector counts a plan without a leader, and
-// the reason of a loss.
+// TestRecipeCollector_CountsPlansWithoutLeader checks that the collector counts a plan that was made without a
+// leader, and the loss of a shard by its reason.
 func TestRecipeCollector_CountsPlansWithoutLeader(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	record := func(e event.Event) {

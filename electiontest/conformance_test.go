@@ -16,8 +16,9 @@ import (
 
 const sessionTimeout = 4 * time.Second
 
-// zookeeperFactory returns a factory of elections on the embedded server. plain reports whether the names of the
-// candidates do not show that they are candidates: they do not watch the candidate before their predecessor then.
+// zookeeperFactory returns a factory of elections on the embedded server. plain must be true if the names of
+// the candidates contain no GUID. Such candidates do not watch the candidate before their predecessor, and may
+// learn late that they are next.
 func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		srv := zktest.Start(t)

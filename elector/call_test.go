@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestRun_AbandonsHangingBegin checks that a Begin that ignores its context is logged and abandoned.
+// TestRun_AbandonsHangingBegin checks that Run logs and abandons a Begin that ignores its context, calls End
+// and returns ErrHung.
 func TestRun_AbandonsHangingBegin(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Begin, log = h.newHangingHandler("begin"), h.captureLog() }, func(h *harness) {
@@ -34,7 +35,8 @@ func TestRun_AbandonsHangingBegin(t *testing.T) {
 	})
 }
 
-// TestRun_AbandonsBeginThatIgnoresTimeout checks that a Begin that ignores BeginTimeout is abandoned.
+// TestRun_AbandonsBeginThatIgnoresTimeout checks that Run abandons a Begin that does not return after
+// BeginTimeout.
 func TestRun_AbandonsBeginThatIgnoresTimeout(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.newHangingHandler("begin") }, func(h *harness) {
 		h.lead()
@@ -45,7 +47,7 @@ func TestRun_AbandonsBeginThatIgnoresTimeout(t *testing.T) {
 	})
 }
 
-// TestRun_AbandonsHangingWork checks that Run does not wait for a Work that ignores its context.
+// TestRun_AbandonsHangingWork checks that Run waits for a Work that ignores its context no longer than Grace.
 func TestRun_AbandonsHangingWork(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.newHangingHandler("work"), time.Second }, func(h *harness) {
 		h.lead()
@@ -58,8 +60,8 @@ func TestRun_AbandonsHangingWork(t *testing.T) {
 	})
 }
 
-// TestRun_ResignsIfWorkHangsAfterLoss checks that a candidate whose Work hangs cannot be elected again while
-// End runs.
+// TestRun_ResignsIfWorkHangsAfterLoss checks that Run resigns a candidate whose Work hangs after the loss of
+// the leadership before it calls End. Otherwise the candidate could be elected again while End runs.
 func TestRun_ResignsIfWorkHangsAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = h.newHangingHandler("work")
@@ -78,8 +80,8 @@ func TestRun_ResignsIfWorkHangsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestRun_AbandonsHangingEnd checks that an End that hangs is not called again, and that Run does not wait for
-// it.
+// TestRun_AbandonsHangingEnd checks that Run does not call an End that hangs again, and does not wait for it
+// longer than EndTimeout and Grace.
 func TestRun_AbandonsHangingEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.newHangingHandler("end") }, func(h *harness) {
 		h.lead()
@@ -92,7 +94,8 @@ func TestRun_AbandonsHangingEnd(t *testing.T) {
 	})
 }
 
-// TestRun_AbandonsHangingErrorHandler checks that Run does not wait for an Error that ignores its context.
+// TestRun_AbandonsHangingErrorHandler checks that Run waits for an Error handler that ignores its context no
+// longer than ErrorTimeout and Grace.
 func TestRun_AbandonsHangingErrorHandler(t *testing.T) {
 	runElector(t, func(h *harness) {
 		hang := h.newHangingHandler("error")
@@ -106,8 +109,8 @@ func TestRun_AbandonsHangingErrorHandler(t *testing.T) {
 	})
 }
 
-// TestRun_LogsNoErrorDuringGrace checks that a handler that is still running during its grace is not
-// logged as an error.
+// TestRun_LogsNoErrorDuringGrace checks that Run logs an error about a handler that is still running only after
+// Grace.
 func TestRun_LogsNoErrorDuringGrace(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Work, log = h.newHangingHandler("work"), h.captureLog() }, func(h *harness) {

@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestRun_ReportsUnconfirmedResignation checks that Run reports that the backend has not confirmed the
-// resignation.
+// TestRun_ReportsUnconfirmedResignation checks that Run returns ErrUnconfirmed if the backend does not confirm
+// the resignation.
 func TestRun_ReportsUnconfirmedResignation(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().resignErr = leaderelection.ErrUnconfirmed
@@ -20,7 +20,8 @@ func TestRun_ReportsUnconfirmedResignation(t *testing.T) {
 	})
 }
 
-// TestRun_ClosesCandidateOnceAfterResigning checks that a candidate is closed exactly once after it has resigned.
+// TestRun_ClosesCandidateOnceAfterResigning checks that Run closes each candidate exactly once, after the
+// candidate has resigned.
 func TestRun_ClosesCandidateOnceAfterResigning(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
@@ -35,8 +36,8 @@ func TestRun_ClosesCandidateOnceAfterResigning(t *testing.T) {
 	})
 }
 
-// TestRun_ClosesCandidateOfAbandonedNewCandidate checks that a candidate that an abandoned NewCandidate returns
-// does not join the election, and is closed.
+// TestRun_ClosesCandidateOfAbandonedNewCandidate checks that a candidate that NewCandidate returns after Run
+// has abandoned the call does not join the election, and is closed.
 func TestRun_ClosesCandidateOfAbandonedNewCandidate(t *testing.T) {
 	over := make(chan struct{})
 	runElector(t, func(h *harness) {
@@ -58,7 +59,8 @@ func TestRun_ClosesCandidateOfAbandonedNewCandidate(t *testing.T) {
 	})
 }
 
-// TestRun_InterruptsNewCandidate checks that NewCandidate does not continue after the context of Run is done.
+// TestRun_InterruptsNewCandidate checks that the context of NewCandidate is done when the context of Run is
+// done.
 func TestRun_InterruptsNewCandidate(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
@@ -71,7 +73,8 @@ func TestRun_InterruptsNewCandidate(t *testing.T) {
 	})
 }
 
-// TestRun_ReturnsIfResignHangs checks that Run does not wait for a Resign that does not return.
+// TestRun_ReturnsIfResignHangs checks that Run waits for a Resign that does not return no longer than ten
+// seconds.
 func TestRun_ReturnsIfResignHangs(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()

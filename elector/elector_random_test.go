@@ -31,7 +31,7 @@ func (r *randomRun) intN(n int) int {
 	return r.random.IntN(n)
 }
 
-// enterHandler checks that no other handler is running, and records the handler as running.
+// enterHandler records that a handler runs. It fails the test if another handler runs.
 func (r *randomRun) enterHandler(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *randomRun) backendEvent() {
 
 // TestElector_OrdersHandlerCallsAtRandomEvents checks that handlers do not overlap and are called in the right
 // order, that End is not skipped, that no candidate remains after Run, and that the Elector leads after
-// failures have stopped.
+// handlers and backend have stopped failing.
 func TestElector_OrdersHandlerCallsAtRandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {

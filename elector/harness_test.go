@@ -35,7 +35,8 @@ type journal struct {
 	lastToken int64    // the greatest token that was passed to beginWork
 }
 
-// beginWork requires that no other member works, and that tokens increase.
+// beginWork records that a member works. It fails the test if another member works, or if
+// the token is not greater than earlier ones.
 func (j *journal) beginWork(name string, token int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,7 +70,7 @@ func (j *journal) requireEvents(events ...string) {
 	require.Equal(j, events, j.events)
 }
 
-// wait lets the time d pass.
+// wait lets the time d pass, and then waits until all goroutines are blocked.
 func (j *journal) wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -138,8 +139,8 @@ func (h *harness) record(format string, args ...any) {
 	h.journal.record("%v %s", time.Since(h.start), fmt.Sprintf(format, args...))
 }
 
-// handler returns a handler that records its calls. It returns results one after another, and nil after the
-// last of them.
+// handler returns a handler that records its calls. The handler returns the results one after another, and
+// nil after the last of them.
 func (h *harness) handler(name string, results ...error) handler {
 	return func(_ context.Context, l *leaderelection.Leadership) error {
 		lost := ""

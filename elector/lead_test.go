@@ -32,8 +32,8 @@ func runLead(t *testing.T, f func(h *harness, ctx context.Context, l *leaderelec
 	})
 }
 
-// TestLead_ReturnsResultOfFunction checks that Lead does not change the result of a function that returns during
-// the leadership.
+// TestLead_ReturnsResultOfFunction checks that Lead returns the unchanged result of a function that returns
+// during the leadership.
 func TestLead_ReturnsResultOfFunction(t *testing.T) {
 	for _, want := range []error{nil, errBoom, context.Canceled} {
 		runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { return want }, func(h *harness) {
@@ -64,8 +64,8 @@ func TestLead_CallsFunctionAgainAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLead_ReturnsNoErrorOfContext checks that Lead does not return an error because the context is done, and
-// returns another error of the function.
+// TestLead_ReturnsNoErrorOfContext checks that Lead returns nil if its context is done and the function returns
+// nil or the error of the context, and otherwise the error of the function.
 func TestLead_ReturnsNoErrorOfContext(t *testing.T) {
 	cause := errors.New("cause")
 	lead := func(t *testing.T, elected bool, f func(ctx context.Context) error) (err error) {
@@ -108,7 +108,8 @@ func TestLead_ReturnsErrorOfEndedCandidacy(t *testing.T) {
 	})
 }
 
-// TestLead_AbandonsHangingFunction checks that Lead does not wait for a function that ignores its context.
+// TestLead_AbandonsHangingFunction checks that Lead waits for a function that ignores its context no longer
+// than ten seconds.
 func TestLead_AbandonsHangingFunction(t *testing.T) {
 	hang := func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
 		return h.newHangingHandler("work")(ctx, l)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestResignRequested_CallsEndBeforeResigning checks that a leader that is requested to resign does not release
-// the leadership before End, and that its next candidacy starts immediately.
+// TestResignRequested_CallsEndBeforeResigning checks that a leader that is requested to resign calls End before
+// it releases the leadership, and that its next candidacy starts immediately.
 func TestResignRequested_CallsEndBeforeResigning(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = sleep(time.Second, h.handler("end"))
@@ -38,8 +38,8 @@ func TestResignRequested_CallsEndBeforeResigning(t *testing.T) {
 	})
 }
 
-// TestResignRequested_MovesFollowerToBack checks that a follower that is requested to resign moves to the back
-// of the queue.
+// TestResignRequested_MovesFollowerToBack checks that a follower that is requested to resign joins again behind
+// the other candidates, and calls no handler.
 func TestResignRequested_MovesFollowerToBack(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
@@ -51,8 +51,8 @@ func TestResignRequested_MovesFollowerToBack(t *testing.T) {
 	})
 }
 
-// TestResignRequested_TakesEffectAfterBegin checks that a request to resign during Begin is not lost, and does
-// not interrupt Begin.
+// TestResignRequested_TakesEffectAfterBegin checks that a request to resign during Begin does not interrupt
+// Begin, and takes effect when Begin has returned.
 func TestResignRequested_TakesEffectAfterBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = sleep(time.Second, h.handler("begin"))
@@ -66,7 +66,7 @@ func TestResignRequested_TakesEffectAfterBegin(t *testing.T) {
 }
 
 // TestResignRequested_DoesNotRejoinIfContextIsDone checks that a candidate that was requested to resign does
-// not join again when the context of Run is done.
+// not join again if the context of Run is done in the meantime.
 func TestResignRequested_DoesNotRejoinIfContextIsDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
@@ -81,8 +81,8 @@ func TestResignRequested_DoesNotRejoinIfContextIsDone(t *testing.T) {
 	})
 }
 
-// TestResignRequested_WaitsAfterFailedEnd checks that the next candidacy after a request to resign starts with
-// ErrorWait when End has failed.
+// TestResignRequested_WaitsAfterFailedEnd checks that the next candidacy after a request to resign starts only
+// after ErrorWait if End has failed.
 func TestResignRequested_WaitsAfterFailedEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
@@ -94,7 +94,7 @@ func TestResignRequested_WaitsAfterFailedEnd(t *testing.T) {
 	})
 }
 
-// TestLead_ReturnsAfterResignRequest checks that Lead returns after a request to resign.
+// TestLead_ReturnsAfterResignRequest checks that Lead returns ErrWithdrawn after a request to resign.
 func TestLead_ReturnsAfterResignRequest(t *testing.T) {
 	runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }, func(h *harness) {
 		h.lead()
@@ -124,8 +124,8 @@ func TestResignRequested_RejoinsLastOnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestResignRequested_ReportsErrorOfBackend checks that an error of the backend is reported while End runs
-// because of a request to resign.
+// TestResignRequested_ReportsErrorOfBackend checks that an error with which the backend ends the candidacy is
+// reported if it occurs while End runs because of a request to resign.
 func TestResignRequested_ReportsErrorOfBackend(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }

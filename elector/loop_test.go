@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// The tests of the state table in docs/elector.md are named after an event and the state in which it occurs.
+// The following tests cover the state table in docs/elector.md. Their names begin with the event, and most
+// of them end with the state in which the event occurs.
 
 // TestLeaderEvent_CallsBeginInStateNotLeader checks that Begin is called when leadership begins, and End when
 // Run returns.
@@ -28,8 +29,8 @@ func TestLeaderEvent_CallsBeginInStateNotLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_ResignsIfBeginFails checks that End is not called after a failure of Begin, and
-// that the leadership is not kept.
+// TestLeaderEvent_ResignsIfBeginFails checks that the Elector does not call End after a failure of Begin, and
+// does not keep the leadership.
 func TestLeaderEvent_ResignsIfBeginFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.handler("begin", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
@@ -49,8 +50,8 @@ func TestLeaderEvent_ResignsIfBeginFails(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_DoesNotBeginTwiceInStateLeader checks that a status of the same leadership does not start a
-// second term.
+// TestLeaderEvent_DoesNotBeginTwiceInStateLeader checks that a second status of the same leadership does not
+// start a second term.
 func TestLeaderEvent_DoesNotBeginTwiceInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		l := h.lead()
@@ -60,8 +61,9 @@ func TestLeaderEvent_DoesNotBeginTwiceInStateLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_EndsPreviousTermInStateLeader checks that Begin is not called for a new leadership before End
-// for the previous one, whose loss the backend has not reported.
+// TestLeaderEvent_EndsPreviousTermInStateLeader checks that the Elector calls End for the previous leadership
+// before it calls Begin for a new one, even if the backend has not reported the loss of the previous
+// leadership.
 func TestLeaderEvent_EndsPreviousTermInStateLeader(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", nil, errBoom) }, func(h *harness) {
 		h.lead()
@@ -103,8 +105,8 @@ func TestNotLeaderEvent_CallsEndInStateLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_NeedsNoStatusInStateLeader checks that the Elector does not wait for a status after
-// Leadership.Done is closed.
+// TestNotLeaderEvent_NeedsNoStatusInStateLeader checks that the Elector calls End as soon as Leadership.Done is
+// closed, without waiting for a status.
 func TestNotLeaderEvent_NeedsNoStatusInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
@@ -114,8 +116,8 @@ func TestNotLeaderEvent_NeedsNoStatusInStateLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_NeedsNoDoneInStateLeader checks that the Elector does not wait for Leadership.Done after
-// a status of a follower.
+// TestNotLeaderEvent_NeedsNoDoneInStateLeader checks that the Elector calls End after the status of a follower,
+// without waiting for Leadership.Done.
 func TestNotLeaderEvent_NeedsNoDoneInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
@@ -125,7 +127,8 @@ func TestNotLeaderEvent_NeedsNoDoneInStateLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_ResignsIfEndFails checks that the candidate cannot be elected again while End fails.
+// TestNotLeaderEvent_ResignsIfEndFails checks that a candidate that has lost the leadership resigns if End
+// fails, because it could not begin if it were elected again.
 func TestNotLeaderEvent_ResignsIfEndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom, errBoom) }, func(h *harness) {
 		first := h.backend.newest()
@@ -143,8 +146,8 @@ func TestNotLeaderEvent_ResignsIfEndFails(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_CreatesCandidateInStateNotLeader checks that an error of a follower's candidate is reported,
-// and that a new candidate is created.
+// TestErrorEvent_CreatesCandidateInStateNotLeader checks that the Elector reports an error of a follower's
+// candidate to the handler Error, and creates a new candidate after ErrorWait.
 func TestErrorEvent_CreatesCandidateInStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
@@ -172,7 +175,8 @@ func TestErrorEvent_CallsEndInStateLeader(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_IsReportedIfEndFails checks that the error of the backend is not lost when End fails as well.
+// TestErrorEvent_IsReportedIfEndFails checks that the reported error contains the error of the backend if End
+// fails as well.
 func TestErrorEvent_IsReportedIfEndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
@@ -184,8 +188,8 @@ func TestErrorEvent_IsReportedIfEndFails(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_WaitsAgainInStateError checks that an error of NewCandidate after ErrorWait is handled like an
-// earlier error.
+// TestErrorEvent_WaitsAgainInStateError checks that the Elector reports an error of NewCandidate after
+// ErrorWait, and waits again.
 func TestErrorEvent_WaitsAgainInStateError(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{errBoom, errBoom} }, func(h *harness) {
 		h.requireEvents("0s error -")
@@ -199,8 +203,8 @@ func TestErrorEvent_WaitsAgainInStateError(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_RepeatsFailedHandlerInStateError checks that no candidacy starts when the handler Error has
-// failed.
+// TestErrorEvent_RepeatsFailedHandlerInStateError checks that the Elector repeats a handler Error that has
+// failed, and starts no candidacy before the handler has succeeded.
 func TestErrorEvent_RepeatsFailedHandlerInStateError(t *testing.T) {
 	runElector(t, func(h *harness) {
 		failures := []error{errBoom, errBoom}
@@ -246,7 +250,8 @@ func TestTerminalError_EndsRun(t *testing.T) {
 	}
 }
 
-// TestTerminal_ReplacesIsTerminal checks that Elector.Terminal is used.
+// TestTerminal_ReplacesIsTerminal checks that an error ends Run if Elector.Terminal selects the error, and not
+// if only IsTerminal would.
 func TestTerminal_ReplacesIsTerminal(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Terminal = func(err error) bool { return errors.Is(err, errBoom) } }, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
@@ -270,8 +275,8 @@ func TestElector_RejoinsAfterResignByOtherCode(t *testing.T) {
 	})
 }
 
-// TestElector_EndsAfterLeaderWithoutLeadership checks that a status that names a leader without a leadership,
-// which violates the interface, is a terminal error.
+// TestElector_EndsAfterLeaderWithoutLeadership checks that a status with the role Leader and without a
+// leadership, which violates the interface, ends Run with ErrTerminal.
 func TestElector_EndsAfterLeaderWithoutLeadership(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader})
@@ -280,8 +285,8 @@ func TestElector_EndsAfterLeaderWithoutLeadership(t *testing.T) {
 	})
 }
 
-// TestElector_ReportsErrorWithoutFinalStatus checks that an error of ElectLeader without a final status is
-// reported.
+// TestElector_ReportsErrorWithoutFinalStatus checks that the Elector reports an error of ElectLeader that no
+// final status has delivered before.
 func TestElector_ReportsErrorWithoutFinalStatus(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()

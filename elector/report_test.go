@@ -78,8 +78,8 @@ func TestReports_DeliversOnlyNewestToSlowReader(t *testing.T) {
 	})
 }
 
-// TestReports_DeliversLastReportAfterRun checks that a reader that calls Reports after Run receives the last
-// report.
+// TestReports_DeliversLastReportAfterRun checks that a reader that calls Reports for the first time after Run
+// receives the last report.
 func TestReports_DeliversLastReportAfterRun(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
@@ -96,8 +96,8 @@ func TestReports_DeliversLastReportAfterRun(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCurrent_ReturnsNotLeaderDuringBegin checks that Current returns neither the state LEADER while Begin runs
-// nor an outdated status.
+// TestCurrent_ReturnsNotLeaderDuringBegin checks that Current returns the state NOTLEADER, and the status of
+// the leader, while Begin runs.
 func TestCurrent_ReturnsNotLeaderDuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		since := h.elector.Current().Since
@@ -110,7 +110,7 @@ func TestCurrent_ReturnsNotLeaderDuringBegin(t *testing.T) {
 }
 
 // TestCurrent_ReturnsStatusOfLastCandidate checks that Current returns the status of the last candidate until
-// the next call of NewCandidate, and not after that.
+// NewCandidate is called again, and a zero status after that.
 func TestCurrent_ReturnsStatusOfLastCandidate(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{nil, errBoom} }, func(h *harness) {
 		h.backend.newest().fail(errBoom)

@@ -54,8 +54,8 @@ func TestHandlers_ReceiveContextValuesOfRun(t *testing.T) {
 	})
 }
 
-// TestBegin_IsInterruptedByLoss checks that the loss of the leadership interrupts Begin and is not handled as
-// an error, and that End is called because Begin may have had effects.
+// TestBegin_IsInterruptedByLoss checks that the loss of the leadership cancels the context of Begin and is not
+// handled as an error, and that End is called because Begin may have had effects.
 func TestBegin_IsInterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
@@ -68,8 +68,8 @@ func TestBegin_IsInterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestRun_NoticesLeaseExpiryDuringBegin checks that the elector notices without an event that the lease has
-// expired before Begin returned. A process that was stopped may continue before it receives an event.
+// TestRun_NoticesLeaseExpiryDuringBegin checks that Run notices, without an event, that the lease has expired
+// before Begin has returned. A process that was suspended may continue before it receives an event.
 func TestRun_NoticesLeaseExpiryDuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
@@ -85,7 +85,8 @@ func TestRun_NoticesLeaseExpiryDuringBegin(t *testing.T) {
 	})
 }
 
-// TestBegin_IsInterruptedByTimeout checks that BeginTimeout interrupts Begin, and that End is called.
+// TestBegin_IsInterruptedByTimeout checks that BeginTimeout cancels the context of Begin, and that End is
+// called.
 func TestBegin_IsInterruptedByTimeout(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		first := h.backend.newest()
@@ -98,8 +99,8 @@ func TestBegin_IsInterruptedByTimeout(t *testing.T) {
 }
 
 // TestRun_LeadsOrEndsIfBeginReturnsAtTimeout checks that a program does not remain the leader with a context
-// that is done when Begin has returned at the moment of BeginTimeout. Which of the two comes first depends on
-// the scheduler.
+// that is done if Begin returns at the moment of BeginTimeout. The scheduler determines which of the two comes
+// first.
 func TestRun_LeadsOrEndsIfBeginReturnsAtTimeout(t *testing.T) {
 	for range 100 {
 		var ctx context.Context
@@ -123,7 +124,8 @@ func TestRun_LeadsOrEndsIfBeginReturnsAtTimeout(t *testing.T) {
 	}
 }
 
-// TestBegin_IsInterruptedByContextOfRun checks that Begin does not continue after the context of Run is done.
+// TestBegin_IsInterruptedByContextOfRun checks that the context of Begin is done when the context of Run is
+// done, and that End is called.
 func TestBegin_IsInterruptedByContextOfRun(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
@@ -133,8 +135,8 @@ func TestBegin_IsInterruptedByContextOfRun(t *testing.T) {
 	})
 }
 
-// TestEnd_IsRetriedBeforeLeadershipIsReleased checks that a failing End is called 12 times, every 5 s, and that
-// the leadership is not released before the last call.
+// TestEnd_IsRetriedBeforeLeadershipIsReleased checks that an End that always fails is called 12 times, every 5
+// s, and that the leadership is not released before the last call.
 func TestEnd_IsRetriedBeforeLeadershipIsReleased(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(_ context.Context, l *leaderelection.Leadership) error {
@@ -164,7 +166,8 @@ func TestEnd_IsRetriedBeforeLeadershipIsReleased(t *testing.T) {
 	})
 }
 
-// TestEnd_ObeysEndTriesAndEndPause checks that EndTries and EndPause are used.
+// TestEnd_ObeysEndTriesAndEndPause checks that an End that always fails is called EndTries times with EndPause
+// between the calls, even if the context of Run is done.
 func TestEnd_ObeysEndTriesAndEndPause(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End, h.elector.EndTries, h.elector.EndPause = h.handler("end", errBoom, errBoom, errBoom), 2, time.Second
@@ -177,7 +180,7 @@ func TestEnd_ObeysEndTriesAndEndPause(t *testing.T) {
 	})
 }
 
-// TestEnd_IsInterruptedByTimeout checks that EndTimeout interrupts a call of End.
+// TestEnd_IsInterruptedByTimeout checks that the context of End is done after EndTimeout.
 func TestEnd_IsInterruptedByTimeout(t *testing.T) {
 	runElector(t, func(h *harness) {
 		tries := 0
@@ -198,7 +201,7 @@ func TestEnd_IsInterruptedByTimeout(t *testing.T) {
 	})
 }
 
-// TestErrorWait_EndsWhenContextIsDone checks that Run returns when its context is done during ErrorWait.
+// TestErrorWait_EndsWhenContextIsDone checks that Run returns as soon as its context is done during ErrorWait.
 func TestErrorWait_EndsWhenContextIsDone(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(errBoom)
@@ -209,7 +212,8 @@ func TestErrorWait_EndsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// TestErrorHandler_IsInterruptedByTimeout checks that ErrorTimeout interrupts the handler Error.
+// TestErrorHandler_IsInterruptedByTimeout checks that the context of the handler Error is done after
+// ErrorTimeout.
 func TestErrorHandler_IsInterruptedByTimeout(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Error = func(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
@@ -226,7 +230,7 @@ func TestErrorHandler_IsInterruptedByTimeout(t *testing.T) {
 	})
 }
 
-// TestHandlers_MayBeNil checks that the Elector does not call a handler that is nil.
+// TestHandlers_MayBeNil checks that the Elector leads, suspends and reports errors without handlers.
 func TestHandlers_MayBeNil(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin, h.elector.End, h.elector.Error = nil, nil, nil }, func(h *harness) {
 		h.lead()
@@ -252,8 +256,8 @@ func TestWork_RunsBetweenBeginAndEnd(t *testing.T) {
 	})
 }
 
-// TestWork_IsInterruptedByLossAndCalledAgain checks that the loss of the leadership cancels Work, and that Work
-// is called in the next leadership.
+// TestWork_IsInterruptedByLossAndCalledAgain checks that the loss of the leadership cancels the context of
+// Work, and that Work is called in the next leadership.
 func TestWork_IsInterruptedByLossAndCalledAgain(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
 		h.lead()
@@ -277,7 +281,8 @@ func TestWork_FailureEndsLeadership(t *testing.T) {
 	})
 }
 
-// TestWork_CompletionEndsRun checks that Run returns after the work is complete.
+// TestWork_CompletionEndsRun checks that Run calls End and returns nil after Work has returned nil during the
+// leadership.
 func TestWork_CompletionEndsRun(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.handler("work") }, func(h *harness) {
 		h.lead()
@@ -287,8 +292,8 @@ func TestWork_CompletionEndsRun(t *testing.T) {
 	})
 }
 
-// TestWork_DoesNotCompleteAfterLoss checks that the work does not count as complete when Work has
-// returned nil after the loss of the leadership.
+// TestWork_DoesNotCompleteAfterLoss checks that Run does not take the work for complete if Work returns nil
+// after the loss of the leadership.
 func TestWork_DoesNotCompleteAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -305,9 +310,9 @@ func TestWork_DoesNotCompleteAfterLoss(t *testing.T) {
 	})
 }
 
-// TestWork_DoesNotCompleteAfterLeaseExpiry checks that the work does not count as complete when Work
-// has returned after the lease expired, but before an event. A process that was stopped may continue before
-// it receives an event.
+// TestWork_DoesNotCompleteAfterLeaseExpiry checks that Run does not take the work for complete if Work returns
+// nil after the lease has expired and before an event. A process that was suspended may continue before it
+// receives an event.
 func TestWork_DoesNotCompleteAfterLeaseExpiry(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
@@ -323,8 +328,8 @@ func TestWork_DoesNotCompleteAfterLeaseExpiry(t *testing.T) {
 	})
 }
 
-// TestRun_ReturnsErrorOfWorkAfterContextIsDone checks that Run returns an error with which Work has returned
-// after the context of Run was done.
+// TestRun_ReturnsErrorOfWorkAfterContextIsDone checks that Run returns an error that Work returns after the
+// context of Run is done, unless it is the error of the context.
 func TestRun_ReturnsErrorOfWorkAfterContextIsDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -340,8 +345,8 @@ func TestRun_ReturnsErrorOfWorkAfterContextIsDone(t *testing.T) {
 	})
 }
 
-// TestRun_ReportsWorkThatExitsGoroutine checks that Run does not wait forever for a Work that has called
-// runtime.Goexit, as t.FailNow does.
+// TestRun_ReportsWorkThatExitsGoroutine checks that Run takes a Work that calls runtime.Goexit, as t.FailNow
+// does, for failed, instead of waiting forever.
 func TestRun_ReportsWorkThatExitsGoroutine(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(context.Context, *leaderelection.Leadership) error { runtime.Goexit(); return nil }
@@ -352,8 +357,8 @@ func TestRun_ReportsWorkThatExitsGoroutine(t *testing.T) {
 	})
 }
 
-// TestRun_RetriesAfterHandlerReturnsErrHung checks that Run does not take an ErrHung that a handler returns for
-// its own error. A handler may run another Elector.
+// TestRun_RetriesAfterHandlerReturnsErrHung checks that Run treats an ErrHung that a handler returns like any
+// other error, because a handler may run another Elector.
 func TestRun_RetriesAfterHandlerReturnsErrHung(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = h.handler("begin", ErrHung)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEvent_StringKeepsLogFormat checks that the text of an event for logs does not change.
+// TestEvent_StringKeepsLogFormat checks that the text of an event, for which operators may search in logs, does
+// not change.
 func TestEvent_StringKeepsLogFormat(t *testing.T) {
 	for want, e := range map[string]Event{
 		"joined a": {Kind: Joined, ID: "a"},

@@ -23,7 +23,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// scriptedCandidate is a candidate whose role a test sets.
+// scriptedCandidate is a candidate whose role is set by the test.
 type scriptedCandidate struct {
 	candidacy.Candidacy
 	requested chan struct{}
@@ -159,8 +159,8 @@ func TestCandidate_JoinsNewElectionAfterLeadingOld(t *testing.T) {
 	})
 }
 
-// TestCandidate_ReportsNextInEitherElection checks that Status.Next is true when the candidate is next in the
-// election in which it waits.
+// TestCandidate_ReportsNextInEitherElection checks that Status.Next is true exactly while the candidate is next
+// in the election in which it waits.
 func TestCandidate_ReportsNextInEitherElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		old := p.olds[0]
@@ -185,7 +185,7 @@ func TestCandidate_ReportsNextInEitherElection(t *testing.T) {
 
 // TestCandidate_RejoinsAfterLossOfEitherLeadership checks that the leadership ends after the loss of one of the
 // two leaderships, that the candidate does not resign from the other election before the time of WithGrace, and
-// that it joins again.
+// that the candidate joins again.
 func TestCandidate_RejoinsAfterLossOfEitherLeadership(t *testing.T) {
 	reason := errors.New("lost")
 	for name, lose := range map[string]func(*candidatePair){
@@ -218,8 +218,8 @@ func TestCandidate_RejoinsAfterLossOfEitherLeadership(t *testing.T) {
 	}
 }
 
-// TestCandidate_LeavesIfItCannotJoinNewElection checks that a leader of the old election that does not reach
-// the new backend does not prevent other candidates from leading.
+// TestCandidate_LeavesIfItCannotJoinNewElection checks that a leader of the old election that has not joined
+// the new election within the time of WithJoinLimit leaves the old election, so that other candidates can lead.
 func TestCandidate_LeavesIfItCannotJoinNewElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
@@ -273,7 +273,8 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 }
 
 // TestCandidate_ForwardsResignRequests checks that a request to resign in one of the elections closes the
-// channel of ResignRequested, and that the candidate listens to requests exactly when the program does.
+// channel of ResignRequested, and that the candidate listens to requests only if the program has called
+// ResignRequested.
 func TestCandidate_ForwardsResignRequests(t *testing.T) {
 	for name, request := range map[string]func(*candidatePair){
 		"old":  func(p *candidatePair) { close(p.olds[0].requested) },
@@ -301,7 +302,7 @@ func TestCandidate_ForwardsResignRequests(t *testing.T) {
 }
 
 // TestCandidate_EndElectionEndsBothElections checks that EndElection ends both elections, and returns the error
-// of either.
+// of the old election.
 func TestCandidate_EndElectionEndsBothElections(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
@@ -339,8 +340,8 @@ func TestCandidate_ResignDoesNotWaitForCreation(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignBeforeStartResignsOldCandidate checks that Resign of a candidate that was not started
-// resigns the candidate of the old election.
+// TestCandidate_ResignBeforeStartResignsOldCandidate checks that Resign before ElectLeader resigns and closes
+// the candidate of the old election.
 func TestCandidate_ResignBeforeStartResignsOldCandidate(t *testing.T) {
 	old := newScripted()
 	create := func(context.Context) (leaderelection.Candidate, error) { return closableCandidate{old}, nil }
@@ -353,7 +354,7 @@ func TestCandidate_ResignBeforeStartResignsOldCandidate(t *testing.T) {
 }
 
 // TestNewCandidate_RejectsInvalidArguments checks that NewCandidate rejects invalid arguments, and returns the
-// error of a creation.
+// error of the function that creates the old candidate.
 func TestNewCandidate_RejectsInvalidArguments(t *testing.T) {
 	failure := errors.New("failure")
 	valid := func(context.Context) (leaderelection.Candidate, error) { return newScripted(), nil }
@@ -393,8 +394,8 @@ func (h *blockingHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestCandidate_IgnoresStaleStatus checks that the candidate does not lead because of a status that was sent
-// before the leadership in the other election ended.
+// TestCandidate_IgnoresStaleStatus checks that a status that one election has sent before the leadership in the
+// other election ended does not make the candidate lead.
 func TestCandidate_IgnoresStaleStatus(t *testing.T) {
 	for range 20 { // the select chooses one of two ready cases at random
 		h := &blockingHandler{}
@@ -420,8 +421,8 @@ func TestCandidate_IgnoresStaleStatus(t *testing.T) {
 	}
 }
 
-// TestCandidate_EndsLeadershipBeforeSessionIsClosed checks that the leadership has ended before the owner of
-// the connection of either election ends the session: afterwards, another candidate may lead.
+// TestCandidate_EndsLeadershipBeforeSessionIsClosed checks that the leadership has ended before Close of a
+// connection of either election ends the session, after which another candidate may lead.
 func TestCandidate_EndsLeadershipBeforeSessionIsClosed(t *testing.T) {
 	for name, closed := range map[string]int{"old": 0, "new": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -462,7 +463,7 @@ func TestCandidate_EndsLeadershipBeforeSessionIsClosed(t *testing.T) {
 }
 
 // TestCandidate_LeavesIfItNeverLeadsNewElection checks that a leader of the old election that has joined the
-// new election, but does not become its leader, does not stay the leader of the old election forever.
+// new election, but does not become its leader, leaves the old election after some time.
 func TestCandidate_LeavesIfItNeverLeadsNewElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")

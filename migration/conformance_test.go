@@ -110,8 +110,8 @@ func cutBoth(p *program) (heal func()) {
 	return func() { healOld(); healNew() }
 }
 
-// TestCandidate_SatisfiesContract checks that a candidate of two elections satisfies the contract of candidates,
-// whichever backend it loses.
+// TestCandidate_SatisfiesContract checks that a candidate of two elections satisfies the contract of
+// candidates, whichever backend it loses.
 func TestCandidate_SatisfiesContract(t *testing.T) {
 	for name, cut := range map[string]func(*program) func(){"old": cutOffOldBackend, "new": cutNew, "both": cutBoth} {
 		t.Run(name, func(t *testing.T) { electiontest.Run(t, newGroupFactory(cut), electiontest.WithFakeTime()) })

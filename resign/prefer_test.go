@@ -114,7 +114,8 @@ func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferReturnsPermanentErrors checks that Prefer rejects invalid arguments, and returns a permanent error.
+// TestQueue_PreferReturnsPermanentErrors checks that Prefer returns ErrInvalid for invalid arguments, and
+// returns an error of Candidates that is not temporary.
 func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	failure := errors.New("failure")
 	q := resign.Queue{Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) { return nil, failure }}
@@ -124,8 +125,8 @@ func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
 
-// TestQueue_PreferSparesNewLeader checks that Prefer does not request the resignation of a leader that has
-// taken over after the decision.
+// TestQueue_PreferSparesNewLeader checks that Prefer does not request the resignation of a candidate that has
+// become the leader after Prefer has decided to replace the previous leader.
 func TestQueue_PreferSparesNewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute

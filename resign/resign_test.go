@@ -39,7 +39,7 @@ type candidate struct {
 	done chan struct{} // closed when ElectLeader has returned
 }
 
-// join starts a candidate.
+// join creates a candidate, and starts it.
 func join(h *bubble.Test, conn *zk.Conn, opts ...leaderelection.Option) *candidate {
 	c := newCandidate(h, conn, opts...)
 	c.start()
@@ -119,8 +119,8 @@ func TestTransfer_MakesLastCandidateLead(t *testing.T) {
 	})
 }
 
-// TestTransfer_KeepsLeaderIfCandidateDoesNotListen checks that the leader does not resign when a candidate that
-// does not listen to requests keeps its place.
+// TestTransfer_KeepsLeaderIfCandidateDoesNotListen checks that the leader does not resign if a candidate
+// between the leader and the chosen one does not listen to requests.
 func TestTransfer_KeepsLeaderIfCandidateDoesNotListen(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, _, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
@@ -155,7 +155,7 @@ func TestRequest_MakesLeaderResign(t *testing.T) {
 }
 
 // TestRequest_ReachesFollowerThatListensLater checks that a follower receives a request that was made before
-// it called ResignRequested.
+// the follower called ResignRequested.
 func TestRequest_ReachesFollowerThatListensLater(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
@@ -195,8 +195,8 @@ func TestRequest_ConcurrentCallsDoNotOverwrite(t *testing.T) {
 	})
 }
 
-// TestRequest_SurvivesWithdrawalOfOtherRequest checks that the candidate receives a request when another
-// request to it was withdrawn while the candidate was disconnected.
+// TestRequest_SurvivesWithdrawalOfOtherRequest checks that the candidate receives a request after another
+// caller has withdrawn a request to the same candidate while the candidate was disconnected.
 func TestRequest_SurvivesWithdrawalOfOtherRequest(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn, other := h.Connect(), h.Connect()
@@ -221,9 +221,9 @@ func TestRequest_SurvivesWithdrawalOfOtherRequest(t *testing.T) {
 	})
 }
 
-// TestRequest_SucceedsIfOtherRequestHasSucceeded checks that Request does not return an error in this case: it
-// reads the candidate's znode, the candidate leaves, another call removes its request to the same candidate,
-// and only then are the requests read.
+// TestRequest_SucceedsIfOtherRequestHasSucceeded checks that Request returns nil in this case: Request reads
+// the candidate's znode, the candidate leaves, another caller removes its own request to the same candidate,
+// and only then Request reads the requests.
 func TestRequest_SucceedsIfOtherRequestHasSucceeded(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
@@ -245,8 +245,8 @@ func TestRequest_SucceedsIfOtherRequestHasSucceeded(t *testing.T) {
 	})
 }
 
-// TestRequest_IsWithdrawnAfterBeingAddedAgain checks that a request does not remain when it was added again,
-// after another call had withdrawn it, just before its context was done.
+// TestRequest_IsWithdrawnAfterBeingAddedAgain checks that a request does not remain if Request adds it again,
+// because another caller has withdrawn it, just before the context is done.
 func TestRequest_IsWithdrawnAfterBeingAddedAgain(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
@@ -267,8 +267,8 @@ func TestRequest_IsWithdrawnAfterBeingAddedAgain(t *testing.T) {
 	})
 }
 
-// TestRequest_DoesNotReachRejoinedCandidate checks that a program does not receive a request to its candidate
-// in a later session, and that the candidate can be requested to resign by its new ID.
+// TestRequest_DoesNotReachRejoinedCandidate checks that a request to the ID of an earlier session does not
+// reach the candidate in its next session, and that a request to its new ID does.
 func TestRequest_DoesNotReachRejoinedCandidate(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -286,8 +286,8 @@ func TestRequest_DoesNotReachRejoinedCandidate(t *testing.T) {
 	})
 }
 
-// TestRequest_ReachesCandidateThatDoesNotKnowItsID checks that a candidate receives a request that is made
-// before it knows its ID.
+// TestRequest_ReachesCandidateThatDoesNotKnowItsID checks that a candidate receives a request that was made
+// before the reply with its ID has arrived.
 func TestRequest_ReachesCandidateThatDoesNotKnowItsID(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -310,8 +310,8 @@ func TestRequest_ReachesCandidateThatDoesNotKnowItsID(t *testing.T) {
 	})
 }
 
-// TestRequest_ReachesCandidateAfterReconnect checks that a candidate does not miss a request while its
-// connection is down, or when the client library could not set its watch again.
+// TestRequest_ReachesCandidateAfterReconnect checks that a candidate receives a request that was made while its
+// connection was down and the client library could not set its watch again.
 func TestRequest_ReachesCandidateAfterReconnect(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
@@ -327,8 +327,8 @@ func TestRequest_ReachesCandidateAfterReconnect(t *testing.T) {
 	})
 }
 
-// TestRequest_ReachesCandidateAfterLossOfSharedWatch checks that a candidate does not miss a request when it
-// uses a watch that an earlier candidate has left, and that was lost at a reconnect.
+// TestRequest_ReachesCandidateAfterLossOfSharedWatch checks that a candidate receives a request if it uses a
+// watch that an earlier candidate has left and that the client library has lost at a reconnect.
 func TestRequest_ReachesCandidateAfterLossOfSharedWatch(t *testing.T) {
 	for _, lose := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost: %v", lose), func(t *testing.T) {
@@ -355,8 +355,8 @@ func TestRequest_ReachesCandidateAfterLossOfSharedWatch(t *testing.T) {
 	}
 }
 
-// TestRequest_SucceedsAfterLostReply checks that Request does not return an error when the reply to its write
-// was lost and the candidate has resigned before the data is read again.
+// TestRequest_SucceedsAfterLostReply checks that Request returns nil if the reply to its write was lost and the
+// candidate has resigned before Request reads the data again.
 func TestRequest_SucceedsAfterLostReply(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
@@ -383,7 +383,8 @@ func TestRequest_KeepsForeignData(t *testing.T) {
 	})
 }
 
-// TestRequest_ReturnsErrPermission checks that Request returns ErrPermission when a permission is missing.
+// TestRequest_ReturnsErrPermission checks that Request returns ErrPermission if the connection may not write
+// the election node.
 func TestRequest_ReturnsErrPermission(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
@@ -393,7 +394,8 @@ func TestRequest_ReturnsErrPermission(t *testing.T) {
 	})
 }
 
-// TestRequest_RejectsInvalidArguments checks that Request rejects an argument that cannot identify a candidate.
+// TestRequest_RejectsInvalidArguments checks that Request rejects a nil connection, an invalid path and an ID
+// that is not that of a candidate of the election.
 func TestRequest_RejectsInvalidArguments(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		const id = node + "/_c_x-latch-0000000001"
@@ -410,8 +412,8 @@ func TestRequest_RejectsInvalidArguments(t *testing.T) {
 	})
 }
 
-// TestRequest_IsWithdrawnWhenContextIsDone checks that no request remains after the context of Request was done
-// at any time, and that none is written after the call has returned.
+// TestRequest_IsWithdrawnWhenContextIsDone checks that no request remains, whenever the context of Request is
+// done, and that no request is written after the call has returned.
 func TestRequest_IsWithdrawnWhenContextIsDone(t *testing.T) {
 	for timeout := 100 * time.Millisecond; timeout < 3*time.Second; timeout += 100 * time.Millisecond {
 		withServer(t, func(h *bubble.Test) {
@@ -433,8 +435,8 @@ func TestRequest_IsWithdrawnWhenContextIsDone(t *testing.T) {
 	}
 }
 
-// TestRequest_IsWithdrawnAfterReconnect checks that no request remains when the connection has broken at
-// one of the reads, or at the write or its reply. It must be withdrawn as soon as the connection is up again.
+// TestRequest_IsWithdrawnAfterReconnect checks that no request remains after a reconnect if the connection has
+// broken at a read, at the write or at the reply to the write, and the context is done in the meantime.
 func TestRequest_IsWithdrawnAfterReconnect(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    zktest.Op

@@ -58,8 +58,8 @@ func TestRedact_HidesPasswords(t *testing.T) {
 	}
 }
 
-// FuzzRedact checks that Redact shows no password, wherever the address contains it. The letters of the
-// marker occur in no other part of the address.
+// FuzzRedact checks that Redact shows no password, wherever the address contains the password. The letters of
+// the marker occur in no other part of the address.
 func FuzzRedact(f *testing.F) {
 	const marker = "QZXQZX"
 	for _, scheme := range []string{"postgres", "redis", "nats", "mongodb", "a"} {

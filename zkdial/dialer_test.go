@@ -71,8 +71,8 @@ func TestDialer_KeepsSessionWithoutQuorum(t *testing.T) {
 	})
 }
 
-// TestDialer_ExpiresOnlyUnknownSessions checks that a session does not expire when the server knows it and only
-// lags behind.
+// TestDialer_ExpiresOnlyUnknownSessions checks that confirmExpiry reports an expired session if the server does
+// not know the session, and not if the server knows it and only lags behind.
 func TestDialer_ExpiresOnlyUnknownSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -100,9 +100,9 @@ func TestDialer_ExpiresOnlyUnknownSessions(t *testing.T) {
 	})
 }
 
-// TestDialer_CountsBrokenConnections checks that a break is not missed when the client is connected to the same
-// server again before the connection is polled, and that an attempt without a session does not count as a
-// break.
+// TestDialer_CountsBrokenConnections checks that each break of the connection is counted, even if the client is
+// connected to the same server again before the next poll, and that an attempt without a session is not
+// counted.
 func TestDialer_CountsBrokenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -279,7 +279,7 @@ func (c *deafConn) Close() error {
 	return c.Conn.Close()
 }
 
-// serverFaults are the tested faults of one server that still accepts connections.
+// serverFaults contains faults of a server that still accepts connections, by name.
 var serverFaults = map[string]struct {
 	begin, end func(*zktest.Server, time.Duration)
 	wrap       func(net.Conn) net.Conn

@@ -19,8 +19,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOutage_LogsReasonAfterTwoSeconds checks that the reason of an outage is logged after two seconds, and not
-// too often, and that nothing is logged without an outage or after Close.
+// TestOutage_LogsReasonAfterTwoSeconds checks that the reason of an outage is logged after two seconds and then
+// at growing intervals, and that nothing is logged without an outage or after Close.
 func TestOutage_LogsReasonAfterTwoSeconds(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal func(*zktest.Server)
@@ -92,8 +92,8 @@ func countWarnings(t *testing.T, d time.Duration, next func(attempt int) error) 
 	return n
 }
 
-// TestOutage_LimitsWarningsOfVaryingText checks that a reason is not logged for each attempt when the text of
-// the error contains the time or the local port.
+// TestOutage_LimitsWarningsOfVaryingText checks that a reason is not logged for each attempt if the text of the
+// error contains the time or the local port.
 func TestOutage_LimitsWarningsOfVaryingText(t *testing.T) {
 	for name, next := range map[string]func(attempt int) error{
 		"certificate": func(i int) error {
@@ -124,8 +124,8 @@ func TestOutage_LogsAfterManyReasons(t *testing.T) {
 	require.Less(t, after, before+5)
 }
 
-// TestOutage_RepeatsThatServerIsNotZooKeeper checks that the reason of an outage is reported again and again
-// when a server that answers is not a ZooKeeper server.
+// TestOutage_RepeatsThatServerIsNotZooKeeper checks that the outage is logged again and again if a program that
+// answers is not a ZooKeeper server.
 func TestOutage_RepeatsThatServerIsNotZooKeeper(t *testing.T) {
 	for name, answer := range map[string]string{
 		"HTTP":      "HTTP/1.1 400 Bad Request\r\n\r\n",

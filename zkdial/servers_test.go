@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseServers_RejectsInvalidLists checks that an invalid list is rejected, and that a valid list is not changed.
+// TestParseServers_RejectsInvalidLists checks that ParseServers rejects invalid lists, and adds the default
+// port to the elements of a valid list.
 func TestParseServers_RejectsInvalidLists(t *testing.T) {
 	servers, err := ParseServers(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	require.NoError(t, err)
@@ -25,8 +26,8 @@ func TestParseServers_RejectsInvalidLists(t *testing.T) {
 	require.ErrorContains(t, err, `connect to "a:2181" and begin the paths of znodes with "/app/b"`)
 }
 
-// TestHostProvider_PausesAfterFailedRound checks that retryStart is returned after each round of failed
-// attempts, and not after a connection that lasted.
+// TestHostProvider_PausesAfterFailedRound checks that Next returns retryStart, after which the client library
+// pauses, after each round of failed attempts, and not after a connection that lasted.
 func TestHostProvider_PausesAfterFailedRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostProvider([]string{"a:1", "b:1"})
@@ -47,8 +48,8 @@ func TestHostProvider_PausesAfterFailedRound(t *testing.T) {
 	})
 }
 
-// TestHostProvider_PausesAfterShortConnections checks that servers that close each connection right after they
-// have accepted it are tried again only after a pause.
+// TestHostProvider_PausesAfterShortConnections checks that Next returns retryStart, after which the client
+// library pauses, if each server closes the connection right after it has accepted it.
 func TestHostProvider_PausesAfterShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for n := range 3 {
@@ -63,7 +64,8 @@ func TestHostProvider_PausesAfterShortConnections(t *testing.T) {
 	})
 }
 
-// FuzzParseServers parses arbitrary lists. An accepted list must not change when it is formatted and parsed again.
+// FuzzParseServers checks that ParseServers does not change a list that it has returned when the list is parsed
+// again.
 func FuzzParseServers(f *testing.F) {
 	f.Add(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	f.Add("http://a:2181/app")

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAwait_ReportsDoneEvenAfterEnd checks that Await does not return before end while done is not closed, and
-// reports that done is closed when end has passed.
+// TestAwait_ReportsDoneEvenAfterEnd checks that Await waits until the time end while done is open, and returns
+// true if done is closed, even after that time.
 func TestAwait_ReportsDoneEvenAfterEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
@@ -24,8 +24,8 @@ func TestAwait_ReportsDoneEvenAfterEnd(t *testing.T) {
 	})
 }
 
-// TestElapsed_ReturnsLongerOfTwoClocks checks that both clocks count. While a machine is suspended, the
-// monotonic clock stops, and the wall clock continues.
+// TestElapsed_ReturnsLongerOfTwoClocks checks that Elapsed, Left and Expired include the time for which a
+// machine was suspended. The monotonic clock stops in this time, and the wall clock continues.
 func TestElapsed_ReturnsLongerOfTwoClocks(t *testing.T) {
 	begin := time.Now()
 	// A time without a monotonic reading is compared by the wall clock alone.

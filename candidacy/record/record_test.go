@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecode checks that Decode returns the name and the value that Encode has encoded, and does not change
-// arbitrary data.
+// FuzzDecode checks that Decode returns the name and the value that Encode has encoded, for each name and value
+// that arbitrary data contains.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("name"))
 	f.Add(Encode("name", "value"))
@@ -28,8 +28,8 @@ func TestParseRequests_InvertsFormatRequests(t *testing.T) {
 	}
 }
 
-// TestParseRequests_RejectsDataOfOtherApplications checks that the data of another application is not read as
-// requests.
+// TestParseRequests_RejectsDataOfOtherApplications checks that ParseRequests does not take the data of another
+// application for requests.
 func TestParseRequests_RejectsDataOfOtherApplications(t *testing.T) {
 	for _, data := range []string{"x", "\n", "x\na\nb", header + " \na"} {
 		names, ok := ParseRequests([]byte(data))
@@ -39,7 +39,7 @@ func TestParseRequests_RejectsDataOfOtherApplications(t *testing.T) {
 }
 
 // TestAddRequests_OmitsCandidatesThatLeft checks that AddRequests removes the names of candidates that have
-// left, which would accumulate.
+// left, because such names would accumulate in the data.
 func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	present := []string{"a", "b", "c"}
 	names := AddRequests([]string{"gone", "a", "b"}, present, "a")
@@ -48,8 +48,7 @@ func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	require.Equal(t, []string{"b", "a"}, names, "Remove has changed its argument")
 }
 
-// FuzzParseRequests parses arbitrary data. The names that it contains must be the same after they were
-// formatted and parsed again.
+// FuzzParseRequests checks that FormatRequests returns the data that ParseRequests has parsed.
 func FuzzParseRequests(f *testing.F) {
 	f.Add([]byte(header + "\nn_0000000001"))
 	f.Add([]byte(header))

@@ -94,8 +94,8 @@ func run(t *testing.T, old *lock, newErr error, test func(stop func(), works <-c
 	return err
 }
 
-// TestLead_ReturnsWhenStopped checks that lead returns when the program is stopped, as the leader and as a
-// follower.
+// TestLead_ReturnsWhenStopped checks that lead returns when its context is done, both while it leads and while
+// another replica holds the Lease.
 func TestLead_ReturnsWhenStopped(t *testing.T) {
 	require.NoError(t, run(t, &lock{}, nil, func(stop func(), works <-chan bool) {
 		require.True(t, <-works)
@@ -109,8 +109,8 @@ func TestLead_ReturnsWhenStopped(t *testing.T) {
 	}))
 }
 
-// TestLead_EndsWorkBeforeLostLeaseExpires checks that the work has ended when the lost Lease expires, and that
-// lead does not release it. The last renewal succeeds, but its answer arrives late.
+// TestLead_EndsWorkBeforeLostLeaseExpires checks that the work has ended before the lost Lease expires, and
+// that lead does not release the Lease. The last renewal succeeds, but its answer arrives late.
 func TestLead_EndsWorkBeforeLostLeaseExpires(t *testing.T) {
 	old := &lock{released: func() { t.Error("released") }}
 	require.ErrorContains(t, run(t, old, nil, func(_ func(), works <-chan bool) {
@@ -125,15 +125,15 @@ func TestLead_EndsWorkBeforeLostLeaseExpires(t *testing.T) {
 	}), "the old Lease was lost")
 }
 
-// TestLead_ReturnsErrorOfNewCandidate checks that lead releases the Lease when there is no candidate of the new
-// election.
+// TestLead_ReturnsErrorOfNewCandidate checks that lead returns the error if the candidate of the new election
+// cannot be created.
 func TestLead_ReturnsErrorOfNewCandidate(t *testing.T) {
 	want := errors.New("unsuitable")
 	require.ErrorIs(t, run(t, &lock{}, want, func(func(), <-chan bool) {}), want)
 }
 
-// TestLead_GivesUpIfNotElectedInTime checks that lead releases the Lease after it has not led the new election
-// for a minute.
+// TestLead_GivesUpIfNotElectedInTime checks that lead returns errNotElected, and so does not renew the Lease
+// any more, if it has not led the new election for a minute.
 func TestLead_GivesUpIfNotElectedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.NewTable()
@@ -158,8 +158,8 @@ func TestLead_GivesUpIfNotElectedInTime(t *testing.T) {
 	})
 }
 
-// TestClientGo_ReleasesLeaseBeforeCancellingWork shows that client-go, after a failed renewal, cancels the
-// context of the work before it releases the Lease. docs/migration.md describes that problem: another process
+// TestClientGo_ReleasesLeaseBeforeCancellingWork shows that client-go, after a failed renewal, releases the
+// Lease before it cancels the context of the work. docs/migration.md describes the consequence: another process
 // can begin while the work still runs.
 func TestClientGo_ReleasesLeaseBeforeCancellingWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

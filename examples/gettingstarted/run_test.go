@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun_SecondReplicaContinuesAfterFirst checks that the leader writes, and that the second replica continues
+// TestRun_SecondReplicaContinuesAfterFirst checks that the leader writes, and that the second replica writes
 // after the first has stopped.
 func TestRun_SecondReplicaContinuesAfterFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -114,7 +114,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if ctx.Err() != nil {\n\t\treturn context.Cause(ctx)", "if false {\n\t\treturn context.Cause(ctx)"},
 		},
-		tests: ". -run TestRejoinAfter_PermitsOnlySessionExpiry",
+		tests: ". -run TestRejoinAfter_ReturnsReasonIfCandidacyIsOver",
 	},
 	{
 		name: "election/joined", breaks: "a second znode at the same path is not reported as joined",
