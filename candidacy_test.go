@@ -131,7 +131,7 @@ func TestCandidacy_EndsLeadershipThatBeginsDuringFinish(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	events := c.Events()
 	first := c.Lead(1, nil)
-	c.events.mu.Lock() // the lock delays the report of the end
+	c.events.mu.Lock() // holding this lock delays the events that Finish reports
 	var calls sync.WaitGroup
 	calls.Go(func() { _ = c.Finish(ErrElectionOver) })
 	<-first.Done()

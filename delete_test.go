@@ -113,7 +113,7 @@ func TestDeleteElection_SucceedsWhileCandidatesChange(t *testing.T) {
 				_, err := h.operator.Set(path, []byte("changed"), -1)
 				require.NoError(h, err)
 			}
-			// These contenders ignore the tombstone.
+			// Candidates of other programs ignore the tombstone, so the deletion must delete them.
 			others := []string{h.createContender(), h.createContender(), h.createContender()}
 			deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				_, err := conn.Set(others[0], []byte("changed"), -1)

@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// eventRecorder is a candidate and the events that were received from it.
+// eventRecorder records the events of a candidate.
 type eventRecorder struct {
 	*candidate
 	mu         sync.Mutex
@@ -43,8 +43,7 @@ func (r *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// record creates a candidate on a new connection, and records the events of the
-// candidate.
+// record creates a candidate on a new connection, and records the events of the candidate.
 func (h *harness) record(opts ...leaderelection.Option) *eventRecorder {
 	h.Helper()
 	r := &eventRecorder{candidate: h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10)), opts...)}
@@ -281,7 +280,8 @@ func TestEvents_ReportsEndOfElection(t *testing.T) {
 		first, second := h.record(), h.record()
 		first.startAndAwaitStatus()
 		second.startAndAwaitStatus()
-		// Check this before the status changes again, because events are received later.
+		// Require these events before the status changes again, because the recorder
+		// compares each event with the status at the time at which it receives the event.
 		first.requireEvents("joined", "elected")
 		require.NoError(h, second.EndElection())
 		h.advance(shortTime)

@@ -15,13 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// candidate is a program with one candidate. It receives each status immediately.
+// candidate is a candidate whose statuses the test receives immediately.
 type candidate struct {
 	*leaderelection.Election
 	h    *harness
 	conn *zk.Conn
 
-	changed chan struct{} // has an element after a status; closed together with the channel of statuses
+	changed chan struct{} // receives an element after each status; closed after the channel of statuses
 
 	mu       sync.Mutex
 	statuses []timedStatus
@@ -217,7 +217,7 @@ func (c *candidate) requireOver() error {
 	return c.err
 }
 
-// resign lets the candidate resign and requires that ZooKeeper confirms it.
+// resign calls Resign, and requires that ZooKeeper confirms the resignation.
 func (c *candidate) resign() {
 	c.h.Helper()
 	require.NoError(c.h, c.Resign())
@@ -225,12 +225,11 @@ func (c *candidate) resign() {
 	require.NoError(c.h, c.requireOver())
 }
 
-// leadershipRecord records the leaderships of all candidates of a test, to detect two
-// leaders at the same time.
+// leadershipRecord records the leaderships of all candidates of a test, to detect two leaders at the same time.
 type leadershipRecord struct {
 	mu      sync.Mutex
 	all     []*term
-	overlap bool // two leaders at the same time are permitted
+	overlap bool // verify permits two leaders at the same time
 }
 
 type term struct {
@@ -293,7 +292,7 @@ func (m *moment) time() time.Time {
 	return m.at
 }
 
-// doneTime returns the moment at which Done of a leadership is closed.
+// doneTime returns a moment that is set when Done of the leadership is closed.
 func doneTime(l *leaderelection.Leadership) *moment {
 	m := &moment{}
 	context.AfterFunc(l.Context(), m.setNow)

@@ -118,8 +118,7 @@ func (h *harness) disconnect(conn *zk.Conn) { bubble.Disconnect(h.ensemble, conn
 // reconnect lets clients connect again, and waits until all of them are connected.
 func (h *harness) reconnect() { bubble.Reconnect(h.ensemble) }
 
-// whileDisconnected breaks the connection of a client and calls f before the client is connected
-// to another server.
+// whileDisconnected breaks the connection of a client, and calls f before the client is connected again.
 func (h *harness) whileDisconnected(conn *zk.Conn, f func()) {
 	session := conn.SessionID()
 	connecting := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -143,8 +142,8 @@ func (h *harness) serverSession(c *candidate) zktest.Session {
 	return bubble.Session(h, h.ensemble, c.conn)
 }
 
-// requests returns the logged requests of one kind that a session has sent. If session is 0, it returns those
-// of all sessions.
+// requests returns the logged requests of one kind that a session has sent. If session is 0, it returns the
+// requests of all sessions.
 func (h *harness) requests(op zktest.Op, session int64) zktest.Log {
 	return h.srv.Log().Filter(func(e zktest.Entry) bool {
 		return e.Op == op && (session == 0 || e.Session == session)
@@ -237,8 +236,7 @@ func (h *harness) watchedPaths() (paths []string) {
 	return paths
 }
 
-// forEachLoss runs f once, with new servers, for each of the given ways to lose a reply
-// or a connection.
+// forEachLoss runs f once, with new servers, for each of the given ways to lose a reply or a connection.
 func forEachLoss(t *testing.T, losses []bubble.Fault, servers int, f func(h *harness, l bubble.Fault)) {
 	for _, l := range losses {
 		runWithServers(t, l.Name, servers, func(h *harness) { f(h, l) })

@@ -55,7 +55,8 @@ func (s namingScheme) String() string {
 	return s.prefix + "<number>"
 }
 
-// candidates returns the children that a program with the scheme considers candidates, in its order.
+// candidates returns the children that a program with the scheme considers candidates, in the order
+// of succession.
 func (s namingScheme) candidates(children []string) (names []string) {
 	for _, name := range children {
 		head, ok := strings.CutSuffix(name, name[max(0, len(name)-10):])
@@ -83,12 +84,12 @@ type fleet struct {
 	scheme namingScheme
 
 	mu      sync.Mutex
-	leading map[string]func() bool // functions that report whether an instance is still the leader, by its name
+	leading map[string]func() bool // functions that report whether an instance is still the leader, by the name of the instance
 	elected int                    // number of leaders so far
 }
 
-// addLeader records that an instance is the leader while isLeader returns true, and verifies that
-// it is the only one.
+// addLeader records that an instance is the leader while isLeader returns true, and fails the
+// test if another instance is the leader.
 func (f *fleet) addLeader(instance string, isLeader func() bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

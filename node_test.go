@@ -166,7 +166,8 @@ func TestWithCreateNode_RecreatesNodeDeletedBeforeJoin(t *testing.T) {
 			})
 		}
 	})
-	// A candidate does not create an election again that it had joined and that has ended.
+	// In the following cases the candidate has joined an election that has ended, so it
+	// must not create the election again.
 	deleteElection := func(h *harness) zktest.HookFunc {
 		return func(q *zktest.Request) zktest.Verdict {
 			_ = leaderelection.DeleteElection(h.operator, node)

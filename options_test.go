@@ -324,7 +324,7 @@ func TestWithContext_DeadlineLimitsWholeCall(t *testing.T) {
 // before they use the connection.
 func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	var noContext context.Context
-	conn := new(zk.Conn) // a connection over which nothing can be sent, because no request must be sent
+	conn := new(zk.Conn) // a connection that cannot send requests, because NewElection must not send one
 	for name, opt := range map[string]leaderelection.Option{
 		"nil":              nil,
 		"nil context":      leaderelection.WithContext(noContext),

@@ -82,7 +82,7 @@ func TestResignRequested_RemovesWatchOfElectionNode(t *testing.T) {
 	writes := func(h *harness) int { return h.srv.Log().Count(zktest.OpSetData) }
 
 	runWithServers(t, "many candidates", 1, func(h *harness) {
-		const many = 14 // the limit is ten other candidates
+		const many = 14 // a candidate removes its watch only if at most ten others remain
 		all := join(h, many)
 		for i, c := range all {
 			before := h.srv.Log().Count(zktest.OpGetData)

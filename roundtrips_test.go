@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// These tests fail if a step of an election takes more requests, or more sequential round trips, than
-// documented. Tests of integrationtest count the requests to real servers.
+// The tests in this file fail if a step of an election takes more requests, or more sequential round
+// trips, than documented. The tests of integrationtest count the requests to real servers.
 
 const (
 	leasePeriod = timeout / 8 // the time between two checks

@@ -111,7 +111,7 @@ func (d *demo) start(ctx context.Context, p *participant) (err error) {
 }
 
 // setPartitioned begins or ends a partition of a participant. An embedded server is partitioned together
-// with its client. This is the difficult case, because the server still answers its client.
+// with its client. This case is difficult for a leader, because the server still answers its client.
 func (d *demo) setPartitioned(p *participant, partitioned bool) {
 	switch {
 	case d.embedded == nil:

@@ -15,7 +15,7 @@ import (
 // The time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
 const (
 	stepLimit      = 10 * time.Second
-	reconnectLimit = 30 * time.Second // the time in which the client of a partitioned server connects again
+	reconnectLimit = 30 * time.Second // the time in which the client of a partitioned server must connect again
 )
 
 func (d *demo) expiryLimit() time.Duration { return 3*d.options.session + 5*time.Second }
@@ -210,8 +210,8 @@ func (d *demo) printConclusion(format string, args ...any) {
 	d.out.print(line{"   => " + fmt.Sprintf(format, args...), bold})
 }
 
-// awaitSuccession waits until the successor leads and the observer sees it. It returns the time from
-// since until the successor received its status.
+// awaitSuccession waits until the successor leads and the observer sees that. It returns the time
+// from since until the successor received the status that it leads.
 func (d *demo) awaitSuccession(ctx context.Context, since time.Time, limit time.Duration, successor *participant) (took time.Duration, err error) {
 	var token int64
 	err = d.monitor.await(ctx, limit, successor.name+" did not lead", func() bool {

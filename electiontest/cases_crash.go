@@ -26,8 +26,8 @@ func testLeaderCrashes(s *suite) {
 			return next != nil && next != leader
 		})
 		if errors.Is(next.formerErr(), leaderelection.ErrResigned) {
-			// This need not be an error: on a machine that stalls, another candidate can have led and
-			// resigned in between.
+			// One ErrResigned need not be an error: on a machine that stalls, another candidate can
+			// have led and resigned in between.
 			resigned++
 		}
 		if !s.isDoneInTime(leader.latestLeadership()) {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// testSingleCandidate requires that the only candidate becomes leader, and resigns.
+// testSingleCandidate requires that a single candidate becomes leader, remains leader, and can resign.
 func testSingleCandidate(s *suite) {
 	m := s.joinMember(0)
 	s.waitLeader()
@@ -70,7 +70,7 @@ func testHandOver(s *suite) {
 			s.Fatalf("%v: still leader after Resign", leader)
 		}
 		if errors.Is(next.formerErr(), leaderelection.ErrLeaseExpired) {
-			expired++ // this need not be an error: a machine that stalls also ends leaderships
+			expired++ // one ErrLeaseExpired need not be an error: leases also expire on a machine that stalls
 		}
 	}
 	if expired == groupSize-1 {

@@ -100,8 +100,8 @@ func testRepeatedResign(s *suite) {
 	s.requireContinuously("the other candidate remains leader", func() bool { return next.isLeaderLocked() })
 }
 
-// testLateReader requires that the election does not wait for a reader. A later status replaces a
-// status that was not read, and Resign withdraws it.
+// testLateReader requires that the election does not wait for a reader. A later status must
+// replace an unread one, and Resign must discard an unread status.
 func testLateReader(s *suite) {
 	first := s.startMember(0, s.newCandidate(0))
 	s.waitForRole("the first candidate becomes leader", first, leaderelection.Leader)

@@ -22,7 +22,7 @@ func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string
 	var r *testenv.Recorder
 	synctest.Test(t, func(*testing.T) {
 		r = testenv.Record(func(t testing.TB) { c.Run(t, f) })
-		time.Sleep(time.Hour) // goroutines that end late do so in this time
+		time.Sleep(time.Hour) // gives late goroutines the time to end
 	})
 	return r.Failures()
 }

@@ -41,7 +41,8 @@ func (r *randomRun) enterHandler(name string) {
 	r.running = name
 }
 
-// leaveHandler waits for a random time, or until ctx is done, and returns a random result.
+// leaveHandler waits for a random time, or until ctx is done, records that the handler has
+// returned, and returns nil or errBoom at random.
 func (r *randomRun) leaveHandler(ctx context.Context) error {
 	select {
 	case <-time.After(time.Duration(r.intN(4)) * 7 * time.Second):

@@ -169,7 +169,7 @@ func (h *harness) blockUntilDone(name string) handler {
 	}
 }
 
-// newHangingHandler returns a handler that ignores its context. It returns when the test ends.
+// newHangingHandler returns a handler that ignores its context, and returns only when the test ends.
 func (h *harness) newHangingHandler(name string) handler {
 	over := make(chan struct{})
 	h.Cleanup(func() { close(over) })
@@ -330,7 +330,7 @@ func (c *scriptedCandidate) lead() *leaderelection.Leadership {
 // loseLeadership ends the leadership, if there is one, without publishing a status.
 func (c *scriptedCandidate) loseLeadership(reason error) { c.Revoke(reason) }
 
-// suspend ends the leadership, if there is one, and publishes that.
+// suspend ends the leadership, if there is one, and publishes the status Suspended.
 func (c *scriptedCandidate) suspend() {
 	c.loseLeadership(leaderelection.ErrLeaseExpired)
 	c.publish(leaderelection.Status{Role: leaderelection.Suspended})

@@ -137,7 +137,7 @@ func TestLead_RejectsUsedCandidate(t *testing.T) {
 			err = e.Run(context.Background())
 			require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			require.ErrorIs(t, err, ErrTerminal)
-			if err := Lead(cancelled, c, never); err != nil { // both reasons to fail are present
+			if err := Lead(cancelled, c, never); err != nil { // Lead returns nil because its context is done, or the error because the candidate was used
 				require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			}
 		}

@@ -431,7 +431,7 @@ func TestCandidate_EndsLeadershipBeforeSessionIsClosed(t *testing.T) {
 				var conns []*zk.Conn
 				var create []migration.NewCandidateFunc
 				var led *leaderelection.Leadership
-				var ends []error // of the leadership, when a session is closed
+				var ends []error // the error of the leadership each time a session is closed
 				dial := bubble.WatchClose(srv.Dialer(), func() { ends = append(ends, led.Err()) })
 				for _, node := range []string{"/old", "/new"} {
 					conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(dial))
@@ -483,7 +483,7 @@ func TestCandidate_LeavesIfItNeverLeadsNewElection(t *testing.T) {
 func TestCandidate_UnreachableBackendDoesNotEndCandidacy(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
-		for i := range 3 { // immediately, because no other candidate waits
+		for i := range 3 { // the candidate leads again immediately, because no other candidate waits
 			p.olds[i].follow("old/1", "")
 			p.olds[i].lead(1, time.Hour)
 			p.mu.Lock()

@@ -38,7 +38,8 @@ func (c *current) ID() string {
 	return c.Election.ID()
 }
 
-// program runs an elector whose candidates have the given priority, until stop is called.
+// startProgram starts an elector whose candidates have the given priority, and a call of
+// Prefer. Both run until stop is called.
 func program(h *bubble.Test, priority int, leads func(priority int)) (stop func()) {
 	conn := h.Connect()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,7 +131,7 @@ func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 func TestQueue_PreferSparesNewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute
-		// Only the goroutine of Prefer uses these variables.
+		// Only the goroutine of Prefer uses the following variables.
 		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0
 		requests := make(chan string, 1)
 		q := resign.Queue{

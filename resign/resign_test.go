@@ -75,7 +75,7 @@ func (c *candidate) resignOnRequest() {
 	synctest.Wait()
 }
 
-// isClosed reports whether c is closed. No value may be sent to c.
+// isClosed reports whether c is closed. It must not be used for a channel that receives values.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -78,7 +78,7 @@ func FuzzRedact(f *testing.F) {
 		secret := before + marker + after
 		token := secret
 		if i := strings.IndexByte(after, ':'); i >= 0 && i < len(after)-1 {
-			token = marker // without this, the text is a name and a password
+			token = marker // otherwise the text would be a name and a password
 		}
 		for _, address := range []string{
 			scheme + "://user:" + secret + "@" + rest,

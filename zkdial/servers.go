@@ -70,8 +70,8 @@ func parseServer(s string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// hostProvider is the client library's list of servers, in random order. It does not resolve names:
-// the dialer resolves them for each connection attempt.
+// hostProvider is the list of servers that the client library uses, in random order. It does not
+// resolve host names, because the dialer resolves them for each connection attempt.
 type hostProvider struct {
 	mu        sync.Mutex
 	addresses []string
@@ -80,8 +80,8 @@ type hostProvider struct {
 	connected time.Time // when the last attempt succeeded; zero if that attempt has failed
 }
 
-// lasting is the shortest duration of a connection that counts as a success. Servers that close each
-// connection right after they have accepted it must not be tried again and again without a pause.
+// lasting is the shortest duration of a connection that Next takes for a success. After shorter connections the
+// client library must pause, because servers may close each connection right after they have accepted it.
 const lasting = time.Second
 
 func newHostProvider(addresses []string) *hostProvider {

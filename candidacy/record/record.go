@@ -15,7 +15,7 @@ import (
 // connection after a longer request.
 const limit = 64 << 10
 
-// separator separates the name from the value.
+// separator is between the name and the value in the data of a candidate. A name must not contain it.
 const separator = "\x00"
 
 // Check returns an error if a name or a value cannot be encoded. The error begins with the name of the
@@ -28,7 +28,7 @@ func Check(name, value string) error {
 		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), limit)
 	case strings.ContainsFunc(name, unicode.IsControl): // control characters include the separator
 		return fmt.Errorf("WithName: %q contains a control character", clipText(name))
-	case strings.Contains(value, separator): // no environment variable can contain the separator
+	case strings.Contains(value, separator): // environment variables, which pass values to programs, cannot contain it
 		return fmt.Errorf("WithValue: %q contains a null character", clipText(value))
 	}
 	return nil
@@ -37,7 +37,7 @@ func Check(name, value string) error {
 // clipText returns the beginning of a text, for an error message.
 func clipText(text string) string { return text[:min(len(text), 100)] }
 
-// Encode returns the data for a name and a value. If the value is empty, the data is the name.
+// Encode returns the data of a candidate with a name and a value. If the value is empty, the data is the name.
 func Encode(name, value string) []byte {
 	if value == "" {
 		return []byte(name)
@@ -68,7 +68,8 @@ func ParseRequests(data []byte) (names []string, ok bool) {
 	return lines[1:], true
 }
 
-// FormatRequests returns the data for names, which is empty if names is empty.
+// FormatRequests returns the data of an election node that requests the candidates in
+// names to resign. The data is empty if names is empty.
 func FormatRequests(names []string) []byte {
 	if len(names) == 0 {
 		return nil
@@ -76,14 +77,14 @@ func FormatRequests(names []string) []byte {
 	return []byte(header + "\n" + strings.Join(names, "\n"))
 }
 
-// AddRequests returns names with name at the end. It omits the names of candidates that are not present any
-// more, because no candidate will receive these requests.
+// AddRequests returns names, the candidates that are requested to resign, with name at the end. It omits
+// candidates that are not in present, the candidates of the election, because they have left.
 func AddRequests(names, present []string, name string) []string {
 	omit := func(n string) bool { return n == name || !slices.Contains(present, n) }
 	return append(slices.DeleteFunc(slices.Clone(names), omit), name)
 }
 
-// RemoveRequests returns names without name.
+// RemoveRequests returns names, the candidates that are requested to resign, without name.
 func RemoveRequests(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
 }

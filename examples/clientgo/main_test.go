@@ -69,8 +69,8 @@ func (*lock) RecordEvent(string) {}
 func (*lock) Identity() string   { return "this" }
 func (*lock) Describe() string   { return "lock" }
 
-// run calls lead in fake time until test returns. test receives true when the work begins, and false 9 s after its
-// context is done, when it ends.
+// run calls lead in fake time until test returns. The channel works receives true when the work begins, and
+// false when the work ends, 9 s after its context is done.
 func run(t *testing.T, old *lock, newErr error, test func(stop func(), works <-chan bool)) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

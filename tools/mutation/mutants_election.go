@@ -72,7 +72,7 @@ var electionMutants = []mutant{
 		name: "election/statuses-order", breaks: "a loss is forgotten whose reader has not received the next leadership yet",
 		file: "streams.go",
 		edits: []edit{
-			{"if <-f.next.sent { // true", "if <-f.next.sent || true { // true"},
+			{"if <-f.next.sent {", "if <-f.next.sent || true {"},
 		},
 		tests: ". -run ^TestStatusFeed_DeliversLossOfReceivedLeadership$",
 	},

@@ -124,7 +124,7 @@ var recipeMutants = []mutant{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
 		file: "candidacy/limit/limit.go",
 		edits: []edit{
-			{"	case <-done: // both may have happened at the same time\n		return true\n", ""},
+			{"	case <-done: // done may have been closed when the timer fired\n		return true\n", ""},
 		},
 		tests: "./candidacy/limit -run ^TestAwait_ReportsDoneEvenAfterEnd$",
 	},
