@@ -148,7 +148,7 @@ func (d *deletion) deleteElection() error {
 		if err := d.deleteCandidates(found.candidates); err != nil {
 			return err
 		}
-		_, err = read(d.limit, d.conn, func() ([]zk.MultiResponse, error) {
+		_, err = retryRequest(d.limit, d.conn, func() ([]zk.MultiResponse, error) {
 			return d.conn.Multi(
 				&zk.DeleteRequest{Path: d.path(tombstone), Version: -1},
 				&zk.DeleteRequest{Path: d.node, Version: -1},
@@ -228,12 +228,12 @@ func (d *deletion) removeTombstone() error {
 		data []byte
 		stat *zk.Stat
 	}
-	found, err := read(d.limit, d.conn, func() (z znode, err error) {
+	found, err := retryRequest(d.limit, d.conn, func() (z znode, err error) {
 		z.data, z.stat, err = connection.Get(d.conn, d.path(tombstone))
 		return z, connection.IgnoreNoNode(err)
 	})
 	if err == nil && bytes.Equal(found.data, d.tombstoneData()) {
-		_, err = read(d.limit, d.conn, func() (struct{}, error) {
+		_, err = retryRequest(d.limit, d.conn, func() (struct{}, error) {
 			return struct{}{}, connection.IgnoreNoNode(d.conn.Delete(d.path(tombstone), found.stat.Version))
 		})
 	}
@@ -267,7 +267,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 		for i, name := range chunk {
 			ops[i] = &zk.DeleteRequest{Path: d.path(name), Version: -1}
 		}
-		_, err := read(d.limit, d.conn, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
+		_, err := retryRequest(d.limit, d.conn, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
 		switch {
 		case err == nil, len(chunk) == 1 && errors.Is(err, zk.ErrNoNode):
 			names = names[len(chunk):]
@@ -276,7 +276,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 			return err
 		}
 		most = len(chunk) / 2
-		children, err := read(d.limit, d.conn, func() ([]string, error) {
+		children, err := retryRequest(d.limit, d.conn, func() ([]string, error) {
 			children, _, err := connection.Children(d.conn, d.node)
 			return children, err
 		})
@@ -306,7 +306,7 @@ func (d *deletion) list() (listing, error) {
 		children []string
 		stat     *zk.Stat
 	}
-	found, err := read(d.limit, d.conn, func() (n node, err error) {
+	found, err := retryRequest(d.limit, d.conn, func() (n node, err error) {
 		if d.czxid == 0 {
 			// A server that lags behind may still show an earlier election.
 			if _, err := d.conn.Sync(d.node); err != nil {

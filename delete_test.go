@@ -92,8 +92,8 @@ func TestDeleteElection_EndsCandidateThatJoinsMeanwhile(t *testing.T) {
 	}
 }
 
-// ends contains the functions that end an election, by name.
-var ends = map[string]func(h *harness, leader *candidate) error{
+// endFuncs contains the functions that end an election, by name.
+var endFuncs = map[string]func(h *harness, leader *candidate) error{
 	"EndElection":    func(_ *harness, leader *candidate) error { return leader.EndElection() },
 	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
 }
@@ -102,7 +102,7 @@ var ends = map[string]func(h *harness, leader *candidate) error{
 // pause if other clients have changed the data of znodes, change and delete candidates during the deletion, or
 // have created candidates with the names of hand-written elections.
 func TestDeleteElection_SucceedsWhileCandidatesChange(t *testing.T) {
-	for name, end := range ends {
+	for name, end := range endFuncs {
 		runWithServers(t, name, 1, func(h *harness) {
 			leader, conn := h.join(h.connect()), h.connect()
 			for _, prefix := range []string{"n_", "", "node_"} { // the prefixes of hand-written candidates
@@ -166,7 +166,7 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 		"the leader's znode cannot be written to":  {leader: leaderelection.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermWrite))},
 		"another client has created the tombstone": {leader: leaderelection.WithName(""), tombstone: true},
 	} {
-		for way, end := range ends {
+		for way, end := range endFuncs {
 			runWithServers(t, name+", "+way, 1, func(h *harness) {
 				conn, pause := h.connectSlowly()
 				leader, second := h.join(h.connect(), test.leader), h.join(conn)

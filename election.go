@@ -181,7 +181,7 @@ func (e *Election) queueConfig() *queue.Config {
 	cfg.QueueMayVanish = e.createNode && !seen.tried
 	cfg.QueueUnconfirmed = !seen.confirmed
 	cfg.Unused, cfg.UnusedVersion = seen.unused && !seen.tried, seen.version
-	e.noteTry()
+	e.recordAttempt()
 	if !e.rejoin {
 		cfg.Patience = timeout
 	}
@@ -292,8 +292,8 @@ func (e *Election) lastSeen() seenNode {
 	return e.seen
 }
 
-// noteTry records that the candidate tries to join the election node that it has seen.
-func (e *Election) noteTry() {
+// recordAttempt records that the candidate tries to join the election node that it has seen.
+func (e *Election) recordAttempt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen.tried = true
@@ -403,7 +403,7 @@ func (e *Election) makeNode(limit waitLimiter) error {
 // node does not exist. Other candidates learn in which election they are when they join, so that their first
 // read needs no Sync.
 func (e *Election) readNode(limit waitLimiter, known bool) (seenNode, error) {
-	seen, err := read(limit, e.conn, func() (seenNode, error) {
+	seen, err := retryRequest(limit, e.conn, func() (seenNode, error) {
 		if !known {
 			if seen, err := e.getNode(); err != nil || seen.czxid != 0 || e.createNode {
 				return seen, err

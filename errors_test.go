@@ -53,7 +53,7 @@ func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 					h.join(h.connect())
 				}
 				c := h.join(h.connect())
-				first := c.newest()
+				first := c.newestStatus()
 				require.Equal(h, role, first.Role)
 				require.NoError(h, end.do(h, c))
 				h.advance(timeout)
@@ -65,8 +65,8 @@ func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 						require.NotErrorIs(h, got, err)
 					}
 				}
-				require.Equal(h, got, c.newest().Err)
-				require.Equal(h, c.newest().Status, c.Current())
+				require.Equal(h, got, c.newestStatus().Err)
+				require.Equal(h, c.newestStatus().Status, c.Current())
 				if role == leaderelection.Leader {
 					require.Error(h, first.Leadership.Err())
 				}
@@ -85,7 +85,7 @@ func TestElectLeader_ReturnsErrDeletedIfServersAreUnreachable(t *testing.T) {
 				h.join(h.connect())
 			}
 			c := h.join(h.connect())
-			require.Equal(h, role, c.newest().Role)
+			require.Equal(h, role, c.newestStatus().Role)
 			unreachable := h.srv.Before(zktest.Match{Op: zktest.OpExists, Path: path.Join(node, "DONE"), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				h.srv.Refuse(true)
 				return zktest.Cut(q)
@@ -164,7 +164,7 @@ func TestElectLeader_FollowsUnusualForeignCandidates(t *testing.T) {
 			require.NoError(h, err)
 			second, third := h.join(h.connect()), h.join(h.connect(), leaderelection.WithRejoin())
 			h.advance(timeout)
-			require.Equal(h, id, second.newest().NowFollowing)
+			require.Equal(h, id, second.newestStatus().NowFollowing)
 			if c.edit != nil {
 				_, err := foreign.Set(id, c.edit, -1)
 				require.NoError(h, err)
@@ -328,7 +328,7 @@ func TestElectLeader_PausesBetweenFailingRequests(t *testing.T) {
 			c.requireNeverLed()
 			moved.Remove()
 			h.advance(timeout)
-			require.Equal(h, ahead, c.newest().NowFollowing)
+			require.Equal(h, ahead, c.newestStatus().NowFollowing)
 			h.remove(ahead)
 			h.advance(timeout)
 			c.requireLeads()
@@ -377,7 +377,7 @@ func TestElectLeader_SurvivesOrReportsUnknownErrorCode(t *testing.T) {
 				h.remove(ahead)
 				h.advance(timeout)
 				met = bubble.HasRun(strange)
-				if busy || c.newest().Err == nil {
+				if busy || c.newestStatus().Err == nil {
 					c.requireLeads()
 					return
 				}

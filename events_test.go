@@ -43,8 +43,8 @@ func (r *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// record creates a candidate on a new connection, and records the events of the candidate.
-func (h *harness) record(opts ...leaderelection.Option) *eventRecorder {
+// newRecordedCandidate creates a candidate on a new connection, and records the events of the candidate.
+func (h *harness) newRecordedCandidate(opts ...leaderelection.Option) *eventRecorder {
 	h.Helper()
 	r := &eventRecorder{candidate: h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10)), opts...)}
 	events := r.Events()
@@ -120,7 +120,7 @@ func (r *eventRecorder) requireEvents(want ...string) {
 // the duration zero, and that the first candidate of an election reports no hand-over.
 func TestEvents_ReportsDurationOfHandOver(t *testing.T) {
 	withLatency(t, func(h *harness) {
-		first, second := h.record(), h.record()
+		first, second := h.newRecordedCandidate(), h.newRecordedCandidate()
 		first.startAndAwaitStatus()
 		second.startAndAwaitStatus()
 		first.requireEvents("joined", "elected")
@@ -130,7 +130,7 @@ func TestEvents_ReportsDurationOfHandOver(t *testing.T) {
 		require.Equal(h, []string{first.ID()}, first.watched)
 		require.Equal(h, []string{second.ID(), first.ID()}, second.watched)
 
-		h.measure(func() {
+		h.measureRoundTrips(func() {
 			go first.Resign()
 			second.awaitLeader()
 		})
@@ -148,9 +148,9 @@ func TestEvents_ReportsDurationOfHandOver(t *testing.T) {
 func TestEvents_IncludesListingInHandOverDuration(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
-		third := h.record()
+		third := h.newRecordedCandidate()
 		third.startAndAwaitStatus()
-		h.measure(func() {
+		h.measureRoundTrips(func() {
 			for _, c := range ahead {
 				require.NoError(h, h.srv.ExpireSession(c.conn.SessionID()))
 			}
@@ -168,10 +168,10 @@ func TestEvents_IncludesListingInHandOverDuration(t *testing.T) {
 func TestEvents_MeasuresHandOverFromDepartureOfLeader(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
-		third := h.record()
+		third := h.newRecordedCandidate()
 		third.startAndAwaitStatus()
 		ahead[1].resign()
-		h.measure(func() {
+		h.measureRoundTrips(func() {
 			go ahead[0].Resign()
 			third.awaitLeader()
 		})
@@ -188,7 +188,7 @@ func TestEvents_MeasuresHandOverFromDepartureOfLeader(t *testing.T) {
 func TestEvents_OmitsHandOverWithoutNotification(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
-		third := h.record()
+		third := h.newRecordedCandidate()
 		third.startAndAwaitStatus()
 		ahead[1].resign()
 		time.Sleep(leasePeriod)
@@ -209,7 +209,7 @@ func TestEvents_OmitsHandOverWithoutNotification(t *testing.T) {
 // has become leader again, and, once, that it has lost the leadership.
 func TestEvents_ReportsSuspensionAndResumption(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r := h.record()
+		r := h.newRecordedCandidate()
 		leads := r.startAndAwaitStatus()
 		require.Equal(h, leaderelection.Leader, leads.Role)
 		h.srv.Blackhole(zktest.BothWays)
@@ -236,7 +236,7 @@ func TestEvents_ReportsSuspensionAndResumption(t *testing.T) {
 func TestEvents_ReportsLossWhileSuspendedOnce(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ahead := h.joinAll(1)
-		r := h.record(leaderelection.WithRejoin())
+		r := h.newRecordedCandidate(leaderelection.WithRejoin())
 		r.startAndAwaitStatus()
 		ahead[0].resign()
 		r.awaitLeader()
@@ -259,7 +259,7 @@ func TestEvents_ReportsLossWhileSuspendedOnce(t *testing.T) {
 // that has the path of its earlier znode. The path occurs again if the servers have lost their data.
 func TestEvents_ReportsJoinedForNewZnodeAtSamePath(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r := h.record(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
+		r := h.newRecordedCandidate(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
 		r.startAndAwaitStatus()
 		first := r.ID()
 		h.srv.Restart(zktest.LoseTree)
@@ -277,7 +277,7 @@ func TestEvents_ReportsJoinedForNewZnodeAtSamePath(t *testing.T) {
 // election is over.
 func TestEvents_ReportsEndOfElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		first, second := h.record(), h.record()
+		first, second := h.newRecordedCandidate(), h.newRecordedCandidate()
 		first.startAndAwaitStatus()
 		second.startAndAwaitStatus()
 		// Require these events before the status changes again, because the recorder
@@ -295,7 +295,7 @@ func TestEvents_ReportsEndOfElection(t *testing.T) {
 // or if it resigns before ElectLeader is called.
 func TestEvents_ReportsEndedIfCandidateCannotJoin(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r, never := h.record(), h.record()
+		r, never := h.newRecordedCandidate(), h.newRecordedCandidate()
 		h.srv.Refuse(true)
 		h.srv.DropConnections()
 		require.ErrorIs(h, r.ElectLeader(), leaderelection.ErrUnreachable)
@@ -312,7 +312,7 @@ func TestEvents_ReportsEndedIfCandidateCannotJoin(t *testing.T) {
 // connection breaks before the answer.
 func TestEvents_ReportsEachCheck(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r := h.record()
+		r := h.newRecordedCandidate()
 		r.startAndAwaitStatus()
 		h.advance(10*leasePeriod + leasePeriod/2)
 		require.Len(h, r.checks, 10)

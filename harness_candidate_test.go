@@ -99,7 +99,7 @@ func (c *candidate) startAndAwaitStatus() leaderelection.Status {
 	c.h.Helper()
 	c.start()
 	<-c.changed
-	return c.newest().Status
+	return c.newestStatus().Status
 }
 
 // awaitLeader waits until the candidate is the leader.
@@ -135,8 +135,8 @@ func (c *candidate) receivedStatuses() []timedStatus {
 	return slices.Clone(c.statuses)
 }
 
-// newest returns the status that was received last.
-func (c *candidate) newest() timedStatus {
+// newestStatus returns the status that was received last.
+func (c *candidate) newestStatus() timedStatus {
 	c.h.Helper()
 	all := c.receivedStatuses()
 	require.NotEmpty(c.h, all, "no status was received")
@@ -151,8 +151,8 @@ func (c *candidate) receivedRoles() (roles []leaderelection.Role) {
 	return roles
 }
 
-// timeOf returns when the first status with the given role was received.
-func (c *candidate) timeOf(role leaderelection.Role) time.Time {
+// firstTimeOf returns when the first status with the given role was received.
+func (c *candidate) firstTimeOf(role leaderelection.Role) time.Time {
 	c.h.Helper()
 	for _, s := range c.receivedStatuses() {
 		if s.Role == role {
@@ -175,7 +175,7 @@ func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
 // requireLeads requires that the candidate is the leader, and returns its leadership.
 func (c *candidate) requireLeads() *leaderelection.Leadership {
 	c.h.Helper()
-	s := c.newest()
+	s := c.newestStatus()
 	require.Equal(c.h, leaderelection.Leader, s.Role, "%v", s.Status)
 	require.NoError(c.h, s.Leadership.Err())
 	return s.Leadership
@@ -184,7 +184,7 @@ func (c *candidate) requireLeads() *leaderelection.Leadership {
 // requireFollows requires that other is the predecessor of the candidate.
 func (c *candidate) requireFollows(other *candidate) {
 	c.h.Helper()
-	s := c.newest()
+	s := c.newestStatus()
 	require.Equal(c.h, leaderelection.Follower, s.Role, "%v", s.Status)
 	require.Equal(c.h, other.ID(), s.NowFollowing)
 }
@@ -292,8 +292,8 @@ func (m *moment) time() time.Time {
 	return m.at
 }
 
-// doneTime returns a moment that is set when Done of the leadership is closed.
-func doneTime(l *leaderelection.Leadership) *moment {
+// recordDoneTime returns a moment that is set when Done of the leadership is closed.
+func recordDoneTime(l *leaderelection.Leadership) *moment {
 	m := &moment{}
 	context.AfterFunc(l.Context(), m.setNow)
 	return m

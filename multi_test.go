@@ -16,23 +16,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// register is the path of the znode that leaders write.
-const register = "/register"
+// registerPath is the path of the znode that leaders write.
+const registerPath = "/register"
 
 func setRegister(data string) *zk.SetDataRequest {
-	return &zk.SetDataRequest{Path: register, Data: []byte(data), Version: -1}
+	return &zk.SetDataRequest{Path: registerPath, Data: []byte(data), Version: -1}
 }
 
 func (h *harness) registerData() string {
 	h.Helper()
-	data, _, err := h.operator.Get(register)
+	data, _, err := h.operator.Get(registerPath)
 	require.NoError(h, err)
 	return string(data)
 }
 
 func withRegister(t *testing.T, f func(h *harness)) {
 	withServers(t, 1, func(h *harness) {
-		_, err := h.operator.Create(register, []byte("initial"), 0, openACL)
+		_, err := h.operator.Create(registerPath, []byte("initial"), 0, openACL)
 		require.NoError(h, err)
 		f(h)
 	})
@@ -96,7 +96,7 @@ func TestMulti_SendsNoUnacceptableRequest(t *testing.T) {
 			require.ErrorContains(h, err, "transaction as leader of "+node)
 			require.Empty(h, h.srv.Log())
 		}
-		_, err := leader.multi(zk.SetDataRequest{Path: register})
+		_, err := leader.multi(zk.SetDataRequest{Path: registerPath})
 		require.ErrorIs(h, err, leaderelection.ErrInvalid)
 		require.Equal(h, leaderelection.Leader, leader.Current().Role)
 	})
@@ -111,7 +111,7 @@ func TestMulti_TimesOutWithoutReply(t *testing.T) {
 		leader := h.join(conn)
 		h.advance(time.Second)
 		grant := leader.requireLeads()
-		done := doneTime(grant)
+		done := recordDoneTime(grant)
 		h.srv.Blackhole(zktest.BothWays, conn.SessionID())
 		_, err = leader.multi(setRegister("no answer"))
 		require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)

@@ -49,7 +49,7 @@ func TestWithCreateNode_CreatesNodeConcurrently(t *testing.T) {
 		leaders := 0
 		for _, c := range all {
 			require.NotNil(h, c)
-			if c.newest().Role == leaderelection.Leader {
+			if c.newestStatus().Role == leaderelection.Leader {
 				leaders++
 			}
 		}
@@ -368,9 +368,9 @@ func createTransactions(h *harness, conn *zk.Conn) {
 	}
 }
 
-// permanent contains the options of a candidate that continues after the loss of its
+// permanentOptions contains the options of a candidate that continues after the loss of its
 // session and of the election node.
-var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
+var permanentOptions = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
 
 // TestWithRejoin_ContinuesAfterDataLoss checks that two candidates that rejoin and create the election node
 // continue in the same election after the servers have lost their data: one of them creates the node, and the
@@ -380,10 +380,10 @@ func TestWithRejoin_ContinuesAfterDataLoss(t *testing.T) {
 		runWithServers(t, name, 1, func(h *harness) {
 			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 			conn := h.dial()
-			a := h.joinApp(conn, permanent...)
+			a := h.joinApp(conn, permanentOptions...)
 			h.advance(time.Minute)
 			old := a.requireLeads()
-			b := h.joinApp(h.dial(), permanent...)
+			b := h.joinApp(h.dial(), permanentOptions...)
 			h.advance(time.Second)
 			createTransactions(h, conn)
 			h.srv.Restart(loss)
@@ -416,11 +416,11 @@ func TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss(t *testing.T) {
 				return nil, zk.ErrNoServer
 			}
 			return dialer(network, address, limit)
-		})), permanent...)
+		})), permanentOptions...)
 		h.advance(time.Minute)
 		a.requireLeads()
 		id := a.ID()
-		b := h.joinApp(h.dial(), permanent...)
+		b := h.joinApp(h.dial(), permanentOptions...)
 		h.advance(time.Second)
 		refused.Store(true)
 		h.srv.Restart(zktest.LoseTree)
@@ -495,7 +495,7 @@ func TestElectLeader_ErrorIdentifiesReasonAfterDataLoss(t *testing.T) {
 // after a client has deleted the election. The session in which the candidate had found the node has expired
 // before the candidate joined in the next session.
 func TestWithRejoin_DoesNotRecreateDeletedElection(t *testing.T) {
-	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
+	for name, options := range map[string][]leaderelection.Option{"creates the node": permanentOptions, "rejoins": {leaderelection.WithRejoin()}} {
 		runWithServers(t, name, 1, func(h *harness) {
 			expired := h.srv.Before(firstCreate, func(q *zktest.Request) zktest.Verdict {
 				assert.NoError(h, h.srv.ExpireSession(q.Session))
@@ -522,8 +522,8 @@ func TestWithRejoin_WaitsUntilZooKeeperStarts(t *testing.T) {
 		start := time.Now()
 		_, err := leaderelection.NewElection(conn, appNode, leaderelection.WithCreateNode())
 		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
-		c := h.joinApp(conn, permanent...)
-		d := h.joinApp(conn, permanent...)
+		c := h.joinApp(conn, permanentOptions...)
+		d := h.joinApp(conn, permanentOptions...)
 		require.Less(h, time.Since(start), 15*time.Second)
 		h.advance(time.Hour)
 		require.Equal(h, leaderelection.Follower, c.Current().Role)

@@ -191,7 +191,7 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 	if err := checkNode(conn, node); err != nil {
 		return nil, nil, err
 	}
-	children, err := read(o.limitWait, conn, func() ([]string, error) {
+	children, err := retryRequest(o.limitWait, conn, func() ([]string, error) {
 		children, _, err := connection.Children(conn, node)
 		if errors.Is(err, zk.ErrNoNode) {
 			err = ErrNoElection
@@ -234,7 +234,7 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 
 // describe reads the znode of a candidate. It returns nil if the znode does not exist.
 func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
-	return read(o.limitWait, conn, func() (*CandidateInfo, error) {
+	return retryRequest(o.limitWait, conn, func() (*CandidateInfo, error) {
 		data, stat, err := connection.Get(conn, id)
 		if err != nil && !connection.IsUnreadable(err) {
 			return nil, connection.IgnoreNoNode(err)

@@ -367,7 +367,7 @@ func TestCandidates_ShowsZnodeWithoutSession(t *testing.T) {
 		left := node + "/_c_00000000-0000-4000-8000-000000000000-latch-0000000000"
 		h.create(left)
 		c := h.join(h.connect())
-		require.Equal(h, left, c.newest().NowFollowing)
+		require.Equal(h, left, c.newestStatus().NowFollowing)
 		h.advance(time.Minute)
 		c.requireNeverLed()
 		first := h.firstCandidate()

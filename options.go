@@ -243,9 +243,9 @@ func (o *options) limitWait() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.Conn, o.Timeout), ErrUnreachable)
 }
 
-// read calls f, which sends one request that is safe to repeat, and calls f again after transient
+// retryRequest calls f, which sends one request that is safe to repeat, and calls f again after transient
 // errors until the limit.
-func read[T any](limit waitLimiter, conn *zk.Conn, f func() (T, error)) (T, error) {
+func retryRequest[T any](limit waitLimiter, conn *zk.Conn, f func() (T, error)) (T, error) {
 	ctx, cancel := limit()
 	defer cancel()
 	return connection.Read(ctx, conn, f)

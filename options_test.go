@@ -156,7 +156,8 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		// The follower has the same session as the leader, and waits for a moment because the session may have expired.
+		// The follower has the same session as the leader, and waits for a moment because the session may have
+		// expired.
 		h.advance(10 * time.Millisecond)
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())
@@ -173,7 +174,7 @@ func TestWithContext_ResignsWhenContextIsDone(t *testing.T) {
 		c := h.join(h.connect(), leaderelection.WithContext(ctx))
 		follower := h.join(h.connect())
 		grant := c.requireLeads()
-		done := doneTime(grant)
+		done := recordDoneTime(grant)
 		h.advance(time.Second)
 		ended := time.Now()
 		cancel()
@@ -182,7 +183,7 @@ func TestWithContext_ResignsWhenContextIsDone(t *testing.T) {
 		require.Equal(h, ended, done.time())
 		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
 		follower.requireLeads()
-		require.Equal(h, ended, follower.timeOf(leaderelection.Leader))
+		require.Equal(h, ended, follower.firstTimeOf(leaderelection.Leader))
 		require.NoError(h, c.Resign())
 
 		// In this case the context is done before the candidate has joined.

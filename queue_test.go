@@ -36,7 +36,7 @@ func TestElectLeader_IgnoresPersistentChildren(t *testing.T) {
 			logger := leaderelection.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 			c := h.join(h.connect(), append(names, logger)...)
 			next := h.join(h.connect(), names...)
-			require.Equal(h, ahead, c.newest().NowFollowing)
+			require.Equal(h, ahead, c.newestStatus().NowFollowing)
 			next.requireFollows(c)
 			all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 			require.NoError(h, err)
@@ -274,7 +274,7 @@ func TestElection_SendsSmallRequestsInLongQueue(t *testing.T) {
 		}
 		conn := h.connectUnlimited()
 		c := h.join(conn)
-		require.Equal(h, ahead, c.newest().NowFollowing)
+		require.Equal(h, ahead, c.newestStatus().NowFollowing)
 		all, err := leaderelection.Candidates(h.Context(), conn, node)
 		require.NoError(h, err)
 		require.Len(h, all, count+1)
@@ -297,7 +297,7 @@ func TestWithNamePrefix_DoesNotAdoptZnodeWithOtherData(t *testing.T) {
 		c := h.join(conn)
 		bubble.RequireRun(h, lost)
 		h.reconnect()
-		require.Equal(h, other, c.newest().NowFollowing)
+		require.Equal(h, other, c.newestStatus().NowFollowing)
 		c.resign()
 		h.requireIDs(other)
 	})
@@ -322,7 +322,7 @@ func TestWithNamePrefix_DoesNotShareZnodeAfterLostReply(t *testing.T) {
 			leaders := 0
 			for _, c := range all {
 				ids[c.ID()] = true
-				if c.newest().Role == leaderelection.Leader {
+				if c.newestStatus().Role == leaderelection.Leader {
 					leaders++
 				}
 			}

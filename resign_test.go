@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// elections is the number of elections in TestResignRequested_LeavesNoWatches.
-var elections = flag.Int("elections", 200, "number of elections that TestResignRequested_LeavesNoWatches joins")
+// electionCount is the number of elections in TestResignRequested_LeavesNoWatches.
+var electionCount = flag.Int("elections", 200, "number of elections that TestResignRequested_LeavesNoWatches joins")
 
 // requireNoWatches requires that neither the server nor the client library stores a watch of conn.
 func (h *harness) requireNoWatches(conn *zk.Conn) {
@@ -35,7 +35,7 @@ func (h *harness) requireNoWatches(conn *zk.Conn) {
 func TestResignRequested_LeavesNoWatches(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
-		for i := range *elections {
+		for i := range *electionCount {
 			node := fmt.Sprintf("%s/%d", node, i)
 			h.create(node)
 			two := []*candidate{h.newCandidate(node, conn), h.newCandidate(node, conn)}
@@ -187,7 +187,7 @@ func TestResignRequested_NoticesRequestAfterMissingNode(t *testing.T) {
 			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 			h.srv.Stop()
 			conn := h.dial()
-			c := h.newCandidate(appNode, conn, permanent...)
+			c := h.newCandidate(appNode, conn, permanentOptions...)
 			requested := c.ResignRequested()
 			lose(h, c)
 			h.advance(time.Minute)

@@ -68,9 +68,9 @@ func withLatency(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// measure waits until all candidates are idle, calls do, and returns the duration of do in round trips.
+// measureRoundTrips waits until all candidates are idle, calls do, and returns the duration of do in round trips.
 // Afterwards the log contains the requests that do has caused.
-func (h *harness) measure(do func()) (roundTrips float64) {
+func (h *harness) measureRoundTrips(do func()) (roundTrips float64) {
 	time.Sleep(10*leasePeriod + leasePeriod/2) // an instant between two checks
 	h.srv.ResetLog()
 	start := time.Now()
@@ -122,7 +122,7 @@ func TestRoundTrips_LateSuccessionNeedsOneCheck(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(2)
 		time.Sleep(standby)
-		require.Equal(h, 2.0, h.measure(func() {
+		require.Equal(h, 2.0, h.measureRoundTrips(func() {
 			go all[0].Resign()
 			all[1].awaitLeader()
 		}), "more than the delete, the notification and a check")
@@ -137,7 +137,7 @@ func TestRoundTrips_NewElectionSendsOneRequest(t *testing.T) {
 		conn := h.connectAsync()
 		_, _, err := conn.Exists("/") // waits for the session
 		require.NoError(h, err)
-		require.Equal(h, 1.0, h.measure(func() { h.newCandidate(node, conn) }))
+		require.Equal(h, 1.0, h.measureRoundTrips(func() { h.newCandidate(node, conn) }))
 		require.Equal(h, 1, h.writesAndReads().Count())
 	})
 }
@@ -159,7 +159,7 @@ func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 			h.joinAll(x.ahead)
 			c := h.newCandidate(node, h.connectAsync())
 			var s leaderelection.Status
-			require.Equal(h, x.roundTrips, h.measure(func() { s = c.startAndAwaitStatus() }), "behind %d", x.ahead)
+			require.Equal(h, x.roundTrips, h.measureRoundTrips(func() { s = c.startAndAwaitStatus() }), "behind %d", x.ahead)
 			require.Equal(h, x.ahead == 0, s.Role == leaderelection.Leader, "%v", s)
 			h.requireRequests([]int{x.requests}, c)
 		})
@@ -183,7 +183,7 @@ func TestRoundTrips_WithACLReadsNodeACLOnce(t *testing.T) {
 			require.NoError(h, conn.AddAuth("digest", []byte("me:secret")))
 			for _, want := range []int{x.first, x.second} {
 				c := h.newCandidate(node, conn, x.option)
-				require.Equal(h, float64(want-1), h.measure(func() { c.startAndAwaitStatus() }))
+				require.Equal(h, float64(want-1), h.measureRoundTrips(func() { c.startAndAwaitStatus() }))
 				h.requireRequests([]int{want}, c)
 				c.resign()
 			}
@@ -203,7 +203,7 @@ func TestRoundTrips_SuccessionNeedsNoRequest(t *testing.T) {
 			{0, 0, 1, 0, 1},
 			{0, 0, 0, 1, 0},
 		} {
-			require.Equal(h, 1.0, h.measure(func() {
+			require.Equal(h, 1.0, h.measureRoundTrips(func() {
 				go all[i].Resign()
 				all[i+1].awaitLeader()
 			}), "more than the delete and the notification")
@@ -218,7 +218,7 @@ func TestRoundTrips_SuccessionByExpiryNeedsNoRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
 		session := all[0].conn.SessionID()
-		require.Equal(h, 0.5, h.measure(func() {
+		require.Equal(h, 0.5, h.measureRoundTrips(func() {
 			require.NoError(h, h.srv.ExpireSession(session))
 			all[1].awaitLeader()
 		}))
@@ -232,7 +232,7 @@ func TestRoundTrips_ListsQueueIfTwoPredecessorsLeave(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
 		sessions := []int64{all[0].conn.SessionID(), all[1].conn.SessionID()}
-		require.Equal(h, 1.5, h.measure(func() {
+		require.Equal(h, 1.5, h.measureRoundTrips(func() {
 			for _, id := range sessions {
 				require.NoError(h, h.srv.ExpireSession(id))
 			}
@@ -258,7 +258,7 @@ func TestRoundTrips_ResigningTakesOne(t *testing.T) {
 	} {
 		withLatency(t, func(h *harness) {
 			all := h.joinAll(x.candidates)
-			require.Equal(h, 1.0, h.measure(func() { require.NoError(h, all[x.resigns].Resign()) }), "%d of %d", x.resigns, x.candidates)
+			require.Equal(h, 1.0, h.measureRoundTrips(func() { require.NoError(h, all[x.resigns].Resign()) }), "%d of %d", x.resigns, x.candidates)
 			h.requireRequests(x.want, all...)
 		})
 	}
@@ -271,7 +271,7 @@ func TestRoundTrips_LeaderSendsOneRequestPerPeriod(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		all := h.joinAll(4)
 		time.Sleep(standby)
-		h.measure(func() { time.Sleep((periods - 1) * leasePeriod) })
+		h.measureRoundTrips(func() { time.Sleep((periods - 1) * leasePeriod) })
 		for i, want := range []int{periods, 0, 0, 0} {
 			require.Equal(h, want, h.idleRequests().Session(all[i].conn.SessionID()).Count(), "candidate %d", i)
 		}
@@ -290,7 +290,7 @@ func TestRoundTrips_OneCheckServesSharedConnection(t *testing.T) {
 			}
 		}
 		time.Sleep(standby)
-		h.measure(func() { time.Sleep((periods - 1) * leasePeriod) })
+		h.measureRoundTrips(func() { time.Sleep((periods - 1) * leasePeriod) })
 		log := h.idleRequests()
 		require.Equal(h, periods, log.Count(), "%v", log)
 		require.Equal(h, periods, log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == elections }).Count())
@@ -313,7 +313,7 @@ func TestRoundTrips_ReadsPersistentChildrenConcurrently(t *testing.T) {
 				require.NoError(h, err)
 			}
 			c := h.newCandidate(node, h.connectAsync(), leaderelection.WithNamePrefix(prefix))
-			require.Less(h, h.measure(func() {
+			require.Less(h, h.measureRoundTrips(func() {
 				c.start()
 				c.awaitLeader()
 			}), 100.0)
@@ -323,7 +323,7 @@ func TestRoundTrips_ReadsPersistentChildrenConcurrently(t *testing.T) {
 			require.Less(h, log.Count(), children+20)
 
 			ctx, cancel := context.WithCancel(h.Context())
-			require.Less(h, h.measure(func() {
+			require.Less(h, h.measureRoundTrips(func() {
 				found, err := leaderelection.Observe(ctx, h.connectAsync(), node)
 				require.NoError(h, err)
 				require.Equal(h, c.ID(), (<-found).Leader.ID)

@@ -43,14 +43,14 @@ func TestElectLeader_NoticesSessionExpiryByPolling(t *testing.T) {
 				options = append(options, leaderelection.WithRejoin())
 			}
 			c := h.join(conn, options...)
-			first := c.newest()
+			first := c.newestStatus()
 			h.advance(time.Second + 60*time.Millisecond)
 			session := conn.SessionID()
 			h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(session)) })
 			require.Equal(h, time.Now(), expired.time())
 			require.Len(h, c.receivedStatuses(), 1)
 			h.advance(timeout / 32)
-			s := c.newest()
+			s := c.newestStatus()
 			require.Greater(h, s.at, expired.time(), "it was not reported")
 			switch position {
 			case "rejoining":
@@ -116,7 +116,7 @@ func TestElectLeader_DeletesZnodeOfOldSessionOnReconnect(t *testing.T) {
 			h.advance(10 * time.Second)
 			follower.requireLeads()
 			// The client library waits for a second before it connects to the next server.
-			require.Less(h, follower.timeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
+			require.Less(h, follower.firstTimeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
 			follower.resign()
 			if rejoins {
 				h.advance(time.Second)
@@ -334,7 +334,7 @@ func TestElection_DistinguishesRecreatedZnodes(t *testing.T) {
 		h.advance(shortTime)
 		h.reconnect()
 		c.requireNeverLed()
-		require.Equal(h, ahead, c.newest().NowFollowing)
+		require.Equal(h, ahead, c.newestStatus().NowFollowing)
 		h.remove(ahead)
 		h.advance(0)
 		c.requireLeads()

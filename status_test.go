@@ -40,7 +40,7 @@ func TestStatus_SlowReaderDoesNotBlockCandidacy(t *testing.T) {
 			h.advance(timeout / 2)
 			require.Equal(h, leaderelection.Leader, e.Current().Role)
 		}
-		require.Equal(h, e.ID(), other.newest().NowFollowing)
+		require.Equal(h, e.ID(), other.newestStatus().NowFollowing)
 		require.Len(h, other.receivedStatuses(), 1)
 		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the loss of the first leadership")
 		again := receive(h, e.Status())
@@ -87,7 +87,7 @@ func TestStatus_NextIsTrueOnlyForSecondCandidate(t *testing.T) {
 		requireNext := func(next *candidate) {
 			h.Helper()
 			for _, c := range all {
-				require.Equal(h, c == next, c.newest().Next, "%v", c.newest().Status)
+				require.Equal(h, c == next, c.newestStatus().Next, "%v", c.newestStatus().Status)
 			}
 		}
 		requireNext(all[1])
@@ -117,7 +117,7 @@ func TestStatus_NextIsTrueOnlyForSecondCandidate(t *testing.T) {
 		h.advance(0)
 		all[0].requireLeads()
 		requireNext(nil)
-		require.NoError(h, all[0].newest().FormerErr, "it is not known")
+		require.NoError(h, all[0].newestStatus().FormerErr, "it is not known")
 	})
 }
 
@@ -259,8 +259,8 @@ func TestLease_IgnoresServerClock(t *testing.T) {
 		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
 		left := time.Until(l.Deadline())
 		h.advance(left)
-		require.Equal(h, leaderelection.Suspended, c.newest().Role)
-		require.Equal(h, time.Now(), c.newest().at)
+		require.Equal(h, leaderelection.Suspended, c.newestStatus().Role)
+		require.Equal(h, time.Now(), c.newestStatus().at)
 		next.requireFollows(c)
 		h.srv.Refuse(true)
 		for range 2 { // the second client sends pings in between
@@ -286,8 +286,8 @@ func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leaders
 	h.advance(left - 1)
 	require.Same(h, l, c.requireLeads())
 	h.advance(1)
-	require.Equal(h, leaderelection.Suspended, c.newest().Role)
-	require.Equal(h, time.Now(), c.newest().at)
+	require.Equal(h, leaderelection.Suspended, c.newestStatus().Role)
+	require.Equal(h, time.Now(), c.newestStatus().at)
 	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 }
 
@@ -345,7 +345,7 @@ func TestElectLeader_StaysSuspendedOnSlowConnection(t *testing.T) {
 		h.srv.Delay(zktest.BothWays, timeout*3/16, c.conn.SessionID())
 		h.advance(20 * timeout)
 		require.Len(h, c.receivedStatuses(), 2)
-		require.Equal(h, leaderelection.Suspended, c.newest().Role)
+		require.Equal(h, leaderelection.Suspended, c.newestStatus().Role)
 		next.requireFollows(c)
 		h.srv.Heal()
 		h.advance(timeout)

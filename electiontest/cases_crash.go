@@ -30,7 +30,7 @@ func testLeaderCrashes(s *suite) {
 			// have led and resigned in between.
 			resigned++
 		}
-		if !s.isDoneInTime(leader.latestLeadership()) {
+		if !s.awaitDone(leader.latestLeadership()) {
 			s.Errorf("%v: still leader after its crash", leader)
 		}
 		leader.resignAndCheck()
@@ -76,7 +76,7 @@ func testLeaderCutOff(s *suite) {
 		next = s.currentLeader()
 		return next != nil && next != leader
 	})
-	if !s.isDoneInTime(l) {
+	if !s.awaitDone(l) {
 		s.Errorf("%v: still leader while it is cut off", leader)
 	}
 	heal()

@@ -153,8 +153,8 @@ func (s *suite) waitLeader() (m *member) {
 	return m
 }
 
-// isDoneInTime waits until Done of the leadership is closed, for doneLimit at most, and reports whether it is.
-func (s *suite) isDoneInTime(l *leaderelection.Leadership) bool {
+// awaitDone waits until Done of the leadership is closed, for doneLimit at most, and reports whether it is.
+func (s *suite) awaitDone(l *leaderelection.Leadership) bool {
 	return s.returnsWithin(doneLimit, func() {
 		select {
 		case <-l.Done():

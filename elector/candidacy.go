@@ -80,7 +80,7 @@ func (l *loop) joinElection() (abandoned bool, err error) {
 	}
 	isFresh := r.candidate.Current() == leaderelection.Status{}
 	l.candidacy = &candidacy{candidate: r.candidate, result: runAsync(r.candidate.ElectLeader), cancel: cancel}
-	if !isFresh && l.isRejected() {
+	if !isFresh && l.leaveIfAlreadyStarted() {
 		return false, leaderelection.ErrAlreadyStarted
 	}
 	if c, ok := r.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
@@ -100,11 +100,11 @@ func claimCandidate(c leaderelection.Candidate) bool {
 	return !used
 }
 
-// isRejected waits until ElectLeader returns, for rejectionLimit at most, and reports whether it returns
-// ErrAlreadyStarted. In that case isRejected also ends the use of the candidate. It is called for a candidate
-// that has published a status before the elector has called ElectLeader. If other code has started the
-// candidate, the loop must neither receive its statuses nor resign it.
-func (l *loop) isRejected() bool {
+// leaveIfAlreadyStarted waits until ElectLeader returns, for rejectionLimit at most, and reports whether it
+// returns ErrAlreadyStarted. In that case leaveIfAlreadyStarted also ends the use of the candidate. It is
+// called for a candidate that has published a status before the elector has called ElectLeader. If other code
+// has started the candidate, the loop must neither receive its statuses nor resign it.
+func (l *loop) leaveIfAlreadyStarted() bool {
 	timer := time.NewTimer(rejectionLimit)
 	defer timer.Stop()
 	select {

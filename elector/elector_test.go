@@ -37,7 +37,7 @@ func TestElector_IgnoresEventsOfEarlierCandidacy(t *testing.T) {
 // begun and ended while another handler was running.
 func TestElector_DoesNotBeginEndedLeadership(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.End = sleep(10*time.Second, h.handler("end"))
+		h.elector.End = delayHandler(10*time.Second, h.handler("end"))
 	}, func(h *harness) {
 		h.lead()
 		c := h.backend.newest()

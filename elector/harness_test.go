@@ -180,8 +180,8 @@ func (h *harness) newHangingHandler(name string) handler {
 	}
 }
 
-// sleep returns a handler that waits for d and then calls f.
-func sleep(d time.Duration, f handler) handler {
+// delayHandler returns a handler that waits for d and then calls f.
+func delayHandler(d time.Duration, f handler) handler {
 	return func(ctx context.Context, l *leaderelection.Leadership) error {
 		time.Sleep(d)
 		return f(ctx, l)

@@ -16,7 +16,7 @@ import (
 // it releases the leadership, and that its next candidacy starts immediately.
 func TestResignRequested_CallsEndBeforeResigning(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.End = sleep(time.Second, h.handler("end"))
+		h.elector.End = delayHandler(time.Second, h.handler("end"))
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
 			<-ctx.Done()
 			h.record("work ends %d", l.Token())
@@ -55,7 +55,7 @@ func TestResignRequested_MovesFollowerToBack(t *testing.T) {
 // Begin, and takes effect when Begin has returned.
 func TestResignRequested_TakesEffectAfterBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.Begin = sleep(time.Second, h.handler("begin"))
+		h.elector.Begin = delayHandler(time.Second, h.handler("begin"))
 	}, func(h *harness) {
 		h.lead()
 		close(h.backend.newest().requests)

@@ -372,7 +372,7 @@ func (c *handshakeConn) requestSession() (connectReply, error) {
 	if err := conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(c.request.forgetful()); err != nil {
+	if _, err := conn.Write(c.request.withoutLastSeen()); err != nil {
 		return nil, err
 	}
 	return readConnectReply(conn)

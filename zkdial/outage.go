@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// quiet is the time after which a connection without a session is logged.
-	quiet = 2 * time.Second
+	// warnAfter is the time after which a connection without a session is logged.
+	warnAfter = 2 * time.Second
 	// firstRepeat and lastRepeat are the shortest and the longest time between two warnings with the same
 	// cause. The time is doubled with each warning.
 	firstRepeat = 10 * time.Second
@@ -62,7 +62,7 @@ func (o *outage) dial(server string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stop()
-	o.attempt = time.AfterFunc(max(quiet-time.Since(o.since), 0)+time.Millisecond, func() { o.fail(server, errWaiting) })
+	o.attempt = time.AfterFunc(max(warnAfter-time.Since(o.since), 0)+time.Millisecond, func() { o.fail(server, errWaiting) })
 }
 
 // stop stops the timer of an attempt. The caller holds mu.
@@ -73,14 +73,14 @@ func (o *outage) stop() {
 }
 
 // fail records that server has not granted a session, and logs err if the connection has been
-// without a session for the time quiet.
+// without a session for the time warnAfter.
 func (o *outage) fail(server string, err error) {
 	o.mu.Lock()
 	if !errors.Is(err, errWaiting) {
 		o.stop()
 	}
 	now, since := time.Now(), o.since
-	warn := !since.IsZero() && !o.closed && now.Sub(since) >= quiet && o.mustLog(cause{server, reason(err)}, now)
+	warn := !since.IsZero() && !o.closed && now.Sub(since) >= warnAfter && o.mustLog(cause{server, reason(err)}, now)
 	o.warned = o.warned || warn
 	o.mu.Unlock()
 	if warn {

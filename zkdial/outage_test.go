@@ -50,7 +50,7 @@ func TestOutage_LogsReasonAfterTwoSeconds(t *testing.T) {
 						c.fault(srv)
 						srv.DropConnections()
 					}
-					wait(quiet - time.Second)
+					wait(warnAfter - time.Second)
 					require.Empty(t, log.String())
 					wait(1010 * time.Millisecond)
 					require.Contains(t, log.String(), "level=WARN")

@@ -61,9 +61,9 @@ func (r connectRequest) lastSeen() int64 {
 	return int64(binary.BigEndian.Uint64(r[8:]))
 }
 
-// forgetful returns a copy of r that claims that the client has seen no transaction. Every server that
+// withoutLastSeen returns a copy of r that claims that the client has seen no transaction. Every server that
 // serves requests accepts it.
-func (r connectRequest) forgetful() connectRequest {
+func (r connectRequest) withoutLastSeen() connectRequest {
 	other := append(connectRequest(nil), r...)
 	clear(other[8:16])
 	return other

@@ -8,13 +8,13 @@ import (
 )
 
 // TestConnectRequest_ReturnsSessionAndZxid checks that session and lastSeen return the values in a request for
-// a session, or 0 if the packet is too short, and that forgetful does not change the original request.
+// a session, or 0 if the packet is too short, and that withoutLastSeen does not change the original request.
 func TestConnectRequest_ReturnsSessionAndZxid(t *testing.T) {
 	r := connectRequest(make([]byte, 48))
 	r[15], r[27] = 5, 7
 	require.EqualValues(t, 5, r.lastSeen())
 	require.EqualValues(t, 7, r.session())
-	other := r.forgetful()
+	other := r.withoutLastSeen()
 	require.Zero(t, other.lastSeen())
 	require.EqualValues(t, 7, other.session())
 	require.EqualValues(t, 5, r.lastSeen(), "a copy")

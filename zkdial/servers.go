@@ -80,9 +80,10 @@ type hostProvider struct {
 	connected time.Time // when the last attempt succeeded; zero if that attempt has failed
 }
 
-// lasting is the shortest duration of a connection that Next takes for a success. After shorter connections the
-// client library must pause, because servers may close each connection right after they have accepted it.
-const lasting = time.Second
+// lastingDuration is the shortest duration of a connection that Next takes for a success. After shorter
+// connections the client library must pause, because servers may close each connection right after they have
+// accepted it.
+const lastingDuration = time.Second
 
 func newHostProvider(addresses []string) *hostProvider {
 	h := &hostProvider{addresses: addresses}
@@ -101,7 +102,7 @@ func (h *hostProvider) Len() int { return len(h.addresses) }
 func (h *hostProvider) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.connected.IsZero() && time.Since(h.connected) >= lasting {
+	if !h.connected.IsZero() && time.Since(h.connected) >= lastingDuration {
 		h.failed = 0
 	}
 	h.connected = time.Time{}

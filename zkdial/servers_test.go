@@ -41,7 +41,7 @@ func TestHostProvider_PausesAfterFailedRound(t *testing.T) {
 		}
 		requirePauses(false, false, true, false, true, false)
 		h.Connected()
-		time.Sleep(lasting)
+		time.Sleep(lastingDuration)
 		requirePauses(false, false, true, false)
 		time.Sleep(time.Hour)
 		requirePauses(true, false)
@@ -58,7 +58,7 @@ func TestHostProvider_PausesAfterShortConnections(t *testing.T) {
 				_, retryStart := h.Next()
 				require.Equal(t, i > 0 && i%(n+1) == 0, retryStart, "%d servers, attempt %d", n+1, i)
 				h.Connected()
-				time.Sleep(lasting - 1)
+				time.Sleep(lastingDuration - 1)
 			}
 		}
 	})

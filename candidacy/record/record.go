@@ -10,10 +10,10 @@ import (
 	"unicode"
 )
 
-// limit is the maximum length of a name and of a value, in bytes. It is far below the maximum size of
+// maxLength is the maximum length of a name and of a value, in bytes. It is far below the maximum size of
 // a request, which is a megabyte on ZooKeeper and 1.5 MiB on etcd by default. ZooKeeper closes the
 // connection after a longer request.
-const limit = 64 << 10
+const maxLength = 64 << 10
 
 // separator is between the name and the value in the data of a candidate. A name must not contain it.
 const separator = "\x00"
@@ -22,10 +22,10 @@ const separator = "\x00"
 // option, WithName or WithValue.
 func Check(name, value string) error {
 	switch {
-	case len(name) > limit:
-		return fmt.Errorf("WithName: %d bytes exceed the limit of %d", len(name), limit)
-	case len(value) > limit:
-		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), limit)
+	case len(name) > maxLength:
+		return fmt.Errorf("WithName: %d bytes exceed the limit of %d", len(name), maxLength)
+	case len(value) > maxLength:
+		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), maxLength)
 	case strings.ContainsFunc(name, unicode.IsControl): // control characters include the separator
 		return fmt.Errorf("WithName: %q contains a control character", clipText(name))
 	case strings.Contains(value, separator): // environment variables, which pass values to programs, cannot contain it
@@ -51,9 +51,9 @@ func Decode(data []byte) (name, value string) {
 	return name, value
 }
 
-// header is the first line of data that contains requests to resign. Each further line is a name: the
+// requestsHeader is the first line of data that contains requests to resign. Each further line is a name: the
 // last element of the ID of a candidate.
-const header = "asked to resign:"
+const requestsHeader = "asked to resign:"
 
 // ParseRequests returns the names of the candidates that are requested to resign. If ok is false, the data
 // has another format, so it belongs to another application.
@@ -62,7 +62,7 @@ func ParseRequests(data []byte) (names []string, ok bool) {
 		return nil, true
 	}
 	lines := strings.Split(string(data), "\n")
-	if lines[0] != header {
+	if lines[0] != requestsHeader {
 		return nil, false
 	}
 	return lines[1:], true
@@ -74,7 +74,7 @@ func FormatRequests(names []string) []byte {
 	if len(names) == 0 {
 		return nil
 	}
-	return []byte(header + "\n" + strings.Join(names, "\n"))
+	return []byte(requestsHeader + "\n" + strings.Join(names, "\n"))
 }
 
 // AddRequests returns names, the candidates that are requested to resign, with name at the end. It omits

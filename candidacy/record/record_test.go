@@ -31,7 +31,7 @@ func TestParseRequests_InvertsFormatRequests(t *testing.T) {
 // TestParseRequests_RejectsDataOfOtherApplications checks that ParseRequests does not take the data of another
 // application for requests.
 func TestParseRequests_RejectsDataOfOtherApplications(t *testing.T) {
-	for _, data := range []string{"x", "\n", "x\na\nb", header + " \na"} {
+	for _, data := range []string{"x", "\n", "x\na\nb", requestsHeader + " \na"} {
 		names, ok := ParseRequests([]byte(data))
 		require.False(t, ok, "%q", data)
 		require.Empty(t, names, "%q", data)
@@ -50,8 +50,8 @@ func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 
 // FuzzParseRequests checks that FormatRequests returns the data that ParseRequests has parsed.
 func FuzzParseRequests(f *testing.F) {
-	f.Add([]byte(header + "\nn_0000000001"))
-	f.Add([]byte(header))
+	f.Add([]byte(requestsHeader + "\nn_0000000001"))
+	f.Add([]byte(requestsHeader))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if names, ok := ParseRequests(data); ok && len(names) > 0 {
 			require.Equal(t, data, FormatRequests(names))

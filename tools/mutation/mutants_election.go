@@ -440,7 +440,7 @@ var electionMutants = []mutant{
 		name: "elector/rejected", breaks: "Lead receives the statuses of a candidate that other code has started",
 		file: "elector/candidacy.go",
 		edits: []edit{
-			{"	if !isFresh && l.isRejected() {", "	if _ = isFresh; false && l.isRejected() {"},
+			{"	if !isFresh && l.leaveIfAlreadyStarted() {", "	if _ = isFresh; false && l.leaveIfAlreadyStarted() {"},
 		},
 		tests: "./elector -run ^TestLead_RejectsUsedCandidate$",
 	},
