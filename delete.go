@@ -246,7 +246,7 @@ func (d *deletion) foreignChildren(names []string) error {
 	if d.changed {
 		return fmt.Errorf("%w: %q was created in %s while the election was being deleted; delete it and try again", ErrForeignChildren, names[0], d.node)
 	}
-	return fmt.Errorf("%w: %s has %d, among them %q; nothing was changed", ErrForeignChildren, d.node, len(names), names[0])
+	return fmt.Errorf("%w: %s has %d such children, among them %q; nothing was changed", ErrForeignChildren, d.node, len(names), names[0])
 }
 
 // deletesPerRequest limits the number of deletions in one transaction, so that the transaction is far

@@ -86,7 +86,7 @@ func (m *monitor) checkLeadership(leader *participant, l *leaderelection.Leaders
 		case p.absence == "" && p.leadership.Err() == nil:
 			m.problem = fmt.Errorf("%w: %s and %s", errTwoLeaders, p.name, leader.name)
 		case p.leadership.Token() >= l.Token():
-			m.problem = fmt.Errorf("%s has token %d, and %s had %d before", leader.name, l.Token(), p.name, p.leadership.Token())
+			m.problem = fmt.Errorf("the token %d of %s is not greater than the token %d that %s had before", l.Token(), leader.name, p.leadership.Token(), p.name)
 		}
 	}
 }

@@ -250,7 +250,7 @@ func (d *demo) write(p *participant, text string) error {
 // writeAsLeader writes while p leads, and requires that the write is accepted.
 func (d *demo) writeAsLeader(p *participant) error {
 	if err := d.write(p, p.name); err != nil {
-		return fmt.Errorf("%s leads and could not write: %w", p.name, err)
+		return fmt.Errorf("%s leads, but could not write: %w", p.name, err)
 	}
 	d.monitor.addEvent(p, "writes as leader: accepted", green)
 	return nil
@@ -260,7 +260,7 @@ func (d *demo) writeAsLeader(p *participant) error {
 func (d *demo) requireRefusal(p *participant) error {
 	attempt := "not " + p.name
 	if err := d.write(p, attempt); !errors.Is(err, leaderelection.ErrNotLeader) {
-		return fmt.Errorf("%s does not lead and its write got %v instead of ErrNotLeader", p.name, err)
+		return fmt.Errorf("%s does not lead, but its write returned %v instead of ErrNotLeader", p.name, err)
 	}
 	// The server of this session may lag behind the others.
 	if _, err := d.control.conn.Sync(d.data); err != nil {
@@ -271,7 +271,7 @@ func (d *demo) requireRefusal(p *participant) error {
 		return err
 	}
 	if string(data) == attempt {
-		return fmt.Errorf("%s does not lead and has written %q", p.name, data)
+		return fmt.Errorf("%s does not lead, but has written %q", p.name, data)
 	}
 	d.monitor.addEvent(p, "tries to write too: refused (ErrNotLeader)", yellow)
 	return nil

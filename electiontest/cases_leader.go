@@ -20,13 +20,13 @@ func testSingleCandidate(s *suite) {
 	s.mu.Unlock()
 	l := status.Leadership
 	if id := m.ID(); id == "" || id != status.CandidateID {
-		s.Errorf("ID is %q, but %q in %v", id, status.CandidateID, status)
+		s.Errorf("ID returns %q, but the status contains the ID %q: %v", id, status.CandidateID, status)
 	}
 	if current := m.Current(); current.Role != leaderelection.Leader || current.Leadership != l {
-		s.Errorf("Current is %v after %v", current, status)
+		s.Errorf("Current returns %v after the status %v", current, status)
 	}
 	if d := l.Deadline(); !d.IsZero() && time.Until(d) <= 0 {
-		s.Errorf("is leader, but its deadline was at %v, %v ago", d, -time.Until(d))
+		s.Errorf("the candidate is leader, but its deadline was at %v, %v ago", d, -time.Until(d))
 	}
 	s.requireContinuously("a single candidate remains leader", func() bool { return m.isLeaderLocked() })
 	m.resignAndCheck()

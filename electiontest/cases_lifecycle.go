@@ -15,7 +15,7 @@ func testResignBeforeStart(s *suite) {
 		s.Errorf("Status returns a different channel for each call")
 	}
 	if current := c.Current(); current.Role != leaderelection.Follower || current.Err != nil {
-		s.Errorf("Current is %v before the candidate has joined", current)
+		s.Errorf("Current returns %v before the candidate has joined", current)
 	}
 	if id := c.ID(); id != early {
 		s.Errorf("ID is %q, and then %q, before the candidate has joined", early, id)

@@ -88,7 +88,7 @@ func (o *eventChecker) checkNext(e event.Event) string {
 	}
 	switch {
 	case !slices.Contains(before, last):
-		return fmt.Sprintf("follows %v", last)
+		return fmt.Sprintf("must not follow %v", last)
 	case reason != (e.Err != nil):
 		return fmt.Sprintf("has the reason %v", e.Err)
 	case e.Kind == event.Elected && e.Token <= newest,

@@ -223,7 +223,7 @@ func (l *loop) statusReceived(s leaderelection.Status) event {
 	case s.Role != leaderelection.Leader:
 		return event{state: StateNotLeader}
 	case s.Leadership == nil:
-		return l.backendFailed(fmt.Errorf("%w: it reported a leader without a leadership: %v", ErrTerminal, s))
+		return l.backendFailed(fmt.Errorf("%w: the candidate has the role Leader, but no Leadership: %v", ErrTerminal, s))
 	}
 	return event{state: StateLeader, leadership: s.Leadership}
 }

@@ -21,7 +21,7 @@ type term struct {
 }
 
 var (
-	errBeginTimeout = fmt.Errorf("%w: it did not return within BeginTimeout", ErrBegin)
+	errBeginTimeout = fmt.Errorf("%w: Begin did not return within BeginTimeout", ErrBegin)
 	errRelinquished = errors.New("elector: leadership relinquished")
 )
 

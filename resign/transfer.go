@@ -62,7 +62,7 @@ func (q Queue) transferFrom(ctx context.Context, leader leaderelection.Candidate
 		ahead := slices.IndexFunc(candidates, func(c leaderelection.CandidateInfo) bool { return c.ID == id })
 		switch {
 		case ahead < 0:
-			return fmt.Errorf("transfer the leadership to %s: %w: it is not a candidate", id, leaderelection.ErrNotTransferred)
+			return fmt.Errorf("transfer the leadership to %s: %w: no candidate has this ID", id, leaderelection.ErrNotTransferred)
 		case ahead == 0:
 			return nil
 		case leader.ID != "" && !isSameLeadership(candidates[0], leader):
@@ -72,7 +72,7 @@ func (q Queue) transferFrom(ctx context.Context, leader leaderelection.Candidate
 		// again are behind that candidate.
 		err = q.Request(ctx, candidates[ahead-1].ID)
 		if err != nil && !errors.Is(err, ErrNoCandidate) {
-			return fmt.Errorf("transfer the leadership to %s: %d candidates are ahead of it: %w", id, ahead, err)
+			return fmt.Errorf("transfer the leadership to %s: %d candidates are still ahead: %w", id, ahead, err)
 		}
 	}
 }

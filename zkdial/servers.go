@@ -45,7 +45,7 @@ func parseServer(s string) (string, error) {
 		return "", fmt.Errorf("%w: an element contains @, and is not shown because of that: credentials are not part of an address", ErrServers)
 	}
 	if strings.Contains(s, "://") {
-		return "", fmt.Errorf("%w: %q: a URL; expected host:port", ErrServers, s)
+		return "", fmt.Errorf("%w: %q is a URL; expected host:port", ErrServers, s)
 	}
 	if server, chroot, found := strings.Cut(s, "/"); found {
 		return "", fmt.Errorf("%w: %q: chroots are not supported; connect to %q and begin the paths of znodes with %q",
@@ -65,7 +65,7 @@ func parseServer(s string) (string, error) {
 		return "", fmt.Errorf("%w: %q: the port is not a number from 1 to 65535", ErrServers, s)
 	}
 	if host == "" || strings.ContainsAny(host, " []") || strings.ContainsFunc(host, unicode.IsControl) {
-		return "", fmt.Errorf("%w: %q: not a host name", ErrServers, s)
+		return "", fmt.Errorf("%w: %q: %q is not a host name", ErrServers, s, host)
 	}
 	return net.JoinHostPort(host, port), nil
 }
