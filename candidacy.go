@@ -205,7 +205,7 @@ func (c *candidacy) lead(l *Leadership, revoke context.CancelCauseFunc) *Leaders
 	return l
 }
 
-// reason returns why the candidacy is over.
+// reason returns the error with which the candidacy has ended, or ErrResigned after Resign.
 func (c *candidacy) reason() error {
 	if c.err == nil {
 		return ErrResigned

@@ -113,13 +113,14 @@ func (f *fleet) leaders() (names []string) {
 	return names
 }
 
-// instance is one running program of the fleet, of the previous or of the new version.
+// instance is a running instance of the program, of the hand-written version or of the
+// version that uses this library.
 type instance interface {
 	quit()
 	crash()
 }
 
-// handWritten is an instance of the hand-written version.
+// handWritten is an instance of the version with a hand-written election.
 type handWritten struct {
 	fleet  *fleet
 	id     string
@@ -189,7 +190,7 @@ func (o *handWritten) run() {
 func (o *handWritten) quit() {
 	o.cancel()
 	<-o.done
-	// Version 0 means that no client has written to the znode.
+	// The version 0 makes Delete fail if another client has written to the znode.
 	if err := o.conn.Delete(o.znode, 0); err != nil {
 		o.fleet.Errorf("%s: delete: %v", o.id, err)
 	}

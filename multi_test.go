@@ -80,9 +80,9 @@ func TestMulti_AppliesOnlyTransactionsOfLeader(t *testing.T) {
 	})
 }
 
-// TestMulti_SendsNoUnacceptableRequest checks that Multi does not send a transaction of more than a megabyte,
+// TestMulti_DoesNotSendInvalidTransaction checks that Multi does not send a transaction of more than a megabyte,
 // after which the servers would close the connection, or with operations of an unknown type.
-func TestMulti_SendsNoUnacceptableRequest(t *testing.T) {
+func TestMulti_DoesNotSendInvalidTransaction(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader := h.join(h.connect())
 		for _, size := range []int{1<<20 - 8<<10, 1 << 20, 2 << 20} {

@@ -513,8 +513,8 @@ func TestWithRejoin_DoesNotRecreateDeletedElection(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_WaitsUntilZooKeeperStarts checks that a candidate that rejoins waits for ZooKeeper before its
-// first session.
+// TestWithRejoin_WaitsUntilZooKeeperStarts checks that a candidate with WithRejoin that was created before
+// ZooKeeper runs leads after ZooKeeper has started, even an hour later.
 func TestWithRejoin_WaitsUntilZooKeeperStarts(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.srv.Stop()

@@ -183,10 +183,10 @@ func (h *harness) createManyCandidates() {
 	}
 }
 
-// TestElectLeader_EndsIfListIsTooLarge checks that a candidate that cannot receive the list of candidates ends
+// TestElectLeader_EndsIfCandidateListIsTooLarge checks that a candidate that cannot receive the list of candidates ends
 // with an error, and leaves no znode that would block other candidates (Netflix/curator #76).
 // Scenario 37 of docs/traps.md.
-func TestElectLeader_EndsIfListIsTooLarge(t *testing.T) {
+func TestElectLeader_EndsIfCandidateListIsTooLarge(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.createManyCandidates()
 		conn := h.connect()

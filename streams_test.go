@@ -75,7 +75,8 @@ func TestStatusFeed_DeliversLossOfReceivedLeadership(t *testing.T) {
 	require.Equal(t, third, receiveStatus(t, f))
 }
 
-// TestStatusFeed_FinalStatusIsLast checks that the last status that the reader receives is the final status.
+// TestStatusFeed_FinalStatusIsLast checks that the reader receives the final status instead of an unread one,
+// and that later calls deliver nothing.
 func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leadingStatus(1))
@@ -213,7 +214,8 @@ func TestEventStream_DropsOldestEvents(t *testing.T) {
 	}
 }
 
-// TestEventStream_DropsFrequentEventsFirst checks that frequent events do not cause the loss of other events.
+// TestEventStream_DropsFrequentEventsFirst checks that any number of frequent events, such as checks, does not
+// cause the loss of other events.
 func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)

@@ -18,7 +18,7 @@ func testResignBeforeStart(s *suite) {
 		s.Errorf("Current returns %v before the candidate has joined", current)
 	}
 	if id := c.ID(); id != early {
-		s.Errorf("ID is %q, and then %q, before the candidate has joined", early, id)
+		s.Errorf("ID returns %q, and then %q, before the candidate has joined", early, id)
 	}
 	for range 2 {
 		var err error
@@ -73,7 +73,7 @@ func testStartsOnce(s *suite) {
 	m.readStatuses()
 	s.waitLeader()
 	if id := m.ID(); early != "" && id != early {
-		s.Errorf("ID is %q before the candidate has joined, and %q afterwards", early, id)
+		s.Errorf("ID returns %q before the candidate has joined, and %q afterwards", early, id)
 	}
 	s.expectElectLeader(m.Candidate, leaderelection.ErrAlreadyStarted)
 	s.requireContinuously("it remains leader", func() bool { return m.isLeaderLocked() })

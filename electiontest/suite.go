@@ -30,7 +30,7 @@ type suite struct {
 	members    []*member
 	candidates []leaderelection.Candidate
 	// latestToken is the token of the latest leadership that had not ended when its status was
-	// read. latestLeader is its member.
+	// read. latestLeader is the member with that leadership.
 	latestToken   int64
 	latestLeader  *member
 	reportOverlap bool // set to false when an overlap was reported

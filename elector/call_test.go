@@ -47,7 +47,7 @@ func TestRun_AbandonsBeginThatIgnoresTimeout(t *testing.T) {
 	})
 }
 
-// TestRun_AbandonsHangingWork checks that Run waits for a Work that ignores its context no longer than Grace.
+// TestRun_AbandonsHangingWork checks that Run waits no longer than Grace for a Work that ignores its context.
 func TestRun_AbandonsHangingWork(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.newHangingHandler("work"), time.Second }, func(h *harness) {
 		h.lead()
@@ -80,8 +80,8 @@ func TestRun_ResignsIfWorkHangsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestRun_AbandonsHangingEnd checks that Run does not call an End that hangs again, and does not wait for it
-// longer than EndTimeout and Grace.
+// TestRun_AbandonsHangingEnd checks that Run waits no longer than EndTimeout and Grace for an End that hangs,
+// and does not call End again.
 func TestRun_AbandonsHangingEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.newHangingHandler("end") }, func(h *harness) {
 		h.lead()
@@ -94,8 +94,8 @@ func TestRun_AbandonsHangingEnd(t *testing.T) {
 	})
 }
 
-// TestRun_AbandonsHangingErrorHandler checks that Run waits for an Error handler that ignores its context no
-// longer than ErrorTimeout and Grace.
+// TestRun_AbandonsHangingErrorHandler checks that Run waits no longer than ErrorTimeout and Grace for an Error
+// handler that ignores its context.
 func TestRun_AbandonsHangingErrorHandler(t *testing.T) {
 	runElector(t, func(h *harness) {
 		hang := h.newHangingHandler("error")
@@ -109,8 +109,8 @@ func TestRun_AbandonsHangingErrorHandler(t *testing.T) {
 	})
 }
 
-// TestRun_LogsNoErrorDuringGrace checks that Run logs an error about a handler that is still running only after
-// Grace.
+// TestRun_LogsNoErrorDuringGrace checks that Run logs an error about a handler that still runs only when Grace
+// is over.
 func TestRun_LogsNoErrorDuringGrace(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Work, log = h.newHangingHandler("work"), h.captureLog() }, func(h *harness) {

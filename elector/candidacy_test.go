@@ -73,8 +73,8 @@ func TestRun_InterruptsNewCandidate(t *testing.T) {
 	})
 }
 
-// TestRun_ReturnsIfResignHangs checks that Run waits for a Resign that does not return no longer than ten
-// seconds.
+// TestRun_ReturnsIfResignHangs checks that Run waits no longer than ten seconds for a Resign that does not
+// return.
 func TestRun_ReturnsIfResignHangs(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()

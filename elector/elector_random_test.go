@@ -154,7 +154,7 @@ func TestElector_OrdersHandlerCallsAtRandomEvents(t *testing.T) {
 				r.backendEvent()
 				r.wait(time.Duration(r.intN(12)) * 3 * time.Second)
 			}
-			if seed%3 != 0 { // for other seeds, Run is stopped while anything can be in progress
+			if seed%3 != 0 { // for the other seeds, the context of Run is cancelled in the middle of random events
 				r.mu.Lock()
 				r.noFailures = true
 				r.mu.Unlock()

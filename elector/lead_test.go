@@ -108,8 +108,8 @@ func TestLead_ReturnsErrorOfEndedCandidacy(t *testing.T) {
 	})
 }
 
-// TestLead_AbandonsHangingFunction checks that Lead waits for a function that ignores its context no longer
-// than ten seconds.
+// TestLead_AbandonsHangingFunction checks that Lead waits no longer than ten seconds for a function that
+// ignores its context.
 func TestLead_AbandonsHangingFunction(t *testing.T) {
 	hang := func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
 		return h.newHangingHandler("work")(ctx, l)

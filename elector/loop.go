@@ -145,7 +145,7 @@ func (l *loop) backendFailed(err error) event {
 	case l.ctx.Err() != nil:
 		return l.contextDone()
 	case l.elector.isLead:
-		// ErrTerminal and ErrWithdrawn already begin with the prefix.
+		// The texts of ErrTerminal and ErrWithdrawn already begin with "elector: ".
 		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) {
 			err = fmt.Errorf("elector: %w", err)
 		}

@@ -77,8 +77,8 @@ func TestLeaderEvent_EndsPreviousTermInStateLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_CallsNothingInStateNotLeader checks that no handler is called while the candidate is a
-// follower.
+// TestNotLeaderEvent_CallsNothingInStateNotLeader checks that the Elector calls no handler while the candidate
+// is a follower or suspended.
 func TestNotLeaderEvent_CallsNothingInStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().suspend()
@@ -161,7 +161,8 @@ func TestErrorEvent_CreatesCandidateInStateNotLeader(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_CallsEndInStateLeader checks that End is called before Error when the backend of a leader fails.
+// TestErrorEvent_CallsEndInStateLeader checks that the Elector calls End, and then Error, if the backend ends
+// the candidacy of a leader with an error.
 func TestErrorEvent_CallsEndInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()

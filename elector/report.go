@@ -36,7 +36,7 @@ type Report struct {
 	Err error
 }
 
-// orInitial returns r, or the report before Run if r is zero.
+// orInitial returns r, or the report of an Elector whose Run was not called yet if r is zero.
 func (r Report) orInitial() Report {
 	if r.State == "" {
 		r.State = StateNotLeader

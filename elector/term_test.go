@@ -269,7 +269,7 @@ func TestWork_IsInterruptedByLossAndCalledAgain(t *testing.T) {
 	})
 }
 
-// TestWork_FailureEndsLeadership checks that a leader whose Work has failed does not keep the leadership.
+// TestWork_FailureEndsLeadership checks that the Elector releases the leadership if Work returns an error.
 func TestWork_FailureEndsLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.handler("work", errBoom) }, func(h *harness) {
 		first := h.backend.newest()

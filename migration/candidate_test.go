@@ -95,7 +95,8 @@ type candidatePair struct {
 	result     chan error           // receives the result of ElectLeader
 }
 
-// runPair starts a candidate in a bubble, and resigns it after f.
+// runPair starts a migration.Candidate in a bubble, calls f, and then resigns the
+// candidate.
 func runPair(t *testing.T, f func(*candidatePair), opts ...migration.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &candidatePair{T: t, result: make(chan error, 1)}
@@ -236,8 +237,8 @@ func TestCandidate_LeavesIfItCannotJoinNewElection(t *testing.T) {
 	}, migration.WithJoinLimit(20*time.Second))
 }
 
-// TestCandidate_EndsWithErrorOfEitherElection checks that an error of the candidacy in one election ends the
-// candidacy in both.
+// TestCandidate_EndsWithErrorOfEitherElection checks that an error that ends the candidacy in one election also
+// ends the candidacy in the other one, and is returned by ElectLeader.
 func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	failure := errors.New("failure")
 	t.Run("old", func(t *testing.T) {

@@ -32,7 +32,7 @@ type fleet struct {
 	*testing.T
 	backends *backends
 	random   *rand.Rand
-	started  int // number of connections that were used
+	started  int // number of instances that were started, each with its own connections
 
 	mu        sync.Mutex
 	instances []*instance

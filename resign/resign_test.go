@@ -183,7 +183,7 @@ func TestRequest_ConcurrentCallsDoNotOverwrite(t *testing.T) {
 		other := h.Connect()
 		go func() { results <- requestOn(other, b.ID(), time.Minute) }()
 		synctest.Wait()
-		release() // the first write is based on old data
+		release() // the first write now fails, because the second one has changed the data in the meantime
 		synctest.Wait()
 		rejected := h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData && errors.Is(e.Code, zk.ErrBadVersion) })
 		require.NotEmpty(h, rejected)

@@ -114,7 +114,8 @@ func TestOutage_LimitsWarningsOfVaryingText(t *testing.T) {
 	require.NotEqual(t, reason(errors.New("a")), reason(errors.New("b")))
 }
 
-// TestOutage_LogsAfterManyReasons checks that a connection still logs messages after many different reasons.
+// TestOutage_LogsAfterManyReasons checks that a connection still logs outages after more different reasons than
+// it remembers.
 func TestOutage_LogsAfterManyReasons(t *testing.T) {
 	next := func(i int) error { return errors.New(strings.Repeat("x", i)) }
 	before, after := countWarnings(t, 10*time.Minute, next), countWarnings(t, 20*time.Minute, next)

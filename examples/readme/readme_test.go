@@ -43,7 +43,8 @@ func report(ctx context.Context, l *leaderelection.Leadership) error {
 	return nil
 }
 
-// TestReadme_FunctionLeadsUntilStopped checks that the function in README.md leads, and ends.
+// TestReadme_FunctionLeadsUntilStopped checks that the function in README.md leads until its context is done,
+// and leads again with a greater token.
 func TestReadme_FunctionLeadsUntilStopped(t *testing.T) {
 	srv := zktest.Start(t)
 	token := int64(0)

@@ -98,7 +98,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"connection.RecordOf(e.conn).Facts().Losses != e.lastSeen().losses", "false && connection.RecordOf(e.conn).Facts().Losses != 0"},
 		},
-		tests: ". -run TestDataLoss",
+		tests: ". -run AfterDataLoss$",
 	},
 	{
 		name: "election/starts-later", breaks: "NewElection with WithRejoin fails without ZooKeeper",
@@ -122,7 +122,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"(!e.joined || s.Path != e.ID())", "s.Path != e.ID()"},
 		},
-		tests: ". -run TestEvents_SecondZnode",
+		tests: ". -run ^TestEvents_ReportsJoinedForNewZnodeAtSamePath$",
 	},
 	{
 		name: "watch/doubt", breaks: "a watch that was set before a reconnect is trusted",
@@ -154,7 +154,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if _, err := e.conn.Sync(e.node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
 		},
-		tests: ". -run TestNewElection_Lagging",
+		tests: ". -run ^TestNewElection_FindsPresentNodeOnLaggingServer$",
 	},
 	{
 		name: "election/unconfirmed", breaks: "a candidate ends because a lagging server has shown it an earlier election",
@@ -162,7 +162,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"cfg.QueueUnconfirmed = !seen.confirmed", "cfg.QueueUnconfirmed = false"},
 		},
-		tests: ". -run ^TestNewElection_Lagging",
+		tests: ". -run ^TestNewElection_FindsPresentNodeOnLaggingServer$",
 	},
 	{
 		name: "election/end-unconfirmed", breaks: "EndElection ends only the election that a lagging server has shown",
@@ -170,7 +170,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if seen := e.lastSeen(); seen.confirmed {", "if seen := e.lastSeen(); true {"},
 		},
-		tests: ". -run ^TestEndElection_Lagging",
+		tests: ". -run ^TestEndElection_EndsPresentElectionOnLaggingServer$",
 	},
 	{
 		name: "election/end-over", breaks: "EndElection of a candidate whose election was over ends a later one",
@@ -194,7 +194,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"case d.czxid != found.stat.Czxid:", "case false:"},
 		},
-		tests: ". -run TestDeleteElection_LaterElection",
+		tests: ". -run ^TestDeleteElection_SparesLaterElectionAtSamePath$",
 	},
 	{
 		name: "election/R1", breaks: "Done is closed after the status Suspended",
@@ -386,7 +386,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"s.Leadership != nil && s.Leadership.Err() != nil", "false"},
 		},
-		tests: ". -run TestCandidacy_ExpiredLease",
+		tests: ". -run ^TestCandidacy_CurrentReportsExpiredLeaderAsSuspended$",
 	},
 	{
 		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",

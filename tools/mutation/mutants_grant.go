@@ -50,7 +50,7 @@ var grantMutants = []mutant{
 		edits: []edit{
 			{"} else if err != nil {", "} else if false {"},
 		},
-		tests: ". -run ^TestMulti_SendsNoUnacceptableRequest$",
+		tests: ". -run ^TestMulti_DoesNotSendInvalidTransaction$",
 	},
 	{
 		name: "grant/operation", breaks: "the error of a transaction does not name the operation",
