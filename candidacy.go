@@ -36,7 +36,7 @@ type candidacy struct {
 	children sync.WaitGroup          // the goroutines of start, for which Finish waits
 	attempts attempts                // the attempts to end the election
 
-	over atomic.Bool // set with mu held
+	over atomic.Bool // the candidacy is over; set with mu held
 
 	mu      sync.Mutex
 	done    chan struct{} // closed when the candidacy is over; nil before the first call of Done
@@ -78,7 +78,7 @@ func (c *candidacy) Run(algorithm func(ctx context.Context) error) error {
 		return c.err
 	}
 	if c.parent.Err() != nil {
-		c.stop(ErrResigned) // the function of AfterFunc may not have run yet
+		c.stop(ErrResigned) // the function of context.AfterFunc, which also calls c.stop, may not have run yet
 	}
 	return c.Finish(algorithm(c.ctx))
 }
@@ -176,7 +176,8 @@ func (c *candidacy) Publish(s Status) {
 
 func (c *candidacy) Retract(s Status) { c.feed.Retract(c.complete(s)) }
 
-// complete sets the fields of s that the candidacy knows.
+// complete returns s with the ID of the candidate, and with the predecessor in the
+// previous status as WasFollowing.
 func (c *candidacy) complete(s Status) Status {
 	s.CandidateID, s.WasFollowing = c.ID(), c.feed.Current().NowFollowing
 	return s
@@ -204,7 +205,7 @@ func (c *candidacy) lead(l *Leadership, revoke context.CancelCauseFunc) *Leaders
 	return l
 }
 
-// reason returns why the candidacy is over.
+// reason returns the error with which the candidacy has ended, or ErrResigned after Resign.
 func (c *candidacy) reason() error {
 	if c.err == nil {
 		return ErrResigned
@@ -273,8 +274,8 @@ func (c *candidacy) Finish(reason error) error {
 	c.mu.Lock()
 	first := !c.over.Load()
 	if first {
-		// Lead may be called at the same time. Either it begins its leadership before this line, or it does
-		// not begin one at all.
+		// Lead may be called at the same time. Either Lead begins its leadership before this line, or it
+		// does not begin one at all.
 		if revoke := c.takeCurrent(); revoke != nil {
 			revoke(reason)
 		}
@@ -318,7 +319,8 @@ func (c *candidacy) start(f func(context.Context), cleanup func()) {
 	}
 }
 
-// wait waits for the goroutines of start. They return when the context of the algorithm is done.
+// wait prevents start from starting further goroutines, and waits for the existing ones. They
+// return when the context of the algorithm is done.
 func (c *candidacy) wait() {
 	c.mu.Lock()
 	c.ending = true
@@ -341,8 +343,8 @@ func (c *candidacy) End(operation string, end func() error) error {
 	return err
 }
 
-// attempts ends an election, with one attempt at a time. Several callers can wait for an attempt. It
-// continues if they stop waiting.
+// attempts makes attempts to end an election, one at a time. Several callers can wait for the same
+// attempt, which continues when they stop waiting.
 type attempts struct {
 	mu     sync.Mutex
 	newest *attempt // nil before the first attempt
@@ -354,9 +356,8 @@ type attempt struct {
 	err  error         // the result of the function; set before done is closed
 }
 
-// run calls end in a goroutine and returns its error. If end was called before and has not
-// failed, run waits for that call instead. It waits for at most d; done is false if end has not
-// returned by then.
+// run calls end in a goroutine and returns its error. If end was called before and has not failed, run waits
+// for that call instead. It waits for at most d; done is false if the call has not returned by then.
 func (a *attempts) run(d time.Duration, end func() error) (done bool, err error) {
 	current := a.start(end)
 	if !limit.Await(current.done, time.Now().Add(d)) {
@@ -381,7 +382,7 @@ func (a *attempts) start(end func() error) *attempt {
 	return current
 }
 
-// isClosed reports whether c is closed. No value may be sent to c.
+// isClosed reports whether c is closed. It must not be used for a channel that receives values.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

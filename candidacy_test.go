@@ -27,8 +27,9 @@ func untilDone(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// TestCandidacy_RunsOnce checks that the algorithm cannot be called twice.
-func TestCandidacy_RunsOnce(t *testing.T) {
+// TestCandidacy_RunRejectsSecondCall checks that Run returns ErrAlreadyStarted while the first call runs and
+// after it has returned, and does not call the algorithm again.
+func TestCandidacy_RunRejectsSecondCall(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	failed := errors.New("failed")
 	require.Equal(t, failed, c.Run(func(context.Context) error {
@@ -42,8 +43,9 @@ func TestCandidacy_RunsOnce(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCandidacy_StopEndsWithReason checks that Stop ends the candidacy with the given reason.
-func TestCandidacy_StopEndsWithReason(t *testing.T) {
+// TestCandidacy_ReportsReasonOfEnd checks that Run, the final status and the leadership report why the
+// candidacy has ended. After Resign, Run returns nil and there is no final status.
+func TestCandidacy_ReportsReasonOfEnd(t *testing.T) {
 	reason := errors.New("reason")
 	for name, test := range map[string]struct {
 		stop func(c *candidacy, cancel context.CancelFunc)
@@ -89,9 +91,9 @@ func TestCandidacy_StopEndsWithReason(t *testing.T) {
 	}
 }
 
-// TestCandidacy_StopBeforeStart checks that a candidacy that is stopped before it has started is over, and
-// does not call its algorithm.
-func TestCandidacy_StopBeforeStart(t *testing.T) {
+// TestCandidacy_StopBeforeRunSkipsAlgorithm checks that Stop before Run ends the candidacy, and that Run then
+// returns the reason without calling the algorithm.
+func TestCandidacy_StopBeforeRunSkipsAlgorithm(t *testing.T) {
 	for _, reason := range []error{ErrResigned, ErrElectionOver} {
 		c := newCandidacy(t.Context(), nil)
 		c.Stop(reason)
@@ -111,8 +113,8 @@ func TestCandidacy_StopBeforeStart(t *testing.T) {
 	}
 }
 
-// TestCandidacy_CallsAfterEndHaveNoEffect checks that no status is published, and no leadership begins, after the
-// candidacy has ended.
+// TestCandidacy_CallsAfterEndHaveNoEffect checks that Publish delivers no status, and that Lead begins no
+// leadership, after the candidacy has ended.
 func TestCandidacy_CallsAfterEndHaveNoEffect(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error { return ErrResigned }))
@@ -123,13 +125,13 @@ func TestCandidacy_CallsAfterEndHaveNoEffect(t *testing.T) {
 	require.False(t, c.Revoke(ErrLeaseExpired))
 }
 
-// TestCandidacy_LeadDuringFinish checks that a leadership that begins while the candidacy ends also ends, and
-// that its loss is reported.
-func TestCandidacy_LeadDuringFinish(t *testing.T) {
+// TestCandidacy_EndsLeadershipThatBeginsDuringFinish checks that a leadership that begins while Finish runs
+// ends for the reason of Finish, and that the events report one loss before the end.
+func TestCandidacy_EndsLeadershipThatBeginsDuringFinish(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	events := c.Events()
 	first := c.Lead(1, nil)
-	c.events.mu.Lock() // the lock delays the report of the end
+	c.events.mu.Lock() // holding this lock delays the events that Finish reports
 	var calls sync.WaitGroup
 	calls.Go(func() { _ = c.Finish(ErrElectionOver) })
 	<-first.Done()
@@ -148,8 +150,8 @@ func TestCandidacy_LeadDuringFinish(t *testing.T) {
 	require.Equal(t, []event.Kind{event.Elected, event.Lost, event.Ended}, kinds)
 }
 
-// TestCandidacy_StopWaitsForGoroutines checks that Stop waits for the goroutines of the candidacy, that it
-// cleans up once after them, and that no goroutine is started after the end.
+// TestCandidacy_StopWaitsForGoroutines checks that Stop waits for the goroutines of the candidacy and then
+// calls their cleanup function once, and that start starts no goroutine after that.
 func TestCandidacy_StopWaitsForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
@@ -172,9 +174,9 @@ func TestCandidacy_StopWaitsForGoroutines(t *testing.T) {
 	})
 }
 
-// TestCandidacy_ExpiredLeaseIsNotReported checks that Current does not report a leader whose lease has
-// expired by the clock.
-func TestCandidacy_ExpiredLeaseIsNotReported(t *testing.T) {
+// TestCandidacy_CurrentReportsExpiredLeaderAsSuspended checks that Current returns the role Suspended as soon
+// as the lease of the leader has expired by the clock, even if the algorithm has not noticed the expiry.
+func TestCandidacy_CurrentReportsExpiredLeaderAsSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		deadline := time.Now().Add(time.Second)
@@ -186,9 +188,10 @@ func TestCandidacy_ExpiredLeaseIsNotReported(t *testing.T) {
 	})
 }
 
-// TestCandidacy_EndElectionOnlyIfConfirmed checks that the candidacy does not end when the election could not
-// be ended, and that two attempts to end it do not run at the same time.
-func TestCandidacy_EndElectionOnlyIfConfirmed(t *testing.T) {
+// TestCandidacy_ContinuesIfElectionCannotBeEnded checks that the candidacy continues after the function passed
+// to End has failed, that it ends with ErrUnconfirmed if that function does not return in time, and that the
+// next call of End does not call its own function while the earlier one runs.
+func TestCandidacy_ContinuesIfElectionCannotBeEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCandidacy(t.Context(), nil)
 		result := make(chan error, 1)
@@ -239,8 +242,8 @@ func TestCandidacy_EndedIsLastEvent(t *testing.T) {
 	}
 }
 
-// TestAttempts_RunOneAtATime checks that two attempts do not run at the same time, and that a new attempt is
-// made after a failure.
+// TestAttempts_RunOneAtATime checks that concurrent calls share one attempt, and that the first call after a
+// failed attempt makes a new one.
 func TestAttempts_RunOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a attempts
@@ -278,9 +281,9 @@ func TestAttempts_RunOneAtATime(t *testing.T) {
 	})
 }
 
-// TestElection_UnreadLeadershipIsRetracted checks that a leadership is not delivered after it has ended when
-// its status was not received before.
-func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
+// TestElection_RetractsUnreadLeadershipAfterLoss checks that a leadership that has ended before the reader has
+// received its status is not delivered.
+func TestElection_RetractsUnreadLeadershipAfterLoss(t *testing.T) {
 	for name, reason := range map[string]error{"deleted": ErrDeleted, "expired": ErrSessionExpired} {
 		synctest.Test(t, func(t *testing.T) {
 			conn := new(zk.Conn)
@@ -303,10 +306,10 @@ func TestElection_UnreadLeadershipIsRetracted(t *testing.T) {
 	}
 }
 
-// TestElection_StoppedAsSessionExpires checks that a candidate with WithRejoin that is stopped before it
-// joins again does not report session expiry as the reason, and that no candidate joins again after the
-// election was deleted and its session has expired.
-func TestElection_StoppedAsSessionExpires(t *testing.T) {
+// TestRejoinAfter_ReturnsReasonIfCandidacyIsOver checks that rejoinAfter returns nil after session expiry if
+// WithRejoin is set, and otherwise the reason why the candidacy is over. If the candidacy was stopped before,
+// that is the reason of the stop.
+func TestRejoinAfter_ReturnsReasonIfCandidacyIsOver(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	e := &Election{
 		conn: new(zk.Conn), node: "/election", rejoin: true, candidacy: newCandidacy(t.Context(), nil),
@@ -322,9 +325,9 @@ func TestElection_StoppedAsSessionExpires(t *testing.T) {
 	require.ErrorIs(t, e.rejoinAfter(ctx, ErrSessionExpired), ErrSessionExpired)
 }
 
-// TestElection_RemovalKeepsConfig checks that a candidate that joins again does not change the configuration that
-// the removal of its earlier znode still uses, and does not copy the configuration when no removal uses it.
-func TestElection_RemovalKeepsConfig(t *testing.T) {
+// TestQueueConfig_KeepsConfigOfPendingRemoval checks that queueConfig returns a copy if the removal of an
+// earlier znode still uses the configuration, and otherwise does not copy the configuration.
+func TestQueueConfig_KeepsConfigOfPendingRemoval(t *testing.T) {
 	e := &Election{conn: new(zk.Conn), candidacy: newCandidacy(t.Context(), nil), seen: seenNode{czxid: 1, session: 1}}
 	first := e.queueConfig()
 	require.Same(t, first, e.queueConfig())
@@ -336,8 +339,9 @@ func TestElection_RemovalKeepsConfig(t *testing.T) {
 	require.EqualValues(t, 2, second.QueueSession)
 }
 
-// TestRefine_WrapsOnce checks that refine wraps an error of the client library once by the error that describes it.
-func TestRefine_WrapsOnce(t *testing.T) {
+// TestRefine_WrapsErrorOnce checks that refine wraps an error of the client library by the error of this
+// package that describes it, and does not wrap the result again.
+func TestRefine_WrapsErrorOnce(t *testing.T) {
 	for cause, want := range map[error]error{
 		fmt.Errorf("x: %w", zk.ErrNoAuth): ErrPermission,
 		zk.ErrAuthFailed:                  ErrPermission,
@@ -354,8 +358,8 @@ func TestRefine_WrapsOnce(t *testing.T) {
 	}
 }
 
-// TestCheckNode_AcceptsValidPaths checks that checkNode accepts exactly the paths that ZooKeeper accepts.
-func TestCheckNode_AcceptsValidPaths(t *testing.T) {
+// TestCheckNode_AcceptsOnlyValidPaths checks that checkNode accepts exactly the paths that ZooKeeper accepts.
+func TestCheckNode_AcceptsOnlyValidPaths(t *testing.T) {
 	require.ErrorIs(t, checkNode(nil, "/election"), ErrInvalid)
 	conn := new(zk.Conn)
 	for _, node := range []string{"", "/", "election", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/a/..", "/a\x00b", "/a\u0085b", "/\ufff0", "/a/\U0001f402", "/a\xffb", "/" + strings.Repeat("a", 4096)} {
@@ -366,9 +370,9 @@ func TestCheckNode_AcceptsValidPaths(t *testing.T) {
 	}
 }
 
-// TestCandidacy_FormerErrOnlyOfLeader checks that the status of a leadership contains the reason of the
-// former leadership, and that no other status contains it.
-func TestCandidacy_FormerErrOnlyOfLeader(t *testing.T) {
+// TestCandidacy_SetsFormerErrOnlyInStatusOfLeader checks that the status with which a leadership begins
+// contains the error that SetFormerErr has set, and that no other status contains it.
+func TestCandidacy_SetsFormerErrOnlyInStatusOfLeader(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	c.Lead(1, nil)
 	require.NoError(t, (<-c.Status()).FormerErr)

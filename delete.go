@@ -61,7 +61,7 @@ func DeleteElection(conn *zk.Conn, node string, opts ...Option) error {
 // succeeds or the connection is closed. If the election node has children that are not candidates,
 // EndElection returns [ErrForeignChildren] and the candidacy continues.
 func (e *Election) EndElection() error {
-	// Until the candidacy is over, the candidate does not create the node again.
+	// While EndElection runs, the candidate must not create the election node again.
 	e.addEnding(1)
 	defer e.addEnding(-1)
 	return e.candidacy.End("end election at "+e.node, func() error {
@@ -77,19 +77,19 @@ func (e *Election) EndElection() error {
 	})
 }
 
-// deletion is one deletion of an election.
+// deletion is a call of DeleteElection or EndElection that deletes an election.
 type deletion struct {
 	conn *zk.Conn
 	node string
 	acl  []zk.ACL
-	// czxid identifies the node. If it is 0, the deletion sets it to that of the node that it
-	// finds first.
+	// czxid is the creation zxid of the election node, which distinguishes the election from
+	// others at the same path. If it is 0, the first listing sets it.
 	czxid int64
-	// ctx ends the deletion when it is done.
+	// ctx ends the deletion when ctx is done.
 	ctx context.Context
-	// limit bounds the wait for each response.
+	// limit limits the wait for each response.
 	limit waitLimiter
-	// changed is set when a write was sent.
+	// changed reports that the deletion has sent a write, so that the election may have changed.
 	changed bool
 }
 
@@ -121,13 +121,13 @@ func (d *deletion) run() error {
 // the attempts, they take about a minute.
 const maxRounds = 250
 
-// deleteElection creates the tombstone, deletes the candidates, and then deletes tombstone and
-// node in one transaction.
+// deleteElection creates the tombstone, deletes the candidates, and then deletes tombstone and node in one
+// transaction.
 //
 // A candidate lists the election before it can lead, unless the transaction that creates its znode shows
-// that it is alone, without a tombstone. If it has listed, or was alone, before the tombstone was created,
-// its znode is in the first listing after that, and is deleted here. If it lists later, it finds the
-// tombstone and leaves.
+// that there is neither another candidate nor a tombstone. The znodes of candidates that have done so
+// before the tombstone was created are in the first listing after the creation, and deleteElection deletes
+// them. A candidate that lists the election later finds the tombstone and leaves.
 func (d *deletion) deleteElection() error {
 	for round := 0; round < maxRounds; {
 		found, err := d.list()
@@ -148,7 +148,7 @@ func (d *deletion) deleteElection() error {
 		if err := d.deleteCandidates(found.candidates); err != nil {
 			return err
 		}
-		_, err = read(d.limit, d.conn, func() ([]zk.MultiResponse, error) {
+		_, err = retryRequest(d.limit, d.conn, func() ([]zk.MultiResponse, error) {
 			return d.conn.Multi(
 				&zk.DeleteRequest{Path: d.path(tombstone), Version: -1},
 				&zk.DeleteRequest{Path: d.node, Version: -1},
@@ -170,14 +170,15 @@ func (d *deletion) deleteElection() error {
 // createTombstone creates the tombstone. It also returns nil if the state of the election has
 // changed, so the caller must list the children again.
 //
-// The tombstone must not be created in a new election at the same path, which it would end.
-// Therefore the create is sent once and not retried; its transaction fails if the first
-// candidate does not exist, whose name is never used again; and its data identifies the
-// election, so that removeTombstone finds it in another election.
+// The tombstone must not be created in a new election at the same path, because it would end
+// that election. Therefore the create is sent once and not retried; the transaction fails if
+// the first candidate, whose name is never used again, does not exist; and the data of the
+// tombstone identifies the election, so that removeTombstone recognizes the tombstone in
+// another election.
 //
-// The transaction also writes the data of the first candidate without changing it. This wakes
-// the direct follower, which would otherwise become leader without a request if the first
-// candidate left now. The direct follower lists the election and finds the tombstone.
+// The transaction also writes the unchanged data of the first candidate. The write wakes the
+// direct follower, which lists the election and finds the tombstone. Otherwise the direct
+// follower would become leader without a request if the first candidate left now.
 func (d *deletion) createTombstone(candidates []string) error {
 	ctx, cancel := d.limit()
 	defer cancel()
@@ -227,33 +228,33 @@ func (d *deletion) removeTombstone() error {
 		data []byte
 		stat *zk.Stat
 	}
-	found, err := read(d.limit, d.conn, func() (z znode, err error) {
+	found, err := retryRequest(d.limit, d.conn, func() (z znode, err error) {
 		z.data, z.stat, err = connection.Get(d.conn, d.path(tombstone))
 		return z, connection.IgnoreNoNode(err)
 	})
 	if err == nil && bytes.Equal(found.data, d.tombstoneData()) {
-		_, err = read(d.limit, d.conn, func() (struct{}, error) {
+		_, err = retryRequest(d.limit, d.conn, func() (struct{}, error) {
 			return struct{}{}, connection.IgnoreNoNode(d.conn.Delete(d.path(tombstone), found.stat.Version))
 		})
 	}
 	return err
 }
 
-// foreignChildren returns an error that names children that are not candidates.
+// foreignChildren returns the error for children that are not candidates. It contains the name of one of them.
 func (d *deletion) foreignChildren(names []string) error {
 	slices.Sort(names)
 	if d.changed {
 		return fmt.Errorf("%w: %q was created in %s while the election was being deleted; delete it and try again", ErrForeignChildren, names[0], d.node)
 	}
-	return fmt.Errorf("%w: %s has %d, among them %q; nothing was changed", ErrForeignChildren, d.node, len(names), names[0])
+	return fmt.Errorf("%w: %s has %d such children, among them %q; nothing was changed", ErrForeignChildren, d.node, len(names), names[0])
 }
 
-// deletesPerRequest is the number of deletions in one transaction. It keeps the transaction far below a
-// megabyte, the limit of a server.
+// deletesPerRequest limits the number of deletions in one transaction, so that the transaction is far
+// smaller than a megabyte, the limit of a server.
 const deletesPerRequest = 200
 
-// deleteCandidates deletes the candidates in reverse order, so that each znode is deleted before
-// that of its predecessor and no candidate becomes the first. It deletes several znodes in one
+// deleteCandidates deletes the candidates in reverse order, so that each znode is deleted before its
+// predecessor and no further candidate becomes the first. It deletes several znodes in one
 // transaction, which fails if a candidate has left. Then it lists the children again, because others
 // may have left as well, and deletes half as many with each later transaction. So a few transactions
 // fail, however many candidates leave in the meantime.
@@ -266,7 +267,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 		for i, name := range chunk {
 			ops[i] = &zk.DeleteRequest{Path: d.path(name), Version: -1}
 		}
-		_, err := read(d.limit, d.conn, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
+		_, err := retryRequest(d.limit, d.conn, func() ([]zk.MultiResponse, error) { return d.conn.Multi(ops...) })
 		switch {
 		case err == nil, len(chunk) == 1 && errors.Is(err, zk.ErrNoNode):
 			names = names[len(chunk):]
@@ -275,7 +276,7 @@ func (d *deletion) deleteCandidates(names []string) error {
 			return err
 		}
 		most = len(chunk) / 2
-		children, err := read(d.limit, d.conn, func() ([]string, error) {
+		children, err := retryRequest(d.limit, d.conn, func() ([]string, error) {
 			children, _, err := connection.Children(d.conn, d.node)
 			return children, err
 		})
@@ -293,8 +294,8 @@ func (d *deletion) deleteCandidates(names []string) error {
 
 // listing contains the children of an election node.
 type listing struct {
-	candidates []string // the paths of the candidates, in the order of succession
-	foreign    []string // the children that are neither candidates nor the tombstone
+	candidates []string // the names of the candidates, in the order of succession
+	foreign    []string // the names of the children that are neither candidates nor the tombstone
 	ended      bool     // the tombstone exists
 }
 
@@ -305,7 +306,7 @@ func (d *deletion) list() (listing, error) {
 		children []string
 		stat     *zk.Stat
 	}
-	found, err := read(d.limit, d.conn, func() (n node, err error) {
+	found, err := retryRequest(d.limit, d.conn, func() (n node, err error) {
 		if d.czxid == 0 {
 			// A server that lags behind may still show an earlier election.
 			if _, err := d.conn.Sync(d.node); err != nil {

@@ -46,8 +46,9 @@ func TestEndElection_EndsAllCandidacies(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_CandidateJoins checks that a candidate that joins during the deletion cannot become the leader.
-func TestDeleteElection_CandidateJoins(t *testing.T) {
+// TestDeleteElection_EndsCandidateThatJoinsMeanwhile checks that a candidate that joins during the deletion
+// cannot become the leader.
+func TestDeleteElection_EndsCandidateThatJoinsMeanwhile(t *testing.T) {
 	tombstone := path.Join(node, "DONE")
 	for name, pause := range map[string]func(h *harness, hold zktest.HookFunc){
 		"before the tombstone is created": func(h *harness, hold zktest.HookFunc) {
@@ -91,16 +92,17 @@ func TestDeleteElection_CandidateJoins(t *testing.T) {
 	}
 }
 
-// ends contains the functions that end an election, by name.
-var ends = map[string]func(h *harness, leader *candidate) error{
+// endFuncs contains the functions that end an election, by name.
+var endFuncs = map[string]func(h *harness, leader *candidate) error{
 	"EndElection":    func(_ *harness, leader *candidate) error { return leader.EndElection() },
 	"DeleteElection": func(h *harness, _ *candidate) error { return leaderelection.DeleteElection(h.operator, node) },
 }
 
-// TestDeleteElection_CandidatesChange checks that the deletion neither fails nor pauses when znodes have
-// changed, when a candidate changes or leaves while it is deleted, or because of hand-written candidates.
-func TestDeleteElection_CandidatesChange(t *testing.T) {
-	for name, end := range ends {
+// TestDeleteElection_SucceedsWhileCandidatesChange checks that DeleteElection and EndElection neither fail nor
+// pause if other clients have changed the data of znodes, change and delete candidates during the deletion, or
+// have created candidates with the names of hand-written elections.
+func TestDeleteElection_SucceedsWhileCandidatesChange(t *testing.T) {
+	for name, end := range endFuncs {
 		runWithServers(t, name, 1, func(h *harness) {
 			leader, conn := h.join(h.connect()), h.connect()
 			for _, prefix := range []string{"n_", "", "node_"} { // the prefixes of hand-written candidates
@@ -111,7 +113,7 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 				_, err := h.operator.Set(path, []byte("changed"), -1)
 				require.NoError(h, err)
 			}
-			// These contenders ignore the tombstone.
+			// Candidates of other programs ignore the tombstone, so the deletion must delete them.
 			others := []string{h.createContender(), h.createContender(), h.createContender()}
 			deletion := h.srv.Before(zktest.Match{Op: zktest.OpMulti, Path: others[2], Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				_, err := conn.Set(others[0], []byte("changed"), -1)
@@ -130,9 +132,9 @@ func TestDeleteElection_CandidatesChange(t *testing.T) {
 	}
 }
 
-// TestDeleteElection_CandidatesLeave checks that the number of requests does not grow with the number of
-// candidates that leave while they are deleted.
-func TestDeleteElection_CandidatesLeave(t *testing.T) {
+// TestDeleteElection_LimitsRequestsWhileCandidatesLeave checks that the number of requests does not grow with
+// the number of candidates that leave during the deletion.
+func TestDeleteElection_LimitsRequestsWhileCandidatesLeave(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var ids []string
 		for range 300 {
@@ -152,9 +154,10 @@ func TestDeleteElection_CandidatesLeave(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_DeletesInReverseOrder checks that a candidate is notified of the deletion of its
-// predecessor only after its own znode was deleted. In these cases the tombstone does not wake the direct
-// follower: the client may not write to the leader's znode, or another client has created the tombstone.
+// TestDeleteElection_DeletesInReverseOrder checks that no candidate leads because its predecessor was deleted:
+// DeleteElection deletes each znode before that of the predecessor. In both cases the tombstone does not wake
+// the direct follower, because the client may not write to the leader's znode, or because another client has
+// created the tombstone.
 func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		leader    leaderelection.Option
@@ -163,7 +166,7 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 		"the leader's znode cannot be written to":  {leader: leaderelection.WithACL(zk.WorldACL(zk.PermAll &^ zk.PermWrite))},
 		"another client has created the tombstone": {leader: leaderelection.WithName(""), tombstone: true},
 	} {
-		for way, end := range ends {
+		for way, end := range endFuncs {
 			runWithServers(t, name+", "+way, 1, func(h *harness) {
 				conn, pause := h.connectSlowly()
 				leader, second := h.join(h.connect(), test.leader), h.join(conn)
@@ -188,7 +191,8 @@ func TestDeleteElection_DeletesInReverseOrder(t *testing.T) {
 }
 
 // TestDeleteElection_TombstoneWakesDirectFollower checks that the creation of the tombstone wakes the direct
-// follower, which could otherwise become the leader without a request.
+// follower of the leader. Otherwise the follower could become the leader without a request when the leader
+// leaves.
 func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, second, third := h.join(h.connect()), h.join(h.connect()), h.join(h.connect())
@@ -210,9 +214,9 @@ func TestDeleteElection_TombstoneWakesDirectFollower(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_TombstoneFirstAndLast checks that the tombstone is created before a candidate is
-// deleted, and is deleted together with the node.
-func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
+// TestDeleteElection_WritesTombstoneFirstDeletesItLast checks that DeleteElection creates the tombstone before
+// it deletes a candidate, and deletes the tombstone and the election node in one transaction.
+func TestDeleteElection_WritesTombstoneFirstDeletesItLast(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		tombstone := path.Join(node, "DONE")
 		others := []string{h.createContender(), h.createContender()}
@@ -227,10 +231,10 @@ func TestDeleteElection_TombstoneFirstAndLast(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_TombstoneWhileDisconnected checks that the direct follower does not become the leader
-// although the tombstone was created while it was disconnected, by a client that is not permitted to write to
-// the leader's znode. It must list the election after the reconnect.
-func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
+// TestDeleteElection_EndsFollowerThatMissesTombstone checks that the direct follower lists the election after a
+// reconnect, and so finds a tombstone that was created while the follower was disconnected. The client that has
+// created the tombstone may not write to the leader's znode, so it cannot wake the follower.
+func TestDeleteElection_EndsFollowerThatMissesTombstone(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader := h.join(h.connect(), leaderelection.WithACL(zk.WorldACL(zk.PermRead)))
 		next := h.join(h.connect())
@@ -249,9 +253,9 @@ func TestDeleteElection_TombstoneWhileDisconnected(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_DeletedCandidatesDoNotList checks that candidates whose znodes were deleted do not list
-// the election.
-func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
+// TestDeleteElection_DeletedCandidatesSendNoListing checks that a candidate does not list the election if
+// DeleteElection has deleted its znode together with that of its predecessor.
+func TestDeleteElection_DeletedCandidatesSendNoListing(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var all []*candidate
 		for range 20 {
@@ -266,9 +270,10 @@ func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 		for _, c := range all {
 			require.ErrorIs(h, c.requireOver(), leaderelection.ErrElectionOver)
 		}
-		// The tombstone wakes the direct follower of the first candidate. It would list the election and
-		// leave, and so would the candidates behind it, one after another. In this test, its request arrives
-		// late. The other candidates are deleted together with their predecessors, and do not list.
+		// The tombstone wakes the direct follower of the first candidate. The follower would list the
+		// election and leave, and so would the candidates behind it, one after another. In this test, the
+		// listing of the follower arrives late, so DeleteElection deletes the other candidates together with
+		// their predecessors.
 		together := 0
 		for _, c := range all[2:] {
 			log := h.srv.Log().Session(c.conn.SessionID())
@@ -284,9 +289,9 @@ func TestDeleteElection_DeletedCandidatesDoNotList(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaggingServer checks that DeleteElection deletes the present election when its server
-// still shows an earlier election at the path.
-func TestDeleteElection_LaggingServer(t *testing.T) {
+// TestDeleteElection_DeletesPresentElectionOnLaggingServer checks that DeleteElection deletes the present
+// election when its server still shows an earlier election at the path.
+func TestDeleteElection_DeletesPresentElectionOnLaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
 		h.create(node)
@@ -302,9 +307,9 @@ func TestDeleteElection_LaggingServer(t *testing.T) {
 	})
 }
 
-// TestDeleteElection_LaterElectionAtSamePath checks that a deletion does not affect the candidates of a later
-// election, which was created at the same path while the deletion was in progress.
-func TestDeleteElection_LaterElectionAtSamePath(t *testing.T) {
+// TestDeleteElection_SparesLaterElectionAtSamePath checks that a deletion does not affect the candidates of a
+// later election, which another client has created at the same path while the deletion is in progress.
+func TestDeleteElection_SparesLaterElectionAtSamePath(t *testing.T) {
 	for name, candidates := range map[string]int{"with candidates": 2, "empty": 0} {
 		runWithServers(t, name, 1, func(h *harness) {
 			for range candidates {

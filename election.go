@@ -26,9 +26,9 @@ type Election struct {
 	node       string
 	createNode bool // set by WithCreateNode: the candidate creates the election node if it does not exist
 	rejoin     bool // set by WithRejoin: the candidate joins again after the loss of its session
-	joined     bool // the candidate has a znode; only the goroutine of ElectLeader uses it, and queue
+	joined     bool // the candidate has a znode; only the goroutine of ElectLeader uses the fields joined and queue
 	candidacy  *candidacy
-	queue      queue.Config // Log adds the names of the election and of the client to each message
+	queue      queue.Config // its Log adds the election node and the client name to each message
 	// pauses determines the pauses before the candidate joins again after the servers have rejected a
 	// request.
 	pauses connection.Backoff
@@ -80,7 +80,8 @@ func NewElection(conn *zk.Conn, node string, opts ...Option) (*Election, error) 
 	if err := e.findNode(o.limitWait); err != nil && !(o.rejoin && errors.Is(err, ErrUnreachable)) {
 		return nil, fmt.Errorf("election at %s: %w", node, connection.Explain(conn, err))
 	}
-	// Create the candidacy last, because it remains registered with the context until it is over.
+	// Create the candidacy last, because a candidacy remains registered with the context until
+	// the candidacy is over.
 	e.candidacy = newCandidacy(o.ctx, o.Log)
 	return e, nil
 }
@@ -104,8 +105,8 @@ func (e *Election) Events() <-chan event.Event { return e.candidacy.Events() }
 func (e *Election) ElectLeader() error { return e.candidacy.Run(e.run) }
 
 // run is the algorithm of the candidacy. It joins the queue, with WithRejoin again after each
-// session, and returns the reason why the candidacy is over. Its stack frame is small, because it
-// is part of the stack of an idle candidate.
+// session, and returns the reason why the candidacy is over. The stack frame of run is small,
+// because it is part of the stack of each idle candidate.
 func (e *Election) run(ctx context.Context) error {
 	for {
 		err := e.findNodeAgain()
@@ -130,9 +131,10 @@ func (e *Election) leftQueue(r *queue.Removal) {
 	e.removals = slices.DeleteFunc(append(e.removals, r), (*queue.Removal).Confirmed)
 }
 
-// rejoinAfter returns nil if the candidate joins again after it has left the queue because of err, and
-// otherwise the reason why the candidacy is over. The first candidacy of a new candidate ends with each
-// answer of the servers, because its configuration may be wrong.
+// rejoinAfter is called when the candidate has left the queue because of err. It returns nil if the
+// candidate must join again, after a pause if the servers have rejected a request, and otherwise the
+// reason why the candidacy is over. A candidate that has never joined does not join again after a
+// rejection, because its configuration may be wrong.
 func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		e.queue.Log.Info("the election node was deleted before the candidate joined: finding it again")
@@ -143,12 +145,13 @@ func (e *Election) rejoinAfter(ctx context.Context, err error) error {
 	if !e.rejoin || !errors.Is(err, ErrSessionExpired) && !rejected {
 		return err
 	}
-	// With WithRejoin the candidacy continues after the session. But it may have been stopped at the same
-	// time.
+	// With WithRejoin the candidacy continues after the session, unless the program has ended the
+	// candidacy at the same time.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// The candidate is not the leader any more. Publish this now, because joining the queue can take long.
+	// The candidate is not the leader any more. Publish this status now, because joining the queue can
+	// take long.
 	e.candidacy.Publish(Status{})
 	if !rejected {
 		e.queue.Log.Info("rejoining in a new session", "id", e.ID())
@@ -169,19 +172,20 @@ func (e *Election) queueConfig() *queue.Config {
 	cfg, seen := &e.queue, e.lastSeen()
 	e.mu.Lock()
 	if len(e.removals) > 0 {
-		// A removal may still read the configuration, so it must not change. Copy it only in this case,
-		// because a copy needs memory.
+		// A removal may still read the configuration, so the configuration must not change. It is
+		// copied only in this case, because a copy needs memory.
 		again := e.queue
 		cfg = &again
 	}
 	e.mu.Unlock()
 	timeout := connection.SessionTimeout(e.conn, cfg.Timeout)
 	cfg.QueueCzxid, cfg.QueueSession, cfg.Standby = seen.czxid, seen.session, standbySessions*timeout
-	// Servers remove only an empty node. If the candidate has tried to join, the node may contain its znode.
+	// The servers remove a container only while it is empty. If the candidate has tried to join, the node
+	// may contain its znode.
 	cfg.QueueMayVanish = e.createNode && !seen.tried
 	cfg.QueueUnconfirmed = !seen.confirmed
 	cfg.Unused, cfg.UnusedVersion = seen.unused && !seen.tried, seen.version
-	e.noteTry()
+	e.recordAttempt()
 	if !e.rejoin {
 		cfg.Patience = timeout
 	}
@@ -210,7 +214,7 @@ func (e *Election) queueObserver() *queue.Observer {
 // queueChanged translates a state in the queue to calls of candidacy. Package queue calls it on the
 // goroutine of ElectLeader.
 func (e *Election) queueChanged(s queue.State) {
-	// Report each new znode. It can have the same path as an earlier one.
+	// Report each new znode, even if it has the same path as an earlier znode.
 	if s.Path != "" && (!e.joined || s.Path != e.ID()) {
 		e.candidacy.Join(s.Path)
 		e.notifyRenamed()
@@ -240,12 +244,12 @@ func (e *Election) queueChanged(s queue.State) {
 		}
 		e.candidacy.Retract(interim)
 	case errors.Is(s.Err, ErrDeleted) && e.Current().Role == Suspended:
-		// Publish this now, because it can take long to find out why the znode was deleted.
+		// Publish the status now, because it can take long to find out why the znode was deleted.
 		e.candidacy.Publish(Status{Role: Suspended})
 	}
 }
 
-// reason returns the error with which a candidacy or a leadership ends. err is the error that has ended it.
+// reason returns the error that the program receives if err has ended the candidacy or a leadership.
 func (e *Election) reason(err error) error {
 	if errors.Is(err, ErrElectionOver) || errors.Is(err, ErrResigned) {
 		return err
@@ -261,8 +265,8 @@ func (e *Election) reason(err error) error {
 	return err
 }
 
-// multi executes ops as one transaction while the leadership l lasts. znode is the path of its candidate's
-// znode.
+// multi executes ops as one transaction that is applied only during the leadership l. znode is the path of
+// the candidate's znode.
 func (e *Election) multi(l *Leadership, znode string, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := txn.Guarded(e.conn, l.grant, []string{znode}, ErrNotLeader, ops)
 	if err != nil && !errors.Is(err, ErrNotLeader) {
@@ -276,7 +280,7 @@ type seenNode struct {
 	czxid   int64 // the czxid of the node, or 0 if it was not seen yet
 	session int64 // the session in which the node was seen
 	losses  int   // how often the servers had lost their data before that session
-	tried   bool  // the candidate has tried to join this node since
+	tried   bool  // the candidate has tried to join this node since then
 	// confirmed means that the candidate has joined this election or learned that it is over, or that a
 	// Sync preceded the read. Otherwise the server may have lagged behind, and another node, or none, may
 	// have existed at the path.
@@ -285,15 +289,15 @@ type seenNode struct {
 	version   int32 // the version of the node's data
 }
 
-// lastSeen returns the election node as it was last seen.
+// lastSeen returns the election node as the candidate has last seen it.
 func (e *Election) lastSeen() seenNode {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.seen
 }
 
-// noteTry records that the candidate tries to join the election node that it has seen.
-func (e *Election) noteTry() {
+// recordAttempt records that the candidate tries to join the election node that it has seen.
+func (e *Election) recordAttempt() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen.tried = true
@@ -321,14 +325,14 @@ func (e *Election) isEnding() bool {
 	return e.ending > 0
 }
 
-// forgetNode makes the candidate find the election node again before it joins.
+// forgetNode makes the candidate read the election node again before it joins.
 func (e *Election) forgetNode() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen = seenNode{}
 }
 
-// checkNode returns an error if no request can be sent for node over conn.
+// checkNode returns an error if conn is nil, or if node is not a path that an election node can have.
 func checkNode(conn *zk.Conn, node string) error {
 	if conn == nil {
 		return connection.ErrNilConn
@@ -336,8 +340,9 @@ func checkNode(conn *zk.Conn, node string) error {
 	return connection.CheckPath(node)
 }
 
-// findNodeAgain finds the election node again if the session in which it was seen is over: the servers may
-// have lost the node since. With WithRejoin it waits for ZooKeeper without a limit.
+// findNodeAgain reads the election node again if the session in which the candidate has seen the node is
+// over, because the servers may have lost the node since then. With WithRejoin, findNodeAgain waits for
+// ZooKeeper without a limit.
 func (e *Election) findNodeAgain() error {
 	if seen := e.lastSeen(); seen.czxid != 0 && seen.session == e.conn.SessionID() {
 		return nil
@@ -350,7 +355,8 @@ func (e *Election) findNodeAgain() error {
 	})
 }
 
-// findNode finds the election node. With WithCreateNode it creates the node if it does not exist.
+// findNode reads the election node and stores the result. With WithCreateNode it creates the node
+// if it does not exist.
 func (e *Election) findNode(limit waitLimiter) error {
 	before := e.lastSeen()
 	known := before.czxid != 0 && before.confirmed
@@ -362,8 +368,8 @@ func (e *Election) findNode(limit waitLimiter) error {
 		case err != nil:
 			return err
 		case session != 0 && session != seen.session:
-			// The request may have been answered in the earlier session, and the servers may have lost the
-			// node since. Read it again.
+			// The servers may have answered the request in the earlier session, and may have lost the node
+			// since then. Read the node again.
 			continue
 		case seen.czxid == 0 && !e.createNode && !known:
 			return fmt.Errorf("%w; create it or use WithCreateNode", ErrNoElection)
@@ -385,22 +391,23 @@ func (e *Election) findNode(limit waitLimiter) error {
 	}
 }
 
-// makeNode creates the election node and its parents, if they do not exist. It waits for the
-// connection if that breaks.
+// makeNode creates the election node and its parents, if they do not exist. If the
+// connection breaks, makeNode waits until the client is connected again.
 func (e *Election) makeNode(limit waitLimiter) error {
 	ctx, cancel := limit()
 	defer cancel()
 	return refine(connection.MakeZnode(ctx, e.conn, e.node, e.queue.ACL, false))
 }
 
-// readNode reads the election node. Its czxid in the result is 0 if the node does not exist.
+// readNode reads the election node. The czxid of the result is 0 if the node does not exist.
 //
 // Without a Sync, a server that lags behind could return the state of an earlier election at the same path.
-// That matters in two cases: a candidate that was in an election before (known is set) compares that election
-// with the present one, and a candidate that must not create the node reports that there is none. Other
-// candidates learn in which election they are when they join, so that the first read needs no Sync.
+// An outdated state is harmful in two cases: a candidate that was in an election before (known is set)
+// compares that election with the present one, and a candidate that must not create the node reports that the
+// node does not exist. Other candidates learn in which election they are when they join, so that their first
+// read needs no Sync.
 func (e *Election) readNode(limit waitLimiter, known bool) (seenNode, error) {
-	seen, err := read(limit, e.conn, func() (seenNode, error) {
+	seen, err := retryRequest(limit, e.conn, func() (seenNode, error) {
 		if !known {
 			if seen, err := e.getNode(); err != nil || seen.czxid != 0 || e.createNode {
 				return seen, err

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestElection_ConcurrentCalls calls methods from several goroutines, while candidates join, lose their
+// TestElection_AllowsConcurrentCalls calls methods from several goroutines while candidates join, lose their
 // session, reconnect and leave. The race detector must not find a data race.
-func TestElection_ConcurrentCalls(t *testing.T) {
+func TestElection_AllowsConcurrentCalls(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conns := []*zk.Conn{h.connect(), h.connect()}
 		var all []*candidate

@@ -78,8 +78,8 @@ var (
 	ErrNotTransferred = errors.New("the candidate did not take over")
 )
 
-// refine returns err, wrapped by the error above that describes it, if the client library or package
-// contender has returned it.
+// refine wraps an error of the client library or of package contender by the error above that
+// describes it. It returns other errors unchanged.
 func refine(err error) error {
 	if errors.Is(err, connection.ErrAmbiguous) && !errors.Is(err, ErrForeignChildren) {
 		return fmt.Errorf("%w: %w", ErrForeignChildren, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestFinalStatus_ErrorIdentifiesReason checks that the error of the final status identifies the reason.
+// TestFinalStatus_ErrorIdentifiesReason checks that errors.Is recognizes the reason for which a candidacy has
+// ended, and no other reason, in the final status and in the result of ElectLeader.
 func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 	all := []error{
 		leaderelection.ErrElectionOver, leaderelection.ErrDeleted, leaderelection.ErrSessionExpired,
@@ -52,7 +53,7 @@ func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 					h.join(h.connect())
 				}
 				c := h.join(h.connect())
-				first := c.newest()
+				first := c.newestStatus()
 				require.Equal(h, role, first.Role)
 				require.NoError(h, end.do(h, c))
 				h.advance(timeout)
@@ -64,8 +65,8 @@ func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 						require.NotErrorIs(h, got, err)
 					}
 				}
-				require.Equal(h, got, c.newest().Err)
-				require.Equal(h, c.newest().Status, c.Current())
+				require.Equal(h, got, c.newestStatus().Err)
+				require.Equal(h, c.newestStatus().Status, c.Current())
 				if role == leaderelection.Leader {
 					require.Error(h, first.Leadership.Err())
 				}
@@ -74,16 +75,17 @@ func TestFinalStatus_ErrorIdentifiesReason(t *testing.T) {
 	}
 }
 
-// TestElectLeader_ReasonOfDeletionUnknown checks that a candidate whose znode was deleted does not wait
-// forever for the reason while ZooKeeper does not answer.
-func TestElectLeader_ReasonOfDeletionUnknown(t *testing.T) {
+// TestElectLeader_ReturnsErrDeletedIfServersAreUnreachable checks that a candidate whose znode was deleted ends
+// with ErrDeleted if ZooKeeper does not answer when the candidate asks for the reason, and does not wait
+// forever.
+func TestElectLeader_ReturnsErrDeletedIfServersAreUnreachable(t *testing.T) {
 	for _, role := range []leaderelection.Role{leaderelection.Leader, leaderelection.Follower} {
 		runWithServers(t, role.String(), 1, func(h *harness) {
 			if role == leaderelection.Follower {
 				h.join(h.connect())
 			}
 			c := h.join(h.connect())
-			require.Equal(h, role, c.newest().Role)
+			require.Equal(h, role, c.newestStatus().Role)
 			unreachable := h.srv.Before(zktest.Match{Op: zktest.OpExists, Path: path.Join(node, "DONE"), Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 				h.srv.Refuse(true)
 				return zktest.Cut(q)
@@ -97,8 +99,8 @@ func TestElectLeader_ReasonOfDeletionUnknown(t *testing.T) {
 	}
 }
 
-// TestNewElection_ErrorIdentifiesReason checks that an error of NewElection, or of ElectLeader before the
-// candidate has joined, identifies the reason.
+// TestNewElection_ErrorIdentifiesReason checks that errors.Is recognizes the reason in an error of NewElection,
+// and in an error of ElectLeader before the candidate has joined.
 func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -114,7 +116,7 @@ func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 		require.ErrorIs(h, c.requireOver(), leaderelection.ErrPermission)
 		require.ErrorIs(h, c.requireOver(), zk.ErrNoAuth, "the error of ZooKeeper is not wrapped")
 
-		// If no server answers, both calls wait for a session timeout.
+		// If no server answers, NewElection and ElectLeader wait for a session timeout.
 		late := h.newCandidate(node, conn)
 		h.srv.Refuse(true)
 		h.srv.DropConnections(conn.SessionID())
@@ -133,9 +135,9 @@ func TestNewElection_ErrorIdentifiesReason(t *testing.T) {
 	})
 }
 
-// TestElectLeader_ForeignParticipant checks that a candidate whose znode was written in an unusual way does
-// not prevent the others from following it, from leading after it, or from being observed.
-func TestElectLeader_ForeignParticipant(t *testing.T) {
+// TestElectLeader_FollowsUnusualForeignCandidates checks that candidates can follow and observe a candidate
+// whose znode another program has written in an unusual way, and that they lead after it has left.
+func TestElectLeader_FollowsUnusualForeignCandidates(t *testing.T) {
 	secret := zk.DigestACL(zk.PermAll, "u", "p")
 	withoutRead := zk.WorldACL(zk.PermAll &^ zk.PermRead)
 	for name, c := range map[string]struct {
@@ -162,7 +164,7 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 			require.NoError(h, err)
 			second, third := h.join(h.connect()), h.join(h.connect(), leaderelection.WithRejoin())
 			h.advance(timeout)
-			require.Equal(h, id, second.newest().NowFollowing)
+			require.Equal(h, id, second.newestStatus().NowFollowing)
 			if c.edit != nil {
 				_, err := foreign.Set(id, c.edit, -1)
 				require.NoError(h, err)
@@ -195,10 +197,10 @@ func TestElectLeader_ForeignParticipant(t *testing.T) {
 	}
 }
 
-// TestElectLeader_AuthenticationIsRequired checks that a leader, a follower or a new candidate that is not
-// authenticated ends with the server's answer, instead of retrying without an end, after the servers have
-// begun to require authentication (kazoo #594).
-func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
+// TestElectLeader_EndsIfServersRequireAuthentication checks that a leader, a follower and a new candidate that
+// are not authenticated end with the server's answer after the servers have begun to require authentication,
+// instead of repeating their requests forever (kazoo #594).
+func TestElectLeader_EndsIfServersRequireAuthentication(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
 		both, late := []*candidate{leader, follower}, h.newCandidate(node, h.connect())
@@ -220,8 +222,8 @@ func TestElectLeader_AuthenticationIsRequired(t *testing.T) {
 }
 
 // TestElectLeader_ContinuesAfterTemporaryRejection checks that a candidate with WithRejoin that has joined
-// before does not end when the servers reject a request for a while, that none of its earlier znodes remains,
-// and that a candidate that has never joined ends.
+// before continues after the servers have rejected its requests for a while, that none of its earlier znodes
+// remains, and that a candidate that has never joined ends.
 func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 	authentication := func(h *harness) func() {
 		end := bubble.RequireAuthentication(h.srv)
@@ -277,9 +279,9 @@ func TestElectLeader_ContinuesAfterTemporaryRejection(t *testing.T) {
 	}
 }
 
-// TestElectLeader_CheckIsRejected checks that a leader ends with an error when the servers reject its check
-// permanently, instead of losing only its lease.
-func TestElectLeader_CheckIsRejected(t *testing.T) {
+// TestElectLeader_EndsIfServersRejectLeaseCheck checks that a leader ends with an error if the servers answer
+// the check of its lease with a permanent error. Otherwise the leader would only lose its lease.
+func TestElectLeader_EndsIfServersRejectLeaseCheck(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader, next := h.join(h.connect()), h.join(h.connect())
 		leader.requireLeads()
@@ -291,9 +293,10 @@ func TestElectLeader_CheckIsRejected(t *testing.T) {
 	})
 }
 
-// TestElectLeader_RemovalIsRejected checks that a candidate does not join again behind its znode, whose
-// deletion was rejected as well, and does not report later that this znode may exist.
-func TestElectLeader_RemovalIsRejected(t *testing.T) {
+// TestElectLeader_LeavesNoZnodeAfterRejectedRemoval checks that a candidate that joins again after the servers
+// have rejected both a check and the deletion of its znode does not follow that znode, and that Resign does not
+// report later that the znode may exist.
+func TestElectLeader_LeavesNoZnodeAfterRejectedRemoval(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a := h.join(h.connect(), leaderelection.WithRejoin())
 		a.requireLeads()
@@ -309,9 +312,10 @@ func TestElectLeader_RemovalIsRejected(t *testing.T) {
 	})
 }
 
-// TestTrap09_RetriesPause checks that a candidate pauses between requests to a server that always answers
-// immediately that the session has moved (ZOOKEEPER-2886).
-func TestTrap09_RetriesPause(t *testing.T) {
+// TestElectLeader_PausesBetweenFailingRequests checks that a candidate pauses between requests to a server that
+// answers each of them immediately with the error that the session has moved (ZOOKEEPER-2886).
+// Scenario 9 of docs/traps.md.
+func TestElectLeader_PausesBetweenFailingRequests(t *testing.T) {
 	for _, op := range []zktest.Op{zktest.OpCreate, zktest.OpGetChildren2, zktest.OpGetData, zktest.OpMulti} {
 		runWithServers(t, op.String(), 1, func(h *harness) {
 			ahead, conn := h.createContender(), h.connect()
@@ -324,7 +328,7 @@ func TestTrap09_RetriesPause(t *testing.T) {
 			c.requireNeverLed()
 			moved.Remove()
 			h.advance(timeout)
-			require.Equal(h, ahead, c.newest().NowFollowing)
+			require.Equal(h, ahead, c.newestStatus().NowFollowing)
 			h.remove(ahead)
 			h.advance(timeout)
 			c.requireLeads()
@@ -333,9 +337,10 @@ func TestTrap09_RetriesPause(t *testing.T) {
 	}
 }
 
-// TestTrap41_PermissionDenied checks that a candidate without a permission that it needs ends with
-// ErrPermission, and does not silently stop trying (CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597).
-func TestTrap41_PermissionDenied(t *testing.T) {
+// TestElectLeader_EndsWithErrPermissionIfDenied checks that a candidate without a permission that it needs ends
+// with ErrPermission, and does not silently stop trying (CURATOR-15, CURATOR-54, CURATOR-104, etcd #19597).
+// Scenario 41 of docs/traps.md.
+func TestElectLeader_EndsWithErrPermissionIfDenied(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	for _, c := range []struct {
 		name string
@@ -356,9 +361,11 @@ func TestTrap41_PermissionDenied(t *testing.T) {
 	}
 }
 
-// TestTrap41_UnknownError checks that an unknown error code either ends the candidacy with an error or is
-// harmless, and that the code of a busy server is harmless (CURATOR-671).
-func TestTrap41_UnknownError(t *testing.T) {
+// TestElectLeader_SurvivesOrReportsUnknownErrorCode checks that a candidate that receives an unknown error code
+// either ends with an error that contains the code or leads later, and that the code of a busy server does not
+// end the candidacy (CURATOR-671).
+// Scenario 41 of docs/traps.md.
+func TestElectLeader_SurvivesOrReportsUnknownErrorCode(t *testing.T) {
 	for code, busy := range map[zktest.Code]bool{-99: false, -127: true} {
 		k := 1
 		for met := true; met; k++ {
@@ -370,7 +377,7 @@ func TestTrap41_UnknownError(t *testing.T) {
 				h.remove(ahead)
 				h.advance(timeout)
 				met = bubble.HasRun(strange)
-				if busy || c.newest().Err == nil {
+				if busy || c.newestStatus().Err == nil {
 					c.requireLeads()
 					return
 				}

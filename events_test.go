@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// eventRecorder is a candidate and the events that were received from it.
+// eventRecorder records the events of a candidate.
 type eventRecorder struct {
 	*candidate
 	mu         sync.Mutex
@@ -30,7 +30,8 @@ type eventRecorder struct {
 	missed     int
 }
 
-// handOver returns the duration of the hand-over to the i-th leadership.
+// handOver returns the duration of the hand-over to the i-th leadership. ok is false if
+// no hand-over was reported.
 func (r *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,8 +43,8 @@ func (r *eventRecorder) handOver(i int) (d time.Duration, ok bool) {
 	return 0, false
 }
 
-// record creates a candidate on a new connection whose events are recorded.
-func (h *harness) record(opts ...leaderelection.Option) *eventRecorder {
+// newRecordedCandidate creates a candidate on a new connection, and records the events of the candidate.
+func (h *harness) newRecordedCandidate(opts ...leaderelection.Option) *eventRecorder {
 	h.Helper()
 	r := &eventRecorder{candidate: h.newCandidate(node, h.connectAsync(zk.WithMaxBufferSize(64<<10)), opts...)}
 	events := r.Events()
@@ -115,10 +116,11 @@ func (r *eventRecorder) requireEvents(want ...string) {
 	require.Zero(r.h, r.missed)
 }
 
-// TestEvents_HandOverWithDuration checks that the events of a hand-over and its duration are right.
-func TestEvents_HandOverWithDuration(t *testing.T) {
+// TestEvents_ReportsDurationOfHandOver checks that a successor that needs no request reports a hand-over with
+// the duration zero, and that the first candidate of an election reports no hand-over.
+func TestEvents_ReportsDurationOfHandOver(t *testing.T) {
 	withLatency(t, func(h *harness) {
-		first, second := h.record(), h.record()
+		first, second := h.newRecordedCandidate(), h.newRecordedCandidate()
 		first.startAndAwaitStatus()
 		second.startAndAwaitStatus()
 		first.requireEvents("joined", "elected")
@@ -128,7 +130,7 @@ func TestEvents_HandOverWithDuration(t *testing.T) {
 		require.Equal(h, []string{first.ID()}, first.watched)
 		require.Equal(h, []string{second.ID(), first.ID()}, second.watched)
 
-		h.measure(func() {
+		h.measureRoundTrips(func() {
 			go first.Resign()
 			second.awaitLeader()
 		})
@@ -141,14 +143,14 @@ func TestEvents_HandOverWithDuration(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverWithListing checks that the duration of a hand-over to the third candidate includes its
-// listing. The listing is necessary because both candidates before it have left at the same time.
-func TestEvents_HandOverWithListing(t *testing.T) {
+// TestEvents_IncludesListingInHandOverDuration checks that the duration of a hand-over includes the listing
+// that a candidate needs if both candidates ahead of it have left at the same time.
+func TestEvents_IncludesListingInHandOverDuration(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
-		third := h.record()
+		third := h.newRecordedCandidate()
 		third.startAndAwaitStatus()
-		h.measure(func() {
+		h.measureRoundTrips(func() {
 			for _, c := range ahead {
 				require.NoError(h, h.srv.ExpireSession(c.conn.SessionID()))
 			}
@@ -161,15 +163,15 @@ func TestEvents_HandOverWithListing(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverAfterFollower checks that the duration of a hand-over is not measured from the departure
-// of a predecessor that was not the leader.
-func TestEvents_HandOverAfterFollower(t *testing.T) {
+// TestEvents_MeasuresHandOverFromDepartureOfLeader checks that the duration of a hand-over begins with the
+// departure of the leader, even if a follower ahead of the candidate has left before.
+func TestEvents_MeasuresHandOverFromDepartureOfLeader(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
-		third := h.record()
+		third := h.newRecordedCandidate()
 		third.startAndAwaitStatus()
 		ahead[1].resign()
-		h.measure(func() {
+		h.measureRoundTrips(func() {
 			go ahead[0].Resign()
 			third.awaitLeader()
 		})
@@ -181,12 +183,12 @@ func TestEvents_HandOverAfterFollower(t *testing.T) {
 	})
 }
 
-// TestEvents_HandOverUnnoticed checks that event.HandOver is not reported when the candidate was not notified
-// of the departure of its predecessor. Here the server rejects the request to set the watches again.
-func TestEvents_HandOverUnnoticed(t *testing.T) {
+// TestEvents_OmitsHandOverWithoutNotification checks that a candidate that was not notified of the departure of
+// its predecessor does not report event.HandOver. Here the server rejects the request to set the watches again.
+func TestEvents_OmitsHandOverWithoutNotification(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		ahead := h.joinAll(2)
-		third := h.record()
+		third := h.newRecordedCandidate()
 		third.startAndAwaitStatus()
 		ahead[1].resign()
 		time.Sleep(leasePeriod)
@@ -203,10 +205,11 @@ func TestEvents_HandOverUnnoticed(t *testing.T) {
 	})
 }
 
-// TestEvents_SuspendedAndResumed checks that the suspension and the resumption of a leader are reported.
-func TestEvents_SuspendedAndResumed(t *testing.T) {
+// TestEvents_ReportsSuspensionAndResumption checks that a leader reports that its lease has expired, that it
+// has become leader again, and, once, that it has lost the leadership.
+func TestEvents_ReportsSuspensionAndResumption(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r := h.record()
+		r := h.newRecordedCandidate()
 		leads := r.startAndAwaitStatus()
 		require.Equal(h, leaderelection.Leader, leads.Role)
 		h.srv.Blackhole(zktest.BothWays)
@@ -219,7 +222,7 @@ func TestEvents_SuspendedAndResumed(t *testing.T) {
 		h.advance(timeout)
 		events := []string{
 			"joined", "elected", "suspended: lease expired: it was not confirmed in time", "resumed",
-			"lost: znode was deleted by another client", // this notification arrives first
+			"lost: znode was deleted by another client", // the notification of the deletion arrives before that of the expiry
 			"ended: session expired",
 		}
 		r.requireEvents(events...)
@@ -228,11 +231,12 @@ func TestEvents_SuspendedAndResumed(t *testing.T) {
 	})
 }
 
-// TestEvents_LostWhileSuspended checks that the loss of a suspended leadership is reported once.
-func TestEvents_LostWhileSuspended(t *testing.T) {
+// TestEvents_ReportsLossWhileSuspendedOnce checks that a leader whose session expires while it is suspended
+// reports event.Lost once.
+func TestEvents_ReportsLossWhileSuspendedOnce(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ahead := h.joinAll(1)
-		r := h.record(leaderelection.WithRejoin())
+		r := h.newRecordedCandidate(leaderelection.WithRejoin())
 		r.startAndAwaitStatus()
 		ahead[0].resign()
 		r.awaitLeader()
@@ -251,11 +255,11 @@ func TestEvents_LostWhileSuspended(t *testing.T) {
 	})
 }
 
-// TestEvents_SecondZnodeAtSamePath checks that event.Joined is reported for a new znode that has the path of
-// an earlier znode. This is possible if the servers have lost their data.
-func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
+// TestEvents_ReportsJoinedForNewZnodeAtSamePath checks that a candidate reports event.Joined for a new znode
+// that has the path of its earlier znode. The path occurs again if the servers have lost their data.
+func TestEvents_ReportsJoinedForNewZnodeAtSamePath(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r := h.record(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
+		r := h.newRecordedCandidate(leaderelection.WithRejoin(), leaderelection.WithCreateNode(), leaderelection.WithNamePrefix("n_"))
 		r.startAndAwaitStatus()
 		first := r.ID()
 		h.srv.Restart(zktest.LoseTree)
@@ -269,13 +273,15 @@ func TestEvents_SecondZnodeAtSamePath(t *testing.T) {
 	})
 }
 
-// TestEvents_EndElectionIsReported checks that a candidate reports that the election has ended.
-func TestEvents_EndElectionIsReported(t *testing.T) {
+// TestEvents_ReportsEndOfElection checks that the last event of the leader and of a follower reports that the
+// election is over.
+func TestEvents_ReportsEndOfElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		first, second := h.record(), h.record()
+		first, second := h.newRecordedCandidate(), h.newRecordedCandidate()
 		first.startAndAwaitStatus()
 		second.startAndAwaitStatus()
-		// Check this before the status changes again, because events are received later.
+		// Require these events before the status changes again, because the recorder
+		// compares each event with the status at the time at which it receives the event.
 		first.requireEvents("joined", "elected")
 		require.NoError(h, second.EndElection())
 		h.advance(shortTime)
@@ -285,11 +291,11 @@ func TestEvents_EndElectionIsReported(t *testing.T) {
 	})
 }
 
-// TestEvents_EndedIfCandidateCannotJoin checks that a candidate that cannot join, or that resigns before it
-// is started, reports event.Ended.
-func TestEvents_EndedIfCandidateCannotJoin(t *testing.T) {
+// TestEvents_ReportsEndedIfCandidateCannotJoin checks that a candidate reports event.Ended if it cannot join,
+// or if it resigns before ElectLeader is called.
+func TestEvents_ReportsEndedIfCandidateCannotJoin(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r, never := h.record(), h.record()
+		r, never := h.newRecordedCandidate(), h.newRecordedCandidate()
 		h.srv.Refuse(true)
 		h.srv.DropConnections()
 		require.ErrorIs(h, r.ElectLeader(), leaderelection.ErrUnreachable)
@@ -302,11 +308,11 @@ func TestEvents_EndedIfCandidateCannotJoin(t *testing.T) {
 	})
 }
 
-// TestEvents_EachCheckIsReported verifies that each check of the leader is reported, and with an error when its
+// TestEvents_ReportsEachCheck checks that the leader reports each check of its lease, with an error if the
 // connection breaks before the answer.
-func TestEvents_EachCheckIsReported(t *testing.T) {
+func TestEvents_ReportsEachCheck(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
-		r := h.record()
+		r := h.newRecordedCandidate()
 		r.startAndAwaitStatus()
 		h.advance(10*leasePeriod + leasePeriod/2)
 		require.Len(h, r.checks, 10)
@@ -318,8 +324,9 @@ func TestEvents_EachCheckIsReported(t *testing.T) {
 	})
 }
 
-// TestEvents_ReaderResigns checks that the reader of events can end the candidacy by a call of Resign.
-func TestEvents_ReaderResigns(t *testing.T) {
+// TestEvents_LetsReaderCallResign checks that the goroutine that reads the events can end the candidacy by a
+// call of Resign.
+func TestEvents_LetsReaderCallResign(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.newCandidate(node, h.connect())
 		events := c.Events()

@@ -15,13 +15,13 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// candidate is a program with one candidate. It receives each status immediately.
+// candidate is a candidate whose statuses the test receives immediately.
 type candidate struct {
 	*leaderelection.Election
 	h    *harness
 	conn *zk.Conn
 
-	changed chan struct{} // has an element after a status; closed together with the channel of statuses
+	changed chan struct{} // receives an element after each status; closed after the channel of statuses
 
 	mu       sync.Mutex
 	statuses []timedStatus
@@ -99,7 +99,7 @@ func (c *candidate) startAndAwaitStatus() leaderelection.Status {
 	c.h.Helper()
 	c.start()
 	<-c.changed
-	return c.newest().Status
+	return c.newestStatus().Status
 }
 
 // awaitLeader waits until the candidate is the leader.
@@ -135,8 +135,8 @@ func (c *candidate) receivedStatuses() []timedStatus {
 	return slices.Clone(c.statuses)
 }
 
-// newest returns the status that was received last.
-func (c *candidate) newest() timedStatus {
+// newestStatus returns the status that was received last.
+func (c *candidate) newestStatus() timedStatus {
 	c.h.Helper()
 	all := c.receivedStatuses()
 	require.NotEmpty(c.h, all, "no status was received")
@@ -151,8 +151,8 @@ func (c *candidate) receivedRoles() (roles []leaderelection.Role) {
 	return roles
 }
 
-// timeOf returns when the first status with the given role was received.
-func (c *candidate) timeOf(role leaderelection.Role) time.Time {
+// firstTimeOf returns when the first status with the given role was received.
+func (c *candidate) firstTimeOf(role leaderelection.Role) time.Time {
 	c.h.Helper()
 	for _, s := range c.receivedStatuses() {
 		if s.Role == role {
@@ -175,7 +175,7 @@ func (c *candidate) multi(ops ...any) ([]zk.MultiResponse, error) {
 // requireLeads requires that the candidate is the leader, and returns its leadership.
 func (c *candidate) requireLeads() *leaderelection.Leadership {
 	c.h.Helper()
-	s := c.newest()
+	s := c.newestStatus()
 	require.Equal(c.h, leaderelection.Leader, s.Role, "%v", s.Status)
 	require.NoError(c.h, s.Leadership.Err())
 	return s.Leadership
@@ -184,7 +184,7 @@ func (c *candidate) requireLeads() *leaderelection.Leadership {
 // requireFollows requires that other is the predecessor of the candidate.
 func (c *candidate) requireFollows(other *candidate) {
 	c.h.Helper()
-	s := c.newest()
+	s := c.newestStatus()
 	require.Equal(c.h, leaderelection.Follower, s.Role, "%v", s.Status)
 	require.Equal(c.h, other.ID(), s.NowFollowing)
 }
@@ -195,8 +195,8 @@ func (c *candidate) requireNeverLed() {
 	require.NotContains(c.h, c.receivedRoles(), leaderelection.Leader)
 }
 
-// requireOnlyCandidate requires that the candidate's znode is the only one and belongs to its
-// session.
+// requireOnlyCandidate requires that the election node has no other child than the
+// candidate's znode, and that the znode belongs to the candidate's session.
 func (c *candidate) requireOnlyCandidate() {
 	c.h.Helper()
 	c.h.requireIDs(c.ID())
@@ -217,7 +217,7 @@ func (c *candidate) requireOver() error {
 	return c.err
 }
 
-// resign lets the candidate resign and requires that ZooKeeper confirms it.
+// resign calls Resign, and requires that ZooKeeper confirms the resignation.
 func (c *candidate) resign() {
 	c.h.Helper()
 	require.NoError(c.h, c.Resign())
@@ -225,11 +225,11 @@ func (c *candidate) resign() {
 	require.NoError(c.h, c.requireOver())
 }
 
-// leadershipRecord records the leaderships of all candidates of a test.
+// leadershipRecord records the leaderships of all candidates of a test, to detect two leaders at the same time.
 type leadershipRecord struct {
 	mu      sync.Mutex
 	all     []*term
-	overlap bool // two leaders at the same time are permitted
+	overlap bool // verify permits two leaders at the same time
 }
 
 type term struct {
@@ -279,7 +279,7 @@ type moment struct {
 	at time.Time
 }
 
-// setNow sets the time to the current time.
+// setNow sets m to the current time.
 func (m *moment) setNow() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -292,8 +292,8 @@ func (m *moment) time() time.Time {
 	return m.at
 }
 
-// doneTime returns the moment at which Done of a leadership is closed.
-func doneTime(l *leaderelection.Leadership) *moment {
+// recordDoneTime returns a moment that is set when Done of the leadership is closed.
+func recordDoneTime(l *leaderelection.Leadership) *moment {
 	m := &moment{}
 	context.AfterFunc(l.Context(), m.setNow)
 	return m

@@ -57,7 +57,7 @@ type harness struct {
 // that there were never two leaders.
 func withServers(t *testing.T, servers int, f func(h *harness), options ...zktest.Option) {
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // requests that cannot be answered end with their client
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // requests that the servers never answer end when their client is closed
 		h := &harness{T: t, ensemble: zktest.StartEnsemble(t, servers, options...)}
 		h.srv = h.ensemble.Server(0)
 		t.Cleanup(func() {
@@ -81,7 +81,7 @@ func runWithServers(t *testing.T, name string, servers int, f func(h *harness), 
 	t.Run(name, func(t *testing.T) { withServers(t, servers, f, options...) })
 }
 
-// heal ends all faults and waits until the clients are connected.
+// heal ends all faults of the servers, and waits until the clients are connected.
 func (h *harness) heal() {
 	h.eachServer(func(s *zktest.Server) {
 		s.Refuse(false)
@@ -118,8 +118,7 @@ func (h *harness) disconnect(conn *zk.Conn) { bubble.Disconnect(h.ensemble, conn
 // reconnect lets clients connect again, and waits until all of them are connected.
 func (h *harness) reconnect() { bubble.Reconnect(h.ensemble) }
 
-// whileDisconnected breaks the connection of a client and calls f before the client is connected
-// to another server.
+// whileDisconnected breaks the connection of a client, and calls f before the client is connected again.
 func (h *harness) whileDisconnected(conn *zk.Conn, f func()) {
 	session := conn.SessionID()
 	connecting := h.srv.Before(zktest.Match{Op: zktest.OpConnect, Session: session, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -143,8 +142,8 @@ func (h *harness) serverSession(c *candidate) zktest.Session {
 	return bubble.Session(h, h.ensemble, c.conn)
 }
 
-// requests returns the logged requests of one kind that a session has sent. If session is 0, it returns those
-// of all sessions.
+// requests returns the logged requests of one kind that a session has sent. If session is 0, it returns the
+// requests of all sessions.
 func (h *harness) requests(op zktest.Op, session int64) zktest.Log {
 	return h.srv.Log().Filter(func(e zktest.Entry) bool {
 		return e.Op == op && (session == 0 || e.Session == session)
@@ -173,8 +172,8 @@ func (h *harness) stat(path string) *zk.Stat {
 	return stat
 }
 
-// createContender creates the znode of a candidate of another program, named as by Curator, and
-// returns its path. Its session is that of the operator.
+// createContender creates the znode of another program's candidate, with a name like those of
+// Curator, in the session of the operator, and returns its path.
 func (h *harness) createContender() string {
 	h.Helper()
 	h.contenders++
@@ -237,7 +236,7 @@ func (h *harness) watchedPaths() (paths []string) {
 	return paths
 }
 
-// forEachLoss runs f once for each loss, with new servers.
+// forEachLoss runs f once, with new servers, for each of the given ways to lose a reply or a connection.
 func forEachLoss(t *testing.T, losses []bubble.Fault, servers int, f func(h *harness, l bubble.Fault)) {
 	for _, l := range losses {
 		runWithServers(t, l.Name, servers, func(h *harness) { f(h, l) })

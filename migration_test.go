@@ -55,7 +55,8 @@ func (s namingScheme) String() string {
 	return s.prefix + "<number>"
 }
 
-// candidates returns the children that a program with the scheme considers candidates, in its order.
+// candidates returns the children that a program with the scheme considers candidates, in the order
+// of succession.
 func (s namingScheme) candidates(children []string) (names []string) {
 	for _, name := range children {
 		head, ok := strings.CutSuffix(name, name[max(0, len(name)-10):])
@@ -83,12 +84,12 @@ type fleet struct {
 	scheme namingScheme
 
 	mu      sync.Mutex
-	leading map[string]func() bool // functions that report whether an instance is still the leader, by its name
+	leading map[string]func() bool // functions that report whether an instance is still the leader, by the name of the instance
 	elected int                    // number of leaders so far
 }
 
-// addLeader records that an instance is the leader while isLeader returns true, and verifies that
-// it is the only one.
+// addLeader records that an instance is the leader while isLeader returns true, and fails the
+// test if another instance is the leader.
 func (f *fleet) addLeader(instance string, isLeader func() bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -112,13 +113,14 @@ func (f *fleet) leaders() (names []string) {
 	return names
 }
 
-// instance is one running program of the fleet, of the previous or of the new version.
+// instance is a running instance of the program, of the hand-written version or of the
+// version that uses this library.
 type instance interface {
 	quit()
 	crash()
 }
 
-// handWritten is an instance of the hand-written version.
+// handWritten is an instance of the version with a hand-written election.
 type handWritten struct {
 	fleet  *fleet
 	id     string
@@ -174,8 +176,8 @@ func (o *handWritten) run() {
 		}
 		select {
 		case e := <-event:
-			// A hand-written candidate takes any event for the deletion of its predecessor. Fail the test if
-			// it is another event.
+			// A hand-written candidate takes any event for the deletion of its predecessor, so no other
+			// event may occur.
 			if e.Type != zk.EventNodeDeleted {
 				o.fleet.Errorf("%s: %v on its predecessor", o.id, e.Type)
 			}
@@ -188,7 +190,7 @@ func (o *handWritten) run() {
 func (o *handWritten) quit() {
 	o.cancel()
 	<-o.done
-	// Version 0 means that no client has written to the znode.
+	// The version 0 makes Delete fail if another client has written to the znode.
 	if err := o.conn.Delete(o.znode, 0); err != nil {
 		o.fleet.Errorf("%s: delete: %v", o.id, err)
 	}
@@ -248,10 +250,10 @@ func (m *migratedInstance) crash() {
 	m.conn.Close()
 }
 
-// TestMigration_RollingUpgrade replaces three instances one after another by the new version, and then by
-// the old version again. The instances end in all ways in which an instance can end. There must never be
-// two leaders, and the time without a leader must be short.
-func TestMigration_RollingUpgrade(t *testing.T) {
+// TestMigration_RollingUpgradeNeverHasTwoLeaders replaces three instances one after another by the new version,
+// and then by the old version again. The instances end in all ways in which an instance can end. There must
+// never be two leaders, and after five seconds there must be one.
+func TestMigration_RollingUpgradeNeverHasTwoLeaders(t *testing.T) {
 	for _, s := range schemes {
 		for _, leaderFirst := range []bool{true, false} {
 			for _, crash := range []bool{true, false} {
@@ -320,8 +322,9 @@ func rollingUpgrade(t *testing.T, s namingScheme, leaderFirst, crash bool) {
 	require.GreaterOrEqual(t, f.elected, 4)
 }
 
-// TestMigration_DefaultNames checks that a candidate with the default names waits for earlier hand-written candidates.
-func TestMigration_DefaultNames(t *testing.T) {
+// TestMigration_DefaultNamesFollowHandWrittenCandidates checks that a candidate with the default names waits
+// for earlier hand-written candidates.
+func TestMigration_DefaultNamesFollowHandWrittenCandidates(t *testing.T) {
 	for _, s := range schemes {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fleet{T: t, srv: zktest.Start(t), scheme: s, leading: map[string]func() bool{}}
@@ -348,9 +351,9 @@ func TestMigration_DefaultNames(t *testing.T) {
 	}
 }
 
-// TestMigration_ZkLock checks that programs that use zk.Lock wait for candidates and mutexes of this library,
-// and that these wait for zk.Lock.
-func TestMigration_ZkLock(t *testing.T) {
+// TestMigration_ExcludesHolderOfZkLock checks that holders of zk.Lock, of a mutex of this library and
+// candidates of this library at the same path wait for each other.
+func TestMigration_ExcludesHolderOfZkLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		connect := func() *zk.Conn {

@@ -16,31 +16,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// register is the path of the znode that leaders write.
-const register = "/register"
+// registerPath is the path of the znode that leaders write.
+const registerPath = "/register"
 
 func setRegister(data string) *zk.SetDataRequest {
-	return &zk.SetDataRequest{Path: register, Data: []byte(data), Version: -1}
+	return &zk.SetDataRequest{Path: registerPath, Data: []byte(data), Version: -1}
 }
 
 func (h *harness) registerData() string {
 	h.Helper()
-	data, _, err := h.operator.Get(register)
+	data, _, err := h.operator.Get(registerPath)
 	require.NoError(h, err)
 	return string(data)
 }
 
 func withRegister(t *testing.T, f func(h *harness)) {
 	withServers(t, 1, func(h *harness) {
-		_, err := h.operator.Create(register, []byte("initial"), 0, openACL)
+		_, err := h.operator.Create(registerPath, []byte("initial"), 0, openACL)
 		require.NoError(h, err)
 		f(h)
 	})
 }
 
-// TestMulti_OnlyLeaderWrites checks that only transactions of the leader are applied, and that they are
-// applied completely.
-func TestMulti_OnlyLeaderWrites(t *testing.T) {
+// TestMulti_AppliesOnlyTransactionsOfLeader checks that Multi applies only the transactions of the leader, and
+// each of them completely or not at all.
+func TestMulti_AppliesOnlyTransactionsOfLeader(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader, follower := h.join(h.connect()), h.join(h.connect())
 		_, err := follower.multi(setRegister("follower"))
@@ -80,9 +80,9 @@ func TestMulti_OnlyLeaderWrites(t *testing.T) {
 	})
 }
 
-// TestMulti_UnacceptableRequestIsNotSent checks that Multi sends only requests that the servers accept. They
-// close the connection if a request is larger than a megabyte.
-func TestMulti_UnacceptableRequestIsNotSent(t *testing.T) {
+// TestMulti_DoesNotSendInvalidTransaction checks that Multi does not send a transaction of more than a megabyte,
+// after which the servers would close the connection, or with operations of an unknown type.
+func TestMulti_DoesNotSendInvalidTransaction(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		leader := h.join(h.connect())
 		for _, size := range []int{1<<20 - 8<<10, 1 << 20, 2 << 20} {
@@ -96,14 +96,14 @@ func TestMulti_UnacceptableRequestIsNotSent(t *testing.T) {
 			require.ErrorContains(h, err, "transaction as leader of "+node)
 			require.Empty(h, h.srv.Log())
 		}
-		_, err := leader.multi(zk.SetDataRequest{Path: register})
+		_, err := leader.multi(zk.SetDataRequest{Path: registerPath})
 		require.ErrorIs(h, err, leaderelection.ErrInvalid)
 		require.Equal(h, leaderelection.Leader, leader.Current().Role)
 	})
 }
 
-// TestMulti_TimesOutWithoutReply checks that Multi waits no longer than documented when the client library
-// returns no error.
+// TestMulti_TimesOutWithoutReply checks that Multi returns 1.5 s after the end of the leadership if the client
+// library neither receives a reply nor reports an error.
 func TestMulti_TimesOutWithoutReply(t *testing.T) {
 	withRegister(t, func(h *harness) {
 		conn, _, err := h.ensemble.ConnectFrom(0, time.Minute)
@@ -111,7 +111,7 @@ func TestMulti_TimesOutWithoutReply(t *testing.T) {
 		leader := h.join(conn)
 		h.advance(time.Second)
 		grant := leader.requireLeads()
-		done := doneTime(grant)
+		done := recordDoneTime(grant)
 		h.srv.Blackhole(zktest.BothWays, conn.SessionID())
 		_, err = leader.multi(setRegister("no answer"))
 		require.ErrorIs(h, err, leaderelection.ErrUnconfirmed)
@@ -122,7 +122,8 @@ func TestMulti_TimesOutWithoutReply(t *testing.T) {
 	})
 }
 
-// TestMulti_ErrorNamesOperation checks that the error names the operation that has failed.
+// TestMulti_ErrorNamesOperation checks that the error contains the index, the kind and the path of the
+// operation that has failed.
 func TestMulti_ErrorNamesOperation(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
@@ -141,9 +142,10 @@ func TestMulti_ErrorNamesOperation(t *testing.T) {
 	})
 }
 
-// TestMulti_EarlierLeadership checks that Multi of a leadership does not execute transactions during a later
-// leadership of the candidate.
-func TestMulti_EarlierLeadership(t *testing.T) {
+// TestMulti_RejectsCallsOfEarlierLeadership checks that Multi of an ended leadership returns ErrNotLeader
+// during a later leadership of the same candidate, and that Multi of a leadership on another backend is not
+// supported.
+func TestMulti_RejectsCallsOfEarlierLeadership(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.join(conn, leaderelection.WithRejoin())
@@ -167,9 +169,10 @@ func TestMulti_EarlierLeadership(t *testing.T) {
 	})
 }
 
-// TestTrap07_WriteReplyLost checks that a write whose reply was lost is not applied a second time, and that
-// no call fails because it repeats a write that was applied (CURATOR-584, CURATOR-268).
-func TestTrap07_WriteReplyLost(t *testing.T) {
+// TestElection_AppliesWriteOnceAfterLostReply checks that a write whose reply was lost is not applied a second
+// time, and that no call fails because it repeats a write that was applied (CURATOR-584, CURATOR-268).
+// Scenario 7 of docs/traps.md.
+func TestElection_AppliesWriteOnceAfterLostReply(t *testing.T) {
 	t.Run("of the leader", func(t *testing.T) {
 		forEachLoss(t, bubble.LostReplies, 1, func(h *harness, l bubble.Fault) {
 			h.create("/register")
@@ -227,9 +230,10 @@ func writeRegister(c *candidate, data string) error {
 	return err
 }
 
-// TestTrap16_WriteSentInNextSession checks that a write of a former leader is not applied, although the
-// client library sends requests that were queued without a connection in the next session.
-func TestTrap16_WriteSentInNextSession(t *testing.T) {
+// TestMulti_RejectsWriteSentInNextSession checks that a transaction that a former leader has sent without a
+// connection is not applied, although the client library sends it in the next session.
+// Scenario 16 of docs/traps.md.
+func TestMulti_RejectsWriteSentInNextSession(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		h.terms.overlap = true
 		h.create("/register")

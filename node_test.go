@@ -18,9 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithCreateNode_Concurrent checks that several candidates can create the node at the same time, and that
-// the node is persistent.
-func TestWithCreateNode_Concurrent(t *testing.T) {
+// TestWithCreateNode_CreatesNodeConcurrently checks that several candidates can create the election node at the
+// same time, and that the node is persistent.
+func TestWithCreateNode_CreatesNodeConcurrently(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const below = "/of/several/parts"
 		_, err := leaderelection.NewElection(h.operator, below)
@@ -49,7 +49,7 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 		leaders := 0
 		for _, c := range all {
 			require.NotNil(h, c)
-			if c.newest().Role == leaderelection.Leader {
+			if c.newestStatus().Role == leaderelection.Leader {
 				leaders++
 			}
 		}
@@ -65,10 +65,10 @@ func TestWithCreateNode_Concurrent(t *testing.T) {
 	})
 }
 
-// TestWithCreateNode_ParentsOfOtherClients checks that WithCreateNode does not require the permission to
-// write existing parents. Without that permission, a server returns "no auth" for a parent that exists, and
-// not "node exists".
-func TestWithCreateNode_ParentsOfOtherClients(t *testing.T) {
+// TestWithCreateNode_NeedsNoPermissionForExistingParents checks that WithCreateNode does not require the
+// permission to create parents that exist already. Without this permission, a server answers the create of an
+// existing parent with "no auth", and not with "node exists".
+func TestWithCreateNode_NeedsNoPermissionForExistingParents(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.Create("/apps", nil, 0, openACL)
 		require.NoError(h, err)
@@ -81,11 +81,12 @@ func TestWithCreateNode_ParentsOfOtherClients(t *testing.T) {
 	})
 }
 
-// TestTrap36_NodeDeletedBeforeCreate checks that a candidate without WithCreateNode does not create an
-// election node again that was deleted before the create of its znode, and that a candidate with
-// WithCreateNode does. The servers may have deleted the node because it is an empty container (CURATOR-724,
-// CURATOR-180, kazoo #563).
-func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
+// TestWithCreateNode_RecreatesNodeDeletedBeforeJoin checks that a candidate with WithCreateNode creates the
+// election node again if the node was deleted before the candidate has created its znode, and that a candidate
+// without the option ends. The servers may have deleted the node because it was an empty container
+// (CURATOR-724, CURATOR-180, kazoo #563).
+// Scenario 36 of docs/traps.md.
+func TestWithCreateNode_RecreatesNodeDeletedBeforeJoin(t *testing.T) {
 	// makeContainer makes the election node a container without children.
 	makeContainer := func(h *harness) {
 		h.remove(node)
@@ -165,7 +166,8 @@ func TestTrap36_NodeDeletedBeforeCreate(t *testing.T) {
 			})
 		}
 	})
-	// A candidate does not create an election again that it had joined and that has ended.
+	// In the following cases the candidate has joined an election that has ended, so it
+	// must not create the election again.
 	deleteElection := func(h *harness) zktest.HookFunc {
 		return func(q *zktest.Request) zktest.Verdict {
 			_ = leaderelection.DeleteElection(h.operator, node)
@@ -266,9 +268,9 @@ func behindLaggingServer(h *harness) (conn *zk.Conn, catchUp func()) {
 	return conn, func() { lag.Heal() }
 }
 
-// TestNewElection_LaggingServer checks that a candidate does not join an earlier election that its server
-// still shows, and finds a node that its server does not show yet.
-func TestNewElection_LaggingServer(t *testing.T) {
+// TestNewElection_FindsPresentNodeOnLaggingServer checks that a candidate does not join an earlier election
+// that its server still shows, and finds a node that its server does not show yet.
+func TestNewElection_FindsPresentNodeOnLaggingServer(t *testing.T) {
 	for _, existed := range []bool{true, false} {
 		withServers(t, 3, func(h *harness) {
 			if !existed {
@@ -284,9 +286,9 @@ func TestNewElection_LaggingServer(t *testing.T) {
 	}
 }
 
-// TestEndElection_LaggingServer checks that EndElection ends the present election when the server has shown
-// the candidate an earlier election.
-func TestEndElection_LaggingServer(t *testing.T) {
+// TestEndElection_EndsPresentElectionOnLaggingServer checks that EndElection ends the present election when the
+// server has shown the candidate an earlier election.
+func TestEndElection_EndsPresentElectionOnLaggingServer(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, catchUp := behindLaggingServer(h)
 		h.create(node)
@@ -314,9 +316,9 @@ func TestElectLeader_KeepsDataOfElectionNode(t *testing.T) {
 	})
 }
 
-// TestElectLeader_NotPermittedToWriteNode checks that a candidate that may not write the election node leads,
-// and does not try again to write it.
-func TestElectLeader_NotPermittedToWriteNode(t *testing.T) {
+// TestElectLeader_LeadsWithoutWritePermissionForNode checks that a candidate leads although it may not write
+// the election node, and that the next candidate on the connection does not try to write the node again.
+func TestElectLeader_LeadsWithoutWritePermissionForNode(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		_, err := h.operator.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
 		require.NoError(h, err)
@@ -366,21 +368,22 @@ func createTransactions(h *harness, conn *zk.Conn) {
 	}
 }
 
-// permanent contains the options of a candidate that continues after every loss.
-var permanent = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
+// permanentOptions contains the options of a candidate that continues after the loss of its
+// session and of the election node.
+var permanentOptions = []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin()}
 
-// TestDataLoss_PermanentCandidates checks that two candidates that rejoin and create the election node
+// TestWithRejoin_ContinuesAfterDataLoss checks that two candidates that rejoin and create the election node
 // continue in the same election after the servers have lost their data: one of them creates the node, and the
 // other candidate joins it.
-func TestDataLoss_PermanentCandidates(t *testing.T) {
+func TestWithRejoin_ContinuesAfterDataLoss(t *testing.T) {
 	for name, loss := range map[string]zktest.Loss{"all data": zktest.LoseAll, "the tree": zktest.LoseTree} {
 		runWithServers(t, name, 1, func(h *harness) {
 			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 			conn := h.dial()
-			a := h.joinApp(conn, permanent...)
+			a := h.joinApp(conn, permanentOptions...)
 			h.advance(time.Minute)
 			old := a.requireLeads()
-			b := h.joinApp(h.dial(), permanent...)
+			b := h.joinApp(h.dial(), permanentOptions...)
 			h.advance(time.Second)
 			createTransactions(h, conn)
 			h.srv.Restart(loss)
@@ -400,9 +403,9 @@ func TestDataLoss_PermanentCandidates(t *testing.T) {
 	}
 }
 
-// TestDataLoss_OtherZnodeWithSameName checks that a candidate that reconnects late does not delete the znode
-// of another candidate, which has the same name as its own earlier znode.
-func TestDataLoss_OtherZnodeWithSameName(t *testing.T) {
+// TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss checks that a candidate that reconnects late after a data
+// loss does not delete the znode of another candidate, which has the same name as its own earlier znode.
+func TestWithRejoin_KeepsZnodeOfSameNameAfterDataLoss(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
@@ -413,11 +416,11 @@ func TestDataLoss_OtherZnodeWithSameName(t *testing.T) {
 				return nil, zk.ErrNoServer
 			}
 			return dialer(network, address, limit)
-		})), permanent...)
+		})), permanentOptions...)
 		h.advance(time.Minute)
 		a.requireLeads()
 		id := a.ID()
-		b := h.joinApp(h.dial(), permanent...)
+		b := h.joinApp(h.dial(), permanentOptions...)
 		h.advance(time.Second)
 		refused.Store(true)
 		h.srv.Restart(zktest.LoseTree)
@@ -435,9 +438,9 @@ func TestDataLoss_OtherZnodeWithSameName(t *testing.T) {
 	})
 }
 
-// TestDataLoss_ErrorIdentifiesReason checks that the error of a candidate that does not continue after a data
-// loss identifies the reason.
-func TestDataLoss_ErrorIdentifiesReason(t *testing.T) {
+// TestElectLeader_ErrorIdentifiesReasonAfterDataLoss checks that errors.Is recognizes the reason in the error
+// of a candidate that does not continue after the servers have lost their data.
+func TestElectLeader_ErrorIdentifiesReasonAfterDataLoss(t *testing.T) {
 	for name, test := range map[string]struct {
 		loss    zktest.Loss
 		options []leaderelection.Option
@@ -488,11 +491,11 @@ func TestDataLoss_ErrorIdentifiesReason(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_DeletedAfterSessionOfCreate checks that a candidate does not create the election node again
+// TestWithRejoin_DoesNotRecreateDeletedElection checks that a candidate does not create the election node again
 // after a client has deleted the election. The session in which the candidate had found the node has expired
 // before the candidate joined in the next session.
-func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
-	for name, options := range map[string][]leaderelection.Option{"creates the node": permanent, "rejoins": {leaderelection.WithRejoin()}} {
+func TestWithRejoin_DoesNotRecreateDeletedElection(t *testing.T) {
+	for name, options := range map[string][]leaderelection.Option{"creates the node": permanentOptions, "rejoins": {leaderelection.WithRejoin()}} {
 		runWithServers(t, name, 1, func(h *harness) {
 			expired := h.srv.Before(firstCreate, func(q *zktest.Request) zktest.Verdict {
 				assert.NoError(h, h.srv.ExpireSession(q.Session))
@@ -510,17 +513,17 @@ func TestWithRejoin_DeletedAfterSessionOfCreate(t *testing.T) {
 	}
 }
 
-// TestWithRejoin_ZooKeeperStartsLater checks that a candidate that rejoins waits for ZooKeeper before its
-// first session.
-func TestWithRejoin_ZooKeeperStartsLater(t *testing.T) {
+// TestWithRejoin_WaitsUntilZooKeeperStarts checks that a candidate with WithRejoin that was created before
+// ZooKeeper runs leads after ZooKeeper has started, even an hour later.
+func TestWithRejoin_WaitsUntilZooKeeperStarts(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.srv.Stop()
 		conn := h.dial()
 		start := time.Now()
 		_, err := leaderelection.NewElection(conn, appNode, leaderelection.WithCreateNode())
 		require.ErrorIs(h, err, leaderelection.ErrUnreachable)
-		c := h.joinApp(conn, permanent...)
-		d := h.joinApp(conn, permanent...)
+		c := h.joinApp(conn, permanentOptions...)
+		d := h.joinApp(conn, permanentOptions...)
 		require.Less(h, time.Since(start), 15*time.Second)
 		h.advance(time.Hour)
 		require.Equal(h, leaderelection.Follower, c.Current().Role)

@@ -50,7 +50,7 @@ func Observe(ctx context.Context, conn *zk.Conn, node string, opts ...Option) (<
 	return v.observations, nil
 }
 
-// observer watches the leader of one election. Its goroutine owns it.
+// observer watches the leader of one election. Only the goroutine of run uses its fields.
 type observer struct {
 	conn         *zk.Conn
 	node         string
@@ -60,7 +60,7 @@ type observer struct {
 	first        *watch.Reader // reads the znode of the first candidate
 	firstID      string
 
-	leaders limit.Changes[CandidateInfo] // the zero value means that there is no leader
+	leaders limit.Changes[CandidateInfo] // the published leaders; a zero CandidateInfo means that there is none
 }
 
 // run publishes observations until ctx is done, or until it has published an error.
@@ -132,8 +132,8 @@ func (v *observer) firstOf(ctx context.Context, children []string, err error) (s
 	return first, err
 }
 
-// publish delivers the leader, unless it is the same as the leader that was delivered last. nil means that
-// there is no leader.
+// publish delivers the leader, unless the reader has received the same leader last. nil means that there
+// is no leader.
 func (v *observer) publish(leader *CandidateInfo) {
 	var present CandidateInfo // a copy, because the receiver may change the CandidateInfo of the observation
 	if leader != nil {
@@ -191,7 +191,7 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 	if err := checkNode(conn, node); err != nil {
 		return nil, nil, err
 	}
-	children, err := read(o.limitWait, conn, func() ([]string, error) {
+	children, err := retryRequest(o.limitWait, conn, func() ([]string, error) {
 		children, _, err := connection.Children(conn, node)
 		if errors.Is(err, zk.ErrNoNode) {
 			err = ErrNoElection
@@ -208,7 +208,8 @@ func listNames(ctx context.Context, conn *zk.Conn, node string, opts []Option) (
 	return nil, nil, fmt.Errorf("list candidates at %s: %w", node, connection.Explain(conn, refine(err)))
 }
 
-// describeAll describes the candidates in names. It omits names whose znodes are not those of candidates.
+// describeAll reads the znodes of the candidates in names. It omits names that are not names of
+// candidates, and candidates that have left.
 func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]CandidateInfo, error) {
 	ctx, cancel := o.limitWait()
 	defer cancel()
@@ -233,7 +234,7 @@ func describeAll(o *options, conn *zk.Conn, node string, names []string) ([]Cand
 
 // describe reads the znode of a candidate. It returns nil if the znode does not exist.
 func describe(o *options, conn *zk.Conn, id string) (*CandidateInfo, error) {
-	return read(o.limitWait, conn, func() (*CandidateInfo, error) {
+	return retryRequest(o.limitWait, conn, func() (*CandidateInfo, error) {
 		data, stat, err := connection.Get(conn, id)
 		if err != nil && !connection.IsUnreadable(err) {
 			return nil, connection.IgnoreNoNode(err)

@@ -62,8 +62,8 @@ func candidateInfo(c *candidate, name string, token int64) leaderelection.Candid
 	return leaderelection.CandidateInfo{ID: c.ID(), Name: name, Token: token}
 }
 
-// TestObserve_ReportsChangesOfLeader checks that an observation reports each change of the leader and no
-// other candidates, and watches only the leader's znode.
+// TestObserve_ReportsChangesOfLeader checks that an observation delivers each change of the leader and no
+// change of other candidates, and watches only the leader's znode.
 func TestObserve_ReportsChangesOfLeader(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -99,9 +99,9 @@ func TestObserve_ReportsChangesOfLeader(t *testing.T) {
 	})
 }
 
-// TestObserve_ReceiverChangesLeader checks that a leader that has not changed is not delivered again after a
-// reconnect when the receiver has modified the previous observation.
-func TestObserve_ReceiverChangesLeader(t *testing.T) {
+// TestObserve_DoesNotRepeatModifiedObservation checks that Observe does not deliver an unchanged leader again
+// after a reconnect if the receiver has modified the previous observation.
+func TestObserve_DoesNotRepeatModifiedObservation(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
 		conn := h.connect()
@@ -116,8 +116,9 @@ func TestObserve_ReceiverChangesLeader(t *testing.T) {
 	})
 }
 
-// TestObserve_ElectionIsBeingDeleted checks that no leader is reported after the tombstone was created.
-func TestObserve_ElectionIsBeingDeleted(t *testing.T) {
+// TestObserve_EndsWhenTombstoneIsCreated checks that an observation ends with ErrElectionOver as soon as the
+// tombstone exists, and that Observe and Candidates then return ErrElectionOver.
+func TestObserve_EndsWhenTombstoneIsCreated(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		leader := h.joinNamed("leader")
 		v := h.observeLeader(h.Context(), h.connect())
@@ -148,9 +149,9 @@ func watchesOf(h *harness, session int64) (found []zktest.Watch) {
 	return found
 }
 
-// TestObserve_EndsWithContext checks that an observation ends when its context is done (without an error) or its
-// connection is closed, and that a slow reader receives the newest observation.
-func TestObserve_EndsWithContext(t *testing.T) {
+// TestObserve_EndsWithContextOrConnection checks that an observation ends when its context is done (without an
+// error) or its connection is closed, and that a slow reader receives the newest observation.
+func TestObserve_EndsWithContextOrConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.joinNamed("leader")
 		ctx, cancel := context.WithCancel(h.Context())
@@ -183,9 +184,10 @@ func TestObserve_EndsWithContext(t *testing.T) {
 	})
 }
 
-// TestTrap43_LeaderLeavesDuringRead checks that an observer finds the next leader when the leader's znode is
-// deleted between the listing and its read (CURATOR-358, druid #3837).
-func TestTrap43_LeaderLeavesDuringRead(t *testing.T) {
+// TestObserve_FindsNextLeaderIfLeaderLeavesDuringRead checks that Observe finds the next leader if the leader's
+// znode is deleted after the listing and before its data is read (CURATOR-358, druid #3837).
+// Scenario 43 of docs/traps.md.
+func TestObserve_FindsNextLeaderIfLeaderLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		first, second := h.join(h.connect()), h.join(h.connect())
 		first.requireLeads()
@@ -235,9 +237,9 @@ func TestObserve_SetsOneWatch(t *testing.T) {
 	})
 }
 
-// TestObserve_WatchLost checks that a change is not missed when the client library has lost the watch at a
-// reconnect, before or during the observation.
-func TestObserve_WatchLost(t *testing.T) {
+// TestObserve_ReportsChangeAfterLostWatch checks that Observe reports a change of the leader after the client
+// library has lost the watch at a reconnect, before or during the observation.
+func TestObserve_ReportsChangeAfterLostWatch(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		withServers(t, 1, func(h *harness) {
 			a, b := h.join(h.connect()), h.join(h.connect())
@@ -268,9 +270,9 @@ func TestObserve_WatchLost(t *testing.T) {
 	}
 }
 
-// TestWithValue_Observed checks that the advertised value is listed and observed separately from the name,
-// before and after a hand-over.
-func TestWithValue_Observed(t *testing.T) {
+// TestWithValue_ReachesObserversSeparatelyFromName checks that Candidates and Observe return the advertised
+// value separately from the name, before and after a hand-over.
+func TestWithValue_ReachesObserversSeparatelyFromName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		a := h.join(h.connect(), leaderelection.WithName("ünïcode"), leaderelection.WithValue("10.0.0.1:80"))
 		b := h.joinNamed("b")
@@ -294,9 +296,9 @@ func TestWithValue_Observed(t *testing.T) {
 	})
 }
 
-// TestCandidates_ListedInOrderOfSuccession checks that candidates are listed in the order of succession, with
-// the right data.
-func TestCandidates_ListedInOrderOfSuccession(t *testing.T) {
+// TestCandidates_ReturnsOrderOfSuccession checks that Candidates returns the candidates in the order of
+// succession, with their names and tokens.
+func TestCandidates_ReturnsOrderOfSuccession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 		require.NoError(h, err)
@@ -328,9 +330,10 @@ func TestCandidates_ListedInOrderOfSuccession(t *testing.T) {
 	})
 }
 
-// TestTrap43_LastCandidateLeavesDuringRead checks that Candidates does not return an error when a candidate
-// leaves between the listing and the read of its znode, also when none remains (CURATOR-358).
-func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
+// TestCandidates_OmitsCandidateThatLeavesDuringRead checks that Candidates omits a candidate that leaves after
+// the listing and before its znode is read, and returns no error, even if no candidate remains (CURATOR-358).
+// Scenario 43 of docs/traps.md.
+func TestCandidates_OmitsCandidateThatLeavesDuringRead(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		vanish := func() *zktest.Hook {
 			leader := h.createContender()
@@ -356,14 +359,15 @@ func TestTrap43_LastCandidateLeavesDuringRead(t *testing.T) {
 	})
 }
 
-// TestTrap20_ZnodeWithoutSession checks that Candidates lets an operator identify and delete a candidate's
-// znode whose session does not exist, so that the servers never delete it (ZOOKEEPER-4837).
-func TestTrap20_ZnodeWithoutSession(t *testing.T) {
+// TestCandidates_ShowsZnodeWithoutSession checks that Candidates lets an operator find and delete a candidate's
+// znode that the servers never delete because its session does not exist (ZOOKEEPER-4837).
+// Scenario 20 of docs/traps.md.
+func TestCandidates_ShowsZnodeWithoutSession(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		left := node + "/_c_00000000-0000-4000-8000-000000000000-latch-0000000000"
 		h.create(left)
 		c := h.join(h.connect())
-		require.Equal(h, left, c.newest().NowFollowing)
+		require.Equal(h, left, c.newestStatus().NowFollowing)
 		h.advance(time.Minute)
 		c.requireNeverLed()
 		first := h.firstCandidate()

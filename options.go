@@ -35,7 +35,7 @@ type options struct {
 
 const defaultClientName = "name-not-provided"
 
-// All candidates share these values, so that each needs less memory.
+// All candidates share the following values, so that each candidate needs less memory.
 var (
 	defaultACL = zk.WorldACL(zk.PermAll)
 	defaultLog = slog.New(slog.DiscardHandler)
@@ -243,8 +243,9 @@ func (o *options) limitWait() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(o.ctx, connection.SessionTimeout(o.Conn, o.Timeout), ErrUnreachable)
 }
 
-// read calls f, which reads something, and calls it again after transient errors until the limit.
-func read[T any](limit waitLimiter, conn *zk.Conn, f func() (T, error)) (T, error) {
+// retryRequest calls f, which sends one request that is safe to repeat, and calls f again after transient
+// errors until the limit.
+func retryRequest[T any](limit waitLimiter, conn *zk.Conn, f func() (T, error)) (T, error) {
 	ctx, cancel := limit()
 	defer cancel()
 	return connection.Read(ctx, conn, f)

@@ -18,8 +18,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestWithRejoin_ManySessions checks that a candidate joins again after session expiry, and waits for ZooKeeper.
-func TestWithRejoin_ManySessions(t *testing.T) {
+// TestWithRejoin_ContinuesAfterExpiryAndDuringOutage checks that a candidate with WithRejoin joins again after
+// session expiry, and that its candidacy continues while no server runs for an hour.
+func TestWithRejoin_ContinuesAfterExpiryAndDuringOutage(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.join(conn, leaderelection.WithRejoin(), leaderelection.WithName("again"))
@@ -71,9 +72,10 @@ func withoutSuspended(c *candidate) (roles []leaderelection.Role) {
 	return roles
 }
 
-// With WithACL, a candidate logs a warning if the election node permits other clients more than the ACL. With
-// WithStrictACL, ElectLeader returns an error instead, and creates nothing.
-func TestWithStrictACL(t *testing.T) {
+// TestWithStrictACL_RejectsMorePermissiveNode checks that a candidate with WithACL logs a warning if the
+// election node permits other clients more than the ACL, and that with WithStrictACL ElectLeader returns an
+// error instead, before it creates anything.
+func TestWithStrictACL_RejectsMorePermissiveNode(t *testing.T) {
 	protected := append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...)
 	join := func(h *harness, logged *testenv.Buffer, options ...leaderelection.Option) *candidate {
 		conn := h.connect()
@@ -104,7 +106,8 @@ func TestWithStrictACL(t *testing.T) {
 		join(h, &logged, leaderelection.WithStrictACL()).requireLeads()
 		require.NotContains(h, logged.String(), "level=WARN")
 	})
-	// The node is created again by a client that permits everything, after the connection has read its ACL.
+	// After the connection has read the ACL of the node, another client creates the node again, and permits
+	// everything.
 	withServers(t, 1, func(h *harness) {
 		var logged testenv.Buffer
 		_, err := h.operator.SetACL(node, protected, -1)
@@ -153,7 +156,8 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 		require.ErrorIs(h, other.requireOver(), leaderelection.ErrPermission)
 		follower.requireFollows(leader)
 		require.NoError(h, leader.Resign())
-		// The follower has the same session, and waits for a moment because that may have expired.
+		// The follower has the same session as the leader, and waits for a moment because the session may have
+		// expired.
 		h.advance(10 * time.Millisecond)
 		follower.requireLeads()
 		require.NoError(h, follower.EndElection())
@@ -162,15 +166,15 @@ func TestWithACL_AppliesToAllZnodes(t *testing.T) {
 	})
 }
 
-// TestWithContext_CandidateResigns checks that a candidate resigns when its context is done, before or after
-// it has joined.
-func TestWithContext_CandidateResigns(t *testing.T) {
+// TestWithContext_ResignsWhenContextIsDone checks that a candidate resigns when its context is done, before or
+// after it has joined.
+func TestWithContext_ResignsWhenContextIsDone(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx, cancel := context.WithCancel(h.Context())
 		c := h.join(h.connect(), leaderelection.WithContext(ctx))
 		follower := h.join(h.connect())
 		grant := c.requireLeads()
-		done := doneTime(grant)
+		done := recordDoneTime(grant)
 		h.advance(time.Second)
 		ended := time.Now()
 		cancel()
@@ -179,7 +183,7 @@ func TestWithContext_CandidateResigns(t *testing.T) {
 		require.Equal(h, ended, done.time())
 		require.ErrorIs(h, grant.Err(), leaderelection.ErrResigned)
 		follower.requireLeads()
-		require.Equal(h, ended, follower.timeOf(leaderelection.Leader))
+		require.Equal(h, ended, follower.firstTimeOf(leaderelection.Leader))
 		require.NoError(h, c.Resign())
 
 		// In this case the context is done before the candidate has joined.
@@ -193,9 +197,9 @@ func TestWithContext_CandidateResigns(t *testing.T) {
 	})
 }
 
-// TestWithContext_RegistrationsEnd checks that neither a call that fails nor a candidacy that is over remains
-// registered with the context of WithContext.
-func TestWithContext_RegistrationsEnd(t *testing.T) {
+// TestWithContext_UnregistersAfterEnd checks that the context of WithContext keeps no registration of a call
+// that has failed or of a candidacy that is over.
+func TestWithContext_UnregistersAfterEnd(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		ctx := testenv.NewContext()
 		_, err := leaderelection.NewElection(h.connect(), "/missing", leaderelection.WithContext(ctx))
@@ -208,9 +212,9 @@ func TestWithContext_RegistrationsEnd(t *testing.T) {
 	})
 }
 
-// TestWithContext_UnansweredRequest checks that a call does not wait for the reply to a request after its
+// TestWithContext_InterruptsUnansweredRequest checks that a call whose request is not answered returns when its
 // context is done.
-func TestWithContext_UnansweredRequest(t *testing.T) {
+func TestWithContext_InterruptsUnansweredRequest(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		c := h.newCandidate(node, conn)
@@ -261,9 +265,10 @@ func TestWithLogger_LogsStatuses(t *testing.T) {
 	})
 }
 
-// TestTrap46_OneDeadlineForWholeCall checks that a deadline limits the whole call, however many requests it
-// sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
-func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
+// TestWithContext_DeadlineLimitsWholeCall checks that a deadline limits the whole call, however many requests
+// it sends. kazoo and Curator's MultiLock apply a timeout to each of their waits.
+// Scenario 46 of docs/traps.md.
+func TestWithContext_DeadlineLimitsWholeCall(t *testing.T) {
 	const limit = 3 * time.Second
 	slow := func(h *harness) *zk.Conn {
 		conn := h.connect()
@@ -316,10 +321,11 @@ func TestTrap46_OneDeadlineForWholeCall(t *testing.T) {
 	})
 }
 
-// TestNewElection_RejectsInvalidOptions checks that an invalid option is rejected, before the connection is checked.
+// TestNewElection_RejectsInvalidOptions checks that NewElection and DeleteElection reject an invalid option
+// before they use the connection.
 func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	var noContext context.Context
-	conn := new(zk.Conn) // a connection over which nothing can be sent, because no request must be sent
+	conn := new(zk.Conn) // a connection that cannot send requests, because NewElection must not send one
 	for name, opt := range map[string]leaderelection.Option{
 		"nil":              nil,
 		"nil context":      leaderelection.WithContext(noContext),
@@ -346,8 +352,9 @@ func TestNewElection_RejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestWithSessionTimeout_LongerThanGranted checks that a timeout that is longer than the granted timeout is rejected.
-func TestWithSessionTimeout_LongerThanGranted(t *testing.T) {
+// TestWithSessionTimeout_RejectsLongerThanGranted checks that NewElection and Observe reject a session timeout
+// that is longer than the one that the servers have granted.
+func TestWithSessionTimeout_RejectsLongerThanGranted(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn, _, err := h.srv.Connect(time.Minute)
 		require.NoError(h, err)

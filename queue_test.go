@@ -20,9 +20,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOrder_PersistentChildrenAreNoCandidates checks that a persistent child is not taken for a candidate
-// because of its name, and that an ephemeral child whose name ends in ten digits is.
-func TestOrder_PersistentChildrenAreNoCandidates(t *testing.T) {
+// TestElectLeader_IgnoresPersistentChildren checks that a candidate ignores persistent children that are named
+// like candidates, and follows an ephemeral child whose name ends in ten digits.
+func TestElectLeader_IgnoresPersistentChildren(t *testing.T) {
 	for _, names := range [][]leaderelection.Option{nil, {leaderelection.WithNamePrefix("n_")}, {leaderelection.WithNamePrefix("")}} {
 		withServers(t, 1, func(h *harness) {
 			persistent := []string{"n_0000000000", "0000000001", "config-0000000002"}
@@ -36,7 +36,7 @@ func TestOrder_PersistentChildrenAreNoCandidates(t *testing.T) {
 			logger := leaderelection.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 			c := h.join(h.connect(), append(names, logger)...)
 			next := h.join(h.connect(), names...)
-			require.Equal(h, ahead, c.newest().NowFollowing)
+			require.Equal(h, ahead, c.newestStatus().NowFollowing)
 			next.requireFollows(c)
 			all, err := leaderelection.Candidates(h.Context(), h.operator, node)
 			require.NoError(h, err)
@@ -63,9 +63,9 @@ func TestOrder_PersistentChildrenAreNoCandidates(t *testing.T) {
 	}
 }
 
-// TestOrder_SameSequenceNumber checks that a candidate ends when another ephemeral child has the same number,
-// so that their order is unknown.
-func TestOrder_SameSequenceNumber(t *testing.T) {
+// TestElectLeader_EndsIfSequenceNumberIsNotUnique checks that a candidate ends if another ephemeral child has
+// the same sequence number, because the order of the two is unknown.
+func TestElectLeader_EndsIfSequenceNumberIsNotUnique(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		twin := node + "/n_0000000000"
 		_, err := h.operator.Create(twin, nil, zk.FlagEphemeral, openACL)
@@ -108,10 +108,10 @@ func (h *harness) deletionsDelivered(session int64) (paths []string) {
 	return paths
 }
 
-// TestSuccession_PredecessorOfSameSession checks that a candidate does not become the leader when its
-// predecessor was deleted by the end of a session to which both belong. The server deletes their znodes in
-// the order of the queue.
-func TestSuccession_PredecessorOfSameSession(t *testing.T) {
+// TestElectLeader_DoesNotLeadAfterEndOfSharedSession checks that a candidate does not become the leader if its
+// predecessor was deleted by the end of a session to which both belong. The server deletes their znodes in the
+// order of the queue.
+func TestElectLeader_DoesNotLeadAfterEndOfSharedSession(t *testing.T) {
 	for name, end := range map[string]struct {
 		do        func(h *harness, conn *zk.Conn)
 		packetGap time.Duration
@@ -133,14 +133,16 @@ func TestSuccession_PredecessorOfSameSession(t *testing.T) {
 			require.Error(h, second.requireOver())
 			require.NotContains(h, second.receivedRoles(), leaderelection.Leader)
 			third.requireLeads()
-			require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the test does not test this")
+			require.Equal(h, leader.ID(), h.deletionsDelivered(session)[0], "the server has not deleted the leader's znode first")
 		})
 	}
 }
 
-// TestTrap11_OwnZnodeDeletedWithLeader checks that a candidate whose znode is deleted together with its
-// predecessor does not become the leader, when both notifications arrive at the same time (CURATOR-696).
-func TestTrap11_OwnZnodeDeletedWithLeader(t *testing.T) {
+// TestElectLeader_DoesNotLeadIfDeletedWithPredecessor checks that a candidate whose znode is deleted together
+// with that of its predecessor does not become the leader if it receives both notifications at the same time
+// (CURATOR-696).
+// Scenario 11 of docs/traps.md.
+func TestElectLeader_DoesNotLeadIfDeletedWithPredecessor(t *testing.T) {
 	for range 20 { // the order in which the candidate receives the notifications is random
 		withServers(t, 1, func(h *harness) {
 			ahead, second := h.createContender(), h.createContender()
@@ -181,9 +183,10 @@ func (h *harness) createManyCandidates() {
 	}
 }
 
-// TestTrap37_TooManyCandidates checks that a candidate that cannot receive the list of candidates ends with
-// an error, and that its znode does not block others (Netflix/curator #76).
-func TestTrap37_TooManyCandidates(t *testing.T) {
+// TestElectLeader_EndsIfCandidateListIsTooLarge checks that a candidate that cannot receive the list of candidates ends
+// with an error, and leaves no znode that would block other candidates (Netflix/curator #76).
+// Scenario 37 of docs/traps.md.
+func TestElectLeader_EndsIfCandidateListIsTooLarge(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.createManyCandidates()
 		conn := h.connect()
@@ -217,10 +220,11 @@ func TestTrap37_TooManyCandidates(t *testing.T) {
 	})
 }
 
-// TestTrap37_ManyLeadersOnOneConnection checks that the check of all leaders on one connection, which is one
-// transaction, does not become longer than a server accepts: it would break the connection again and again
-// (Netflix/curator #76, CURATOR-203, CURATOR-690).
-func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
+// TestElectLeader_KeepsSharedCheckBelowPacketLimit checks that the check of all leaders on one connection,
+// which is one transaction, does not become longer than a server accepts: it would break the connection again
+// and again (Netflix/curator #76, CURATOR-203, CURATOR-690).
+// Scenario 37 of docs/traps.md.
+func TestElectLeader_KeepsSharedCheckBelowPacketLimit(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		var all []*candidate
@@ -239,9 +243,10 @@ func TestTrap37_ManyLeadersOnOneConnection(t *testing.T) {
 	}, zktest.WithMaxPacket(300<<10))
 }
 
-// TestTrap37_LongClientName checks that a name that is too long is rejected before it is sent, because it
-// would break the connection (CURATOR-690).
-func TestTrap37_LongClientName(t *testing.T) {
+// TestWithName_RejectsTooLongName checks that NewElection rejects a name of more than 64 KiB, because a server
+// would close the connection after a request with such a name (CURATOR-690).
+// Scenario 37 of docs/traps.md.
+func TestWithName_RejectsTooLongName(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		name := strings.Repeat("x", 64<<10)
@@ -257,9 +262,10 @@ func TestTrap37_LongClientName(t *testing.T) {
 	}, zktest.WithMaxPacket(66<<10))
 }
 
-// TestTrap37_LongQueue checks that joining, watching or deleting a queue of thousands of candidates requires
-// no request of more than a few kilobytes (CURATOR-690).
-func TestTrap37_LongQueue(t *testing.T) {
+// TestElection_SendsSmallRequestsInLongQueue checks that joining, listing and deleting an election of thousands
+// of candidates requires no request of more than 32 KiB (CURATOR-690).
+// Scenario 37 of docs/traps.md.
+func TestElection_SendsSmallRequestsInLongQueue(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		const count = 2000
 		ahead := ""
@@ -268,7 +274,7 @@ func TestTrap37_LongQueue(t *testing.T) {
 		}
 		conn := h.connectUnlimited()
 		c := h.join(conn)
-		require.Equal(h, ahead, c.newest().NowFollowing)
+		require.Equal(h, ahead, c.newestStatus().NowFollowing)
 		all, err := leaderelection.Candidates(h.Context(), conn, node)
 		require.NoError(h, err)
 		require.Len(h, all, count+1)
@@ -278,9 +284,10 @@ func TestTrap37_LongQueue(t *testing.T) {
 	}, zktest.WithMaxPacket(32<<10))
 }
 
-// TestTrap02_OtherData_NamePrefix checks that a candidate neither uses nor deletes a znode of its session
-// that has other data.
-func TestTrap02_OtherData_NamePrefix(t *testing.T) {
+// TestWithNamePrefix_DoesNotAdoptZnodeWithOtherData checks that a candidate whose create has lost its reply
+// neither uses nor deletes a znode of its session that has other data.
+// Scenario 2 of docs/traps.md.
+func TestWithNamePrefix_DoesNotAdoptZnodeWithOtherData(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
 		conn := h.connect()
@@ -290,15 +297,16 @@ func TestTrap02_OtherData_NamePrefix(t *testing.T) {
 		c := h.join(conn)
 		bubble.RequireRun(h, lost)
 		h.reconnect()
-		require.Equal(h, other, c.newest().NowFollowing)
+		require.Equal(h, other, c.newestStatus().NowFollowing)
 		c.resign()
 		h.requireIDs(other)
 	})
 }
 
-// TestTrap01_SeveralCandidates_NamePrefix checks that none of several candidates on one connection uses a
-// znode that another candidate has created, after a create has lost its reply.
-func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
+// TestWithNamePrefix_DoesNotShareZnodeAfterLostReply checks that no two of several candidates on one connection
+// use the same znode after a create has lost its reply.
+// Scenario 1 of docs/traps.md.
+func TestWithNamePrefix_DoesNotShareZnodeAfterLostReply(t *testing.T) {
 	for nth := 1; nth <= 4; nth++ {
 		forEachLoss(t, bubble.ConnectionLost, 1, func(h *harness, l bubble.Fault) {
 			h.options = []leaderelection.Option{leaderelection.WithNamePrefix("n_")}
@@ -314,7 +322,7 @@ func TestTrap01_SeveralCandidates_NamePrefix(t *testing.T) {
 			leaders := 0
 			for _, c := range all {
 				ids[c.ID()] = true
-				if c.newest().Role == leaderelection.Leader {
+				if c.newestStatus().Role == leaderelection.Leader {
 					leaders++
 				}
 			}

@@ -33,7 +33,8 @@ func (e *Election) Resign() error {
 	return fmt.Errorf("resign from %s: %w: %s may still exist", e.node, ErrUnconfirmed, znode)
 }
 
-// hasLeft reports whether the servers have confirmed that the candidate has no znode.
+// hasLeft reports whether the servers have confirmed that the candidate has no znode. It
+// forgets the removals that they have confirmed.
 func (e *Election) hasLeft() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -77,16 +78,17 @@ func (e *Election) notifyRenamed() {
 	}
 }
 
-// removalLimit limits the cost of a departure. A candidate that leaves removes its watch on the election node
-// only if at most this many other candidates remain, because that write fires the watch of each of them.
+// removalLimit limits the requests that a departure causes. A candidate that leaves removes its watch on the
+// election node only if at most this many other candidates remain, because the write that removes the watch
+// also fires the watch of each of them.
 const removalLimit = 10
 
 // removeWatch removes the watch of awaitResignRequest. awaitResignRequest must have returned, and the
 // candidate must have left. removeWatch waits for the servers only if they have confirmed that the candidate
-// has left. Otherwise it continues in the background until the connection answers or is closed.
+// has left. Otherwise the removal continues in the background until the connection answers or is closed.
 func (e *Election) removeWatch() {
 	if !watch.OnData(e.conn, e.node) {
-		return // the timer has fired
+		return // there is no watch, or it has fired
 	}
 	remove := func() (struct{}, error) {
 		return struct{}{}, watch.RemoveFromData(context.Background(), e.conn, e.node, func(found watch.Found) bool {
@@ -94,7 +96,7 @@ func (e *Election) removeWatch() {
 			return ok && found.Stat.NumChildren <= removalLimit
 		})
 	}
-	removed := connection.Start(remove) // after an error the watch remains
+	removed := connection.Start(remove) // if the removal fails, the watch remains
 	if !e.hasLeft() {
 		return
 	}
@@ -106,8 +108,8 @@ func (e *Election) removeWatch() {
 	}
 }
 
-// awaitResignRequest closes requested when the candidate is requested to resign, and returns. It also returns
-// when ctx is done.
+// awaitResignRequest waits until the candidate is requested to resign, and then closes requested. It also
+// returns when ctx is done, and after an error.
 func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- struct{}) {
 	sub := connection.Subscribe(e.conn, e.queue.Timeout)
 	defer sub.Close()
@@ -123,7 +125,8 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 		}
 		names, _ := record.ParseRequests(found.Data)
 		for changed := false; !changed; {
-			// Other clients see the znode before its owner knows the ID, which changes with the session.
+			// Compare the ID each time: other clients can see the znode before this candidate knows its
+			// ID, and the ID changes with the session.
 			if id := e.ID(); id != "" && slices.Contains(names, path.Base(id)) {
 				close(requested)
 				return
@@ -131,7 +134,8 @@ func (e *Election) awaitResignRequest(ctx context.Context, requested chan<- stru
 			if changed, err = reader.Wait(ctx, e.renamed); err != nil {
 				return
 			}
-			// While the election node does not exist, nothing can be requested before the candidate has joined again.
+			// While the election node does not exist, no client can request anything before the candidate has
+			// joined again.
 			changed = changed || missing
 		}
 	}

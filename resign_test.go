@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// elections is the number of elections in TestResignRequested_ManyElections.
-var elections = flag.Int("elections", 200, "number of elections that TestResignRequested_ManyElections joins")
+// electionCount is the number of elections in TestResignRequested_LeavesNoWatches.
+var electionCount = flag.Int("elections", 200, "number of elections that TestResignRequested_LeavesNoWatches joins")
 
 // requireNoWatches requires that neither the server nor the client library stores a watch of conn.
 func (h *harness) requireNoWatches(conn *zk.Conn) {
@@ -30,12 +30,12 @@ func (h *harness) requireNoWatches(conn *zk.Conn) {
 	require.Zero(h, bubble.Watches(conn))
 }
 
-// TestResignRequested_ManyElections checks that no watch of an election remains after its candidates have
-// left, one after another or at the same time, even when they were never started.
-func TestResignRequested_ManyElections(t *testing.T) {
+// TestResignRequested_LeavesNoWatches checks that no watch of an election remains after its candidates have
+// left, one after another or at the same time, even if ElectLeader was never called.
+func TestResignRequested_LeavesNoWatches(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
-		for i := range *elections {
+		for i := range *electionCount {
 			node := fmt.Sprintf("%s/%d", node, i)
 			h.create(node)
 			two := []*candidate{h.newCandidate(node, conn), h.newCandidate(node, conn)}
@@ -65,9 +65,10 @@ func TestResignRequested_ManyElections(t *testing.T) {
 	})
 }
 
-// TestResignRequested_RemovalOfWatch checks that no watch on the election node remains, and that removing it
-// neither changes the data of another application nor makes each of many candidates send a request.
-func TestResignRequested_RemovalOfWatch(t *testing.T) {
+// TestResignRequested_RemovesWatchOfElectionNode checks that a candidate that has left removes its watch on the
+// election node, and that the removal neither changes the data of another application nor makes each of many
+// candidates send a request.
+func TestResignRequested_RemovesWatchOfElectionNode(t *testing.T) {
 	// join returns n candidates on separate connections that can receive requests.
 	join := func(h *harness, n int) (all []*candidate) {
 		for range n {
@@ -81,7 +82,7 @@ func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	writes := func(h *harness) int { return h.srv.Log().Count(zktest.OpSetData) }
 
 	runWithServers(t, "many candidates", 1, func(h *harness) {
-		const many = 14 // the limit is ten other candidates
+		const many = 14 // a candidate removes its watch only if at most ten others remain
 		all := join(h, many)
 		for i, c := range all {
 			before := h.srv.Log().Count(zktest.OpGetData)
@@ -148,9 +149,9 @@ func TestResignRequested_RemovalOfWatch(t *testing.T) {
 	})
 }
 
-// TestResignRequested_ElectionIsDeleted checks that a candidate does not take the deletion of the election
-// for a request to resign.
-func TestResignRequested_ElectionIsDeleted(t *testing.T) {
+// TestResignRequested_IgnoresDeletionOfElection checks that the deletion of the election does not close the
+// channel that ResignRequested returns.
+func TestResignRequested_IgnoresDeletionOfElection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c := h.join(h.connect())
 		requested := c.ResignRequested()
@@ -166,9 +167,9 @@ func TestResignRequested_ElectionIsDeleted(t *testing.T) {
 	})
 }
 
-// TestResignRequested_NodeIsMissing checks that a candidate that continues without its election node notices
-// later requests.
-func TestResignRequested_NodeIsMissing(t *testing.T) {
+// TestResignRequested_NoticesRequestAfterMissingNode checks that a candidate notices a request to resign after
+// a time in which the election node did not exist.
+func TestResignRequested_NoticesRequestAfterMissingNode(t *testing.T) {
 	for name, lose := range map[string]func(h *harness, c *candidate){
 		"ZooKeeper starts later": func(h *harness, c *candidate) {
 			h.srv.Restart(zktest.LoseTree)
@@ -186,7 +187,7 @@ func TestResignRequested_NodeIsMissing(t *testing.T) {
 			h.terms.overlap = true // tokens start again, so two leaderships seem to overlap
 			h.srv.Stop()
 			conn := h.dial()
-			c := h.newCandidate(appNode, conn, permanent...)
+			c := h.newCandidate(appNode, conn, permanentOptions...)
 			requested := c.ResignRequested()
 			lose(h, c)
 			h.advance(time.Minute)

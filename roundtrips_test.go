@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// These tests fail if a step of an election takes more requests, or more sequential round trips, than
-// documented. Tests of integrationtest count the requests to real servers.
+// The tests in this file fail if a step of an election takes more requests, or more sequential round
+// trips, than documented. The tests of integrationtest count the requests to real servers.
 
 const (
 	leasePeriod = timeout / 8 // the time between two checks
@@ -68,9 +68,9 @@ func withLatency(t *testing.T, f func(h *harness)) {
 	})
 }
 
-// measure waits until all candidates are idle, calls do, and returns the duration of do in round trips.
+// measureRoundTrips waits until all candidates are idle, calls do, and returns the duration of do in round trips.
 // Afterwards the log contains the requests that do has caused.
-func (h *harness) measure(do func()) (roundTrips float64) {
+func (h *harness) measureRoundTrips(do func()) (roundTrips float64) {
 	time.Sleep(10*leasePeriod + leasePeriod/2) // an instant between two checks
 	h.srv.ResetLog()
 	start := time.Now()
@@ -116,33 +116,35 @@ func TestWithCheckInterval_LimitsChecks(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_LateSuccession checks that a candidate that has been next for a long time, and keeps no
-// lease in advance, needs only a check when the leader leaves.
-func TestRoundTrips_LateSuccession(t *testing.T) {
+// TestRoundTrips_LateSuccessionNeedsOneCheck checks that a candidate that has been next for a long time, and
+// keeps no lease in advance, needs only a check when the leader leaves.
+func TestRoundTrips_LateSuccessionNeedsOneCheck(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(2)
 		time.Sleep(standby)
-		require.Equal(h, 2.0, h.measure(func() {
+		require.Equal(h, 2.0, h.measureRoundTrips(func() {
 			go all[0].Resign()
 			all[1].awaitLeader()
 		}), "more than the delete, the notification and a check")
 	})
 }
 
-// TestRoundTrips_NewElection checks that NewElection takes no more round trips than documented.
-func TestRoundTrips_NewElection(t *testing.T) {
+// TestRoundTrips_NewElectionSendsOneRequest checks that NewElection takes one round trip and one request, as
+// documented.
+func TestRoundTrips_NewElectionSendsOneRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		h.joinAll(1)
 		conn := h.connectAsync()
 		_, _, err := conn.Exists("/") // waits for the session
 		require.NoError(h, err)
-		require.Equal(h, 1.0, h.measure(func() { h.newCandidate(node, conn) }))
+		require.Equal(h, 1.0, h.measureRoundTrips(func() { h.newCandidate(node, conn) }))
 		require.Equal(h, 1, h.writesAndReads().Count())
 	})
 }
 
-// TestRoundTrips_Joining checks that joining takes no more round trips or requests than documented.
-func TestRoundTrips_Joining(t *testing.T) {
+// TestRoundTrips_JoiningTakesAtMostThree checks that joining takes one round trip for the first candidate and
+// three for others, with the documented number of requests.
+func TestRoundTrips_JoiningTakesAtMostThree(t *testing.T) {
 	for _, x := range []struct {
 		ahead      int
 		requests   int
@@ -158,16 +160,16 @@ func TestRoundTrips_Joining(t *testing.T) {
 			h.joinAll(x.ahead)
 			c := h.newCandidate(node, h.connectAsync())
 			var s leaderelection.Status
-			require.Equal(h, x.roundTrips, h.measure(func() { s = c.startAndAwaitStatus() }), "behind %d", x.ahead)
+			require.Equal(h, x.roundTrips, h.measureRoundTrips(func() { s = c.startAndAwaitStatus() }), "behind %d", x.ahead)
 			require.Equal(h, x.ahead == 0, s.Role == leaderelection.Leader, "%v", s)
 			h.requireRequests([]int{x.requests}, c)
 		})
 	}
 }
 
-// TestRoundTrips_WithACL checks that a candidate with WithACL reads the ACL of the election node once for
-// each connection, and that a candidate without WithACL does not read it.
-func TestRoundTrips_WithACL(t *testing.T) {
+// TestRoundTrips_WithACLReadsNodeACLOnce checks that candidates with WithACL read the ACL of the election node
+// once for each connection, and do not read it if the ACL of WithACL grants all permissions to all clients.
+func TestRoundTrips_WithACLReadsNodeACLOnce(t *testing.T) {
 	protected := leaderelection.WithACL(append(zk.DigestACL(zk.PermAll, "me", "secret"), zk.WorldACL(zk.PermRead)...))
 	for _, x := range []struct {
 		option        leaderelection.Option
@@ -182,7 +184,7 @@ func TestRoundTrips_WithACL(t *testing.T) {
 			require.NoError(h, conn.AddAuth("digest", []byte("me:secret")))
 			for _, want := range []int{x.first, x.second} {
 				c := h.newCandidate(node, conn, x.option)
-				require.Equal(h, float64(want-1), h.measure(func() { c.startAndAwaitStatus() }))
+				require.Equal(h, float64(want-1), h.measureRoundTrips(func() { c.startAndAwaitStatus() }))
 				h.requireRequests([]int{want}, c)
 				c.resign()
 			}
@@ -190,9 +192,10 @@ func TestRoundTrips_WithACL(t *testing.T) {
 	}
 }
 
-// TestRoundTrips_Succession checks that the successor needs no request to become the leader. The candidate
-// behind it may list the queue to find out that it is next, unless it has joined directly after the successor.
-func TestRoundTrips_Succession(t *testing.T) {
+// TestRoundTrips_SuccessionNeedsNoRequest checks that the successor needs no request to become the leader. The
+// candidate behind it may list the queue to find out that it is next, unless it has joined directly after the
+// successor.
+func TestRoundTrips_SuccessionNeedsNoRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(5)
 		for i, want := range [][]int{
@@ -201,7 +204,7 @@ func TestRoundTrips_Succession(t *testing.T) {
 			{0, 0, 1, 0, 1},
 			{0, 0, 0, 1, 0},
 		} {
-			require.Equal(h, 1.0, h.measure(func() {
+			require.Equal(h, 1.0, h.measureRoundTrips(func() {
 				go all[i].Resign()
 				all[i+1].awaitLeader()
 			}), "more than the delete and the notification")
@@ -210,12 +213,13 @@ func TestRoundTrips_Succession(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_SuccessionByExpiry checks that the successor needs no request when the session of the leader expires.
-func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
+// TestRoundTrips_SuccessionByExpiryNeedsNoRequest checks that the successor needs no request when the session
+// of the leader expires.
+func TestRoundTrips_SuccessionByExpiryNeedsNoRequest(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
 		session := all[0].conn.SessionID()
-		require.Equal(h, 0.5, h.measure(func() {
+		require.Equal(h, 0.5, h.measureRoundTrips(func() {
 			require.NoError(h, h.srv.ExpireSession(session))
 			all[1].awaitLeader()
 		}))
@@ -223,13 +227,13 @@ func TestRoundTrips_SuccessionByExpiry(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_TwoPredecessorsLeave checks that a candidate lists the queue when the two candidates ahead
-// of it leave at the same time. Without the listing, it could not know that it is the first.
-func TestRoundTrips_TwoPredecessorsLeave(t *testing.T) {
+// TestRoundTrips_ListsQueueIfTwoPredecessorsLeave checks that a candidate lists the queue if the two candidates
+// ahead of it leave at the same time, because it cannot know otherwise that it is the first.
+func TestRoundTrips_ListsQueueIfTwoPredecessorsLeave(t *testing.T) {
 	withLatency(t, func(h *harness) {
 		all := h.joinAll(4)
 		sessions := []int64{all[0].conn.SessionID(), all[1].conn.SessionID()}
-		require.Equal(h, 1.5, h.measure(func() {
+		require.Equal(h, 1.5, h.measureRoundTrips(func() {
 			for _, id := range sessions {
 				require.NoError(h, h.srv.ExpireSession(id))
 			}
@@ -239,8 +243,9 @@ func TestRoundTrips_TwoPredecessorsLeave(t *testing.T) {
 	})
 }
 
-// TestRoundTrips_Resigning checks that resigning takes no more round trips or requests than documented.
-func TestRoundTrips_Resigning(t *testing.T) {
+// TestRoundTrips_ResigningTakesOne checks that Resign takes one round trip, and that the resignation causes no
+// more requests of other candidates than documented.
+func TestRoundTrips_ResigningTakesOne(t *testing.T) {
 	for _, x := range []struct {
 		candidates, resigns int
 		want                []int
@@ -254,29 +259,29 @@ func TestRoundTrips_Resigning(t *testing.T) {
 	} {
 		withLatency(t, func(h *harness) {
 			all := h.joinAll(x.candidates)
-			require.Equal(h, 1.0, h.measure(func() { require.NoError(h, all[x.resigns].Resign()) }), "%d of %d", x.resigns, x.candidates)
+			require.Equal(h, 1.0, h.measureRoundTrips(func() { require.NoError(h, all[x.resigns].Resign()) }), "%d of %d", x.resigns, x.candidates)
 			h.requireRequests(x.want, all...)
 		})
 	}
 }
 
-// TestRoundTrips_OneRequestPerPeriod checks that the leader sends at most one request per period, and that
-// other candidates send nothing after some time, except the reads that verify their watches.
-func TestRoundTrips_OneRequestPerPeriod(t *testing.T) {
+// TestRoundTrips_LeaderSendsOneRequestPerPeriod checks that the leader sends at most one request per lease
+// period, and that other candidates send nothing after some time, except the reads that verify their watches.
+func TestRoundTrips_LeaderSendsOneRequestPerPeriod(t *testing.T) {
 	const periods = 100
 	withServers(t, 1, func(h *harness) {
 		all := h.joinAll(4)
 		time.Sleep(standby)
-		h.measure(func() { time.Sleep((periods - 1) * leasePeriod) })
+		h.measureRoundTrips(func() { time.Sleep((periods - 1) * leasePeriod) })
 		for i, want := range []int{periods, 0, 0, 0} {
 			require.Equal(h, want, h.idleRequests().Session(all[i].conn.SessionID()).Count(), "candidate %d", i)
 		}
 	})
 }
 
-// TestRoundTrips_SharedConnection checks that one request per period extends the leases of all candidates of
-// a connection.
-func TestRoundTrips_SharedConnection(t *testing.T) {
+// TestRoundTrips_OneCheckServesSharedConnection checks that one request per lease period extends the leases of
+// all candidates of a connection.
+func TestRoundTrips_OneCheckServesSharedConnection(t *testing.T) {
 	const periods, elections = 100, 20
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
@@ -286,17 +291,17 @@ func TestRoundTrips_SharedConnection(t *testing.T) {
 			}
 		}
 		time.Sleep(standby)
-		h.measure(func() { time.Sleep((periods - 1) * leasePeriod) })
+		h.measureRoundTrips(func() { time.Sleep((periods - 1) * leasePeriod) })
 		log := h.idleRequests()
 		require.Equal(h, periods, log.Count(), "%v", log)
 		require.Equal(h, periods, log.Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti && e.Ops == elections }).Count())
 	})
 }
 
-// TestRoundTrips_PersistentChildren checks that a candidate that joins an election node with thousands of
-// persistent children that are named like candidates neither lists the node for each of them nor reads them
-// one after the other, and that Observe does not read them one after the other.
-func TestRoundTrips_PersistentChildren(t *testing.T) {
+// TestRoundTrips_ReadsPersistentChildrenConcurrently checks that a candidate and Observe need few round trips
+// if the election node has thousands of persistent children that are named like candidates, and that a
+// candidate does not list the node for each of these children.
+func TestRoundTrips_ReadsPersistentChildrenConcurrently(t *testing.T) {
 	const children = 4000
 	for prefix, listings := range map[string]int{"_c_*-n_": 2, "job-": 3} {
 		withLatency(t, func(h *harness) {
@@ -309,7 +314,7 @@ func TestRoundTrips_PersistentChildren(t *testing.T) {
 				require.NoError(h, err)
 			}
 			c := h.newCandidate(node, h.connectAsync(), leaderelection.WithNamePrefix(prefix))
-			require.Less(h, h.measure(func() {
+			require.Less(h, h.measureRoundTrips(func() {
 				c.start()
 				c.awaitLeader()
 			}), 100.0)
@@ -319,7 +324,7 @@ func TestRoundTrips_PersistentChildren(t *testing.T) {
 			require.Less(h, log.Count(), children+20)
 
 			ctx, cancel := context.WithCancel(h.Context())
-			require.Less(h, h.measure(func() {
+			require.Less(h, h.measureRoundTrips(func() {
 				found, err := leaderelection.Observe(ctx, h.connectAsync(), node)
 				require.NoError(h, err)
 				require.Equal(h, c.ID(), (<-found).Leader.ID)

@@ -21,10 +21,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestSessionExpiry_Polled checks that a candidate notices the expiry of its session by polling the state of
-// the client in each 32nd of the session timeout. The client library also notifies watches, but can be late:
-// here its event callback blocks.
-func TestSessionExpiry_Polled(t *testing.T) {
+// TestElectLeader_NoticesSessionExpiryByPolling checks that a candidate notices the expiry of its session
+// within a 32nd of the session timeout by polling the state of the client. The client library also notifies
+// watches, but can be late: here its event callback blocks.
+func TestElectLeader_NoticesSessionExpiryByPolling(t *testing.T) {
 	for _, position := range []string{"leader", "second", "third", "rejoining"} {
 		runWithServers(t, position, 2, func(h *harness) {
 			const blocked = time.Minute
@@ -43,14 +43,14 @@ func TestSessionExpiry_Polled(t *testing.T) {
 				options = append(options, leaderelection.WithRejoin())
 			}
 			c := h.join(conn, options...)
-			first := c.newest()
+			first := c.newestStatus()
 			h.advance(time.Second + 60*time.Millisecond)
 			session := conn.SessionID()
 			h.whileDisconnected(conn, func() { assert.NoError(h, h.srv.ExpireSession(session)) })
 			require.Equal(h, time.Now(), expired.time())
 			require.Len(h, c.receivedStatuses(), 1)
 			h.advance(timeout / 32)
-			s := c.newest()
+			s := c.newestStatus()
 			require.Greater(h, s.at, expired.time(), "it was not reported")
 			switch position {
 			case "rejoining":
@@ -68,9 +68,10 @@ func TestSessionExpiry_Polled(t *testing.T) {
 	}
 }
 
-// TestTrap55_SessionEndsWhileEventsAreDropped checks that a leader notices that its session ends when the
-// client library drops events that the program does not receive (samuel #153).
-func TestTrap55_SessionEndsWhileEventsAreDropped(t *testing.T) {
+// TestElectLeader_NoticesEndOfSessionIfEventsAreDropped checks that a leader notices that its session ends when
+// the client library drops events that the program does not receive (samuel #153).
+// Scenario 55 of docs/traps.md.
+func TestElectLeader_NoticesEndOfSessionIfEventsAreDropped(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn, events, err := h.ensemble.ConnectFrom(0, timeout)
 		require.NoError(h, err)
@@ -93,9 +94,10 @@ func TestTrap55_SessionEndsWhileEventsAreDropped(t *testing.T) {
 	})
 }
 
-// ClickHouse Keeper gives a client that reconnects a new session, and keeps the old session until it expires.
-// The candidate must delete the znode of its old session, so that the follower does not wait for the expiry.
-func TestSessionExpiry_NewSessionOnReconnect(t *testing.T) {
+// TestElectLeader_DeletesZnodeOfOldSessionOnReconnect checks that a candidate that gets a new session when it
+// reconnects, as from ClickHouse Keeper, deletes the znode of its old session, so that the follower does not
+// wait until the old session expires.
+func TestElectLeader_DeletesZnodeOfOldSessionOnReconnect(t *testing.T) {
 	for name, rejoins := range map[string]bool{"ends": false, "rejoins": true} {
 		runWithServers(t, name, 1, func(h *harness) {
 			var options []leaderelection.Option
@@ -114,7 +116,7 @@ func TestSessionExpiry_NewSessionOnReconnect(t *testing.T) {
 			h.advance(10 * time.Second)
 			follower.requireLeads()
 			// The client library waits for a second before it connects to the next server.
-			require.Less(h, follower.timeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
+			require.Less(h, follower.firstTimeOf(leaderelection.Leader).Sub(start), 1500*time.Millisecond)
 			follower.resign()
 			if rejoins {
 				h.advance(time.Second)
@@ -127,15 +129,16 @@ func TestSessionExpiry_NewSessionOnReconnect(t *testing.T) {
 	}
 }
 
-// grantOfSession is a leadership, a hold of a lock, an item of a queue and so on.
+// grantOfSession is something that ends with the session: a leadership, a hold of a lock,
+// an item of a queue and so on.
 type grantOfSession interface {
 	Err() error
 	Context() context.Context
 }
 
-// TestClose_GrantsEndFirst checks that no grant is valid when Close of the connection ends the session, and
-// that the reason of its end is ErrConnClosed.
-func TestClose_GrantsEndFirst(t *testing.T) {
+// TestClose_EndsGrantsBeforeSession checks that a leadership, a lock and each other grant of a session has
+// ended with ErrConnClosed before Close of the connection ends the session.
+func TestClose_EndsGrantsBeforeSession(t *testing.T) {
 	obtain := map[string]func(context.Context, *zk.Conn) (grantOfSession, error){
 		"leadership": func(_ context.Context, conn *zk.Conn) (grantOfSession, error) {
 			e, err := leaderelection.NewElection(conn, "/election", leaderelection.WithCreateNode())
@@ -231,11 +234,11 @@ func TestClose_GrantsEndFirst(t *testing.T) {
 	}
 }
 
-// TestConnect_HangsAfterFailedWrite checks that candidates and locks do not wait indefinitely on a connection
-// of zk.Connect that never connects again. The client library hangs if a write fails while credentials are
-// sent again; here its event callback blocks at the same point, and can be released. After that the
-// connection must be usable.
-func TestConnect_HangsAfterFailedWrite(t *testing.T) {
+// TestHungConnection_EndsCandidaciesAndLocks checks that candidates and locks on a connection of zk.Connect
+// that hangs end instead of waiting indefinitely, and that the connection is usable after it continues. The
+// client library hangs if a write fails while credentials are sent again; here an event callback blocks at the
+// same point until the test releases it.
+func TestHungConnection_EndsCandidaciesAndLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		release := make(chan struct{})
@@ -284,10 +287,10 @@ func TestConnect_HangsAfterFailedWrite(t *testing.T) {
 	})
 }
 
-// TestWatch_SetWatchesFails_SameServer checks that a candidate notices that its predecessor has left while it
-// was disconnected. The client reconnects immediately to its only server, and the server rejects the request
-// that sets the watches again.
-func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
+// TestElectLeader_NoticesDepartureIfSetWatchesFails checks that a candidate notices that its predecessor has
+// left while it was disconnected. The client reconnects immediately to its only server, and the server rejects
+// the request that sets the watches again.
+func TestElectLeader_NoticesDepartureIfSetWatchesFails(t *testing.T) {
 	for how, fault := range map[string]zktest.HookFunc{"rejected": zktest.Fail(zktest.Code(-127)), "lost": zktest.Cut} {
 		runWithServers(t, how, 1, func(h *harness) {
 			leader, conn := h.join(h.connect()), h.dial()
@@ -303,9 +306,10 @@ func TestWatch_SetWatchesFails_SameServer(t *testing.T) {
 	}
 }
 
-// TestTrap28_RecreatedWhileDisconnected checks that a znode that is deleted and created again while the
-// client is disconnected, with the same version, is not taken for the previous znode (CURATOR-391).
-func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
+// TestElection_DistinguishesRecreatedZnodes checks that candidates and observers notice that a znode was
+// deleted and created again, with the same version, while the client was disconnected (CURATOR-391).
+// Scenario 28 of docs/traps.md.
+func TestElection_DistinguishesRecreatedZnodes(t *testing.T) {
 	// recreate deletes a znode and creates it again.
 	recreate := func(h *harness, path string, flags int32) {
 		h.remove(path)
@@ -330,7 +334,7 @@ func TestTrap28_RecreatedWhileDisconnected(t *testing.T) {
 		h.advance(shortTime)
 		h.reconnect()
 		c.requireNeverLed()
-		require.Equal(h, ahead, c.newest().NowFollowing)
+		require.Equal(h, ahead, c.newestStatus().NowFollowing)
 		h.remove(ahead)
 		h.advance(0)
 		c.requireLeads()

@@ -55,12 +55,13 @@ type Status struct {
 	// Next reports that this is the next candidate: NowFollowing, which leads or will lead first, is the only
 	// candidate ahead of it. A program can prepare for its leadership then, for instance load its caches. Next
 	// is true only after the candidate has seen that no other candidate is ahead, so it can become true late.
-	// It promises no leadership, because the candidacy may end before. Each change of it is a status.
+	// Next promises no leadership, because the candidacy may end before. Each change of Next is delivered as a
+	// status.
 	//
-	// On ZooKeeper, the listings that candidates request in any case show it. It stays true while the
-	// connection is down. If names contain no GUID ([WithNamePrefix]), a candidate may learn it only when it
-	// joins. Other implementations of [Candidate] describe it at their method Status. It is
-	// always false if candidates are not ordered.
+	// On ZooKeeper, candidates learn it from the listings that they request in any case. Next stays true while
+	// the connection is down. If names contain no GUID ([WithNamePrefix]), a candidate may learn it only when
+	// it joins. Other implementations of [Candidate] describe it at their method Status. It is always false if
+	// candidates are not ordered.
 	Next bool
 	// FormerErr is, in the status of a leader, how the previous leadership ended, if the backend records
 	// that: [ErrResigned] if the former leader gave it up after Done was closed, and [ErrLeaseExpired] if it
@@ -118,7 +119,8 @@ type Leadership struct {
 	multi func(*Leadership, []any) ([]zk.MultiResponse, error) // nil except on ZooKeeper
 }
 
-// newLeadership returns a Leadership and a function that ends it. It implements candidacy.NewLeadership.
+// newLeadership implements candidacy.NewLeadership: it returns a Leadership and a function that ends the
+// Leadership.
 func newLeadership(token int64, deadline func() time.Time) (*Leadership, context.CancelCauseFunc) {
 	g := connection.NewGrant(token, deadline)
 	return &Leadership{grant: g}, g.End

@@ -17,9 +17,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap30_SlowReader checks that a reader that receives its first status, and the next status long after,
-// does not block the candidacy and does not receive old statuses (CURATOR-344, TN1, marathon #4640).
-func TestTrap30_SlowReader(t *testing.T) {
+// TestStatus_SlowReaderDoesNotBlockCandidacy checks that a reader that receives its first status, and the next
+// status long after, does not block the candidacy and does not receive outdated statuses (CURATOR-344, TN1,
+// marathon #4640).
+// Scenario 30 of docs/traps.md.
+func TestStatus_SlowReaderDoesNotBlockCandidacy(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		conn := h.connect()
 		e, err := leaderelection.NewElection(conn, node, leaderelection.WithSessionTimeout(timeout))
@@ -38,7 +40,7 @@ func TestTrap30_SlowReader(t *testing.T) {
 			h.advance(timeout / 2)
 			require.Equal(h, leaderelection.Leader, e.Current().Role)
 		}
-		require.Equal(h, e.ID(), other.newest().NowFollowing)
+		require.Equal(h, e.ID(), other.newestStatus().NowFollowing)
 		require.Len(h, other.receivedStatuses(), 1)
 		require.Equal(h, leaderelection.Suspended, receive(h, e.Status()).Role, "the loss of the first leadership")
 		again := receive(h, e.Status())
@@ -58,8 +60,9 @@ func TestTrap30_SlowReader(t *testing.T) {
 	})
 }
 
-// TestStatus_LogText checks that the text of a status for logs does not change.
-func TestStatus_LogText(t *testing.T) {
+// TestStatus_StringKeepsLogFormat checks that the text of a status, for which operators may search in logs,
+// does not change.
+func TestStatus_StringKeepsLogFormat(t *testing.T) {
 	require.Equal(t, "follower", leaderelection.Role(0).String())
 	require.Equal(t, "Role(9)", leaderelection.Role(9).String())
 	l, _ := candidacy.NewLeadership(12, nil)
@@ -73,9 +76,9 @@ func TestStatus_LogText(t *testing.T) {
 		leaderelection.Status{CandidateID: "/e/n", NowFollowing: "/e/m", Err: leaderelection.ErrSessionExpired}.String())
 }
 
-// TestStatus_NextIsSecondCandidate checks that only the second candidate is next, that a status reports
-// when a candidate becomes next, and that a break of the connection does not change Next.
-func TestStatus_NextIsSecondCandidate(t *testing.T) {
+// TestStatus_NextIsTrueOnlyForSecondCandidate checks that only the second candidate is next, that a status
+// reports when a candidate becomes next, and that a break of the connection does not change Next.
+func TestStatus_NextIsTrueOnlyForSecondCandidate(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		var all []*candidate
 		for range 4 {
@@ -84,7 +87,7 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 		requireNext := func(next *candidate) {
 			h.Helper()
 			for _, c := range all {
-				require.Equal(h, c == next, c.newest().Next, "%v", c.newest().Status)
+				require.Equal(h, c == next, c.newestStatus().Next, "%v", c.newestStatus().Status)
 			}
 		}
 		requireNext(all[1])
@@ -114,12 +117,13 @@ func TestStatus_NextIsSecondCandidate(t *testing.T) {
 		h.advance(0)
 		all[0].requireLeads()
 		requireNext(nil)
-		require.NoError(h, all[0].newest().FormerErr, "it is not known")
+		require.NoError(h, all[0].newestStatus().FormerErr, "it is not known")
 	})
 }
 
-// TestLeadership_DoneBeforeSuspended checks that the status Suspended is not published before Done is closed.
-func TestLeadership_DoneBeforeSuspended(t *testing.T) {
+// TestLeadership_ClosesDoneBeforeSuspendedStatus checks that a candidate closes Done of its leadership before
+// it publishes the status Suspended.
+func TestLeadership_ClosesDoneBeforeSuspendedStatus(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		var leadership atomic.Pointer[leaderelection.Leadership]
 		var suspended, early atomic.Int64
@@ -143,9 +147,10 @@ func TestLeadership_DoneBeforeSuspended(t *testing.T) {
 	})
 }
 
-// TestTrap42_LeadershipsDoNotOverlap checks that a leadership does not begin before the previous one has
+// TestLeadership_BeginsAfterEndOfPrevious checks that a leadership does not begin before the previous one has
 // ended (druid PR 17546).
-func TestTrap42_LeadershipsDoNotOverlap(t *testing.T) {
+// Scenario 42 of docs/traps.md.
+func TestLeadership_BeginsAfterEndOfPrevious(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c := h.join(h.connect(), leaderelection.WithRejoin())
 		terms := []*leaderelection.Leadership{c.requireLeads()}
@@ -201,17 +206,18 @@ func TestLease_EndsWithSession(t *testing.T) {
 		is := sub.State()
 		require.True(h, is.Up)
 		require.NotEqual(h, old.Session, is.Session)
-		require.True(h, time.Now().Before(old.Deadline), "the test does not test this")
+		require.True(h, time.Now().Before(old.Deadline), "the old lease has expired before its session")
 		require.False(h, is.Proven)
 		require.Zero(h, is.Deadline)
 		require.Equal(h, old.Lapses+1, is.Lapses)
 	})
 }
 
-// TestTrap17_LeaseExpiresByEitherClock checks that a lease is not valid when one of the clocks has passed its
-// deadline. The monotonic clock stops while a virtual machine is suspended (golang/go#24595), and a wall
-// clock can be set back. This test uses real time, because a bubble has only one clock.
-func TestTrap17_LeaseExpiresByEitherClock(t *testing.T) {
+// TestLeadership_ExpiresByEitherClock checks that a lease is not valid when one of the clocks has passed its
+// deadline. The monotonic clock stops while a virtual machine is suspended (golang/go#24595), and a wall clock
+// can be set back. This test uses real time, because a bubble has only one clock.
+// Scenario 17 of docs/traps.md.
+func TestLeadership_ExpiresByEitherClock(t *testing.T) {
 	for name, deadline := range map[string]time.Time{
 		"the monotonic clock has stopped": withMonotonic(time.Now().Add(-time.Second), time.Hour),
 		"the wall clock was set back":     withMonotonic(time.Now().Add(time.Hour), -2*time.Hour),
@@ -235,9 +241,10 @@ func withMonotonic(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestTrap23_LeaseIgnoresServerClock checks that a lease does not depend on the server's clock, which here
-// stops and then jumps. kazoo's NonBlockingLease compares the clocks of two machines.
-func TestTrap23_LeaseIgnoresServerClock(t *testing.T) {
+// TestLease_IgnoresServerClock checks that a lease does not depend on the server's clock, which here stops and
+// then jumps. kazoo's NonBlockingLease compares the clocks of two machines.
+// Scenario 23 of docs/traps.md.
+func TestLease_IgnoresServerClock(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
 		l := c.requireLeads()
@@ -252,8 +259,8 @@ func TestTrap23_LeaseIgnoresServerClock(t *testing.T) {
 		h.srv.Blackhole(zktest.BothWays, c.conn.SessionID())
 		left := time.Until(l.Deadline())
 		h.advance(left)
-		require.Equal(h, leaderelection.Suspended, c.newest().Role)
-		require.Equal(h, time.Now(), c.newest().at)
+		require.Equal(h, leaderelection.Suspended, c.newestStatus().Role)
+		require.Equal(h, time.Now(), c.newestStatus().at)
 		next.requireFollows(c)
 		h.srv.Refuse(true)
 		for range 2 { // the second client sends pings in between
@@ -279,14 +286,15 @@ func (h *harness) requireSuspendedInTime(c *candidate, l *leaderelection.Leaders
 	h.advance(left - 1)
 	require.Same(h, l, c.requireLeads())
 	h.advance(1)
-	require.Equal(h, leaderelection.Suspended, c.newest().Role)
-	require.Equal(h, time.Now(), c.newest().at)
+	require.Equal(h, leaderelection.Suspended, c.newestStatus().Role)
+	require.Equal(h, time.Now(), c.newestStatus().at)
 	require.ErrorIs(h, l.Err(), leaderelection.ErrLeaseExpired)
 }
 
-// TestTrap13_ReconnectsToOtherServer checks that a leader resumes when its client connects to another server
-// before the session expires (CURATOR-444).
-func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
+// TestElectLeader_ResumesOnOtherServerBeforeExpiry checks that a leader resumes when its client connects to
+// another server before the session expires (CURATOR-444).
+// Scenario 13 of docs/traps.md.
+func TestElectLeader_ResumesOnOtherServerBeforeExpiry(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
 		l := c.requireLeads()
@@ -301,9 +309,10 @@ func TestTrap13_ReconnectsToOtherServer(t *testing.T) {
 	})
 }
 
-// TestTrap21_FlappingConnection checks that a connection that breaks repeatedly does not make the leader
-// change (FLINK-10052, CURATOR-87, CURATOR-505).
-func TestTrap21_FlappingConnection(t *testing.T) {
+// TestElectLeader_KeepsLeaderOnFlappingConnection checks that the leader does not change when its connection
+// breaks repeatedly (FLINK-10052, CURATOR-87, CURATOR-505).
+// Scenario 21 of docs/traps.md.
+func TestElectLeader_KeepsLeaderOnFlappingConnection(t *testing.T) {
 	withServers(t, 3, func(h *harness) {
 		conn := h.connect()
 		c, next := h.join(conn), h.join(conn)
@@ -326,16 +335,17 @@ func TestTrap21_FlappingConnection(t *testing.T) {
 	})
 }
 
-// TestTrap21_SlowConnection checks that the role does not change repeatedly when each reply is so late that
-// it extends the lease only for a moment (FLINK-10052).
-func TestTrap21_SlowConnection(t *testing.T) {
+// TestElectLeader_StaysSuspendedOnSlowConnection checks that a leader whose replies are so late that each
+// extends the lease only for a moment stays suspended, instead of changing its role repeatedly (FLINK-10052).
+// Scenario 21 of docs/traps.md.
+func TestElectLeader_StaysSuspendedOnSlowConnection(t *testing.T) {
 	withServers(t, 1, func(h *harness) {
 		c, next := h.join(h.connect()), h.join(h.connect())
 		grant := c.requireLeads()
 		h.srv.Delay(zktest.BothWays, timeout*3/16, c.conn.SessionID())
 		h.advance(20 * timeout)
 		require.Len(h, c.receivedStatuses(), 2)
-		require.Equal(h, leaderelection.Suspended, c.newest().Role)
+		require.Equal(h, leaderelection.Suspended, c.newestStatus().Role)
 		next.requireFollows(c)
 		h.srv.Heal()
 		h.advance(timeout)

@@ -13,8 +13,8 @@ import (
 type statusFeed struct {
 	mu sync.Mutex
 	c  chan Status // contains the newest status that was not received; capacity 1
-	// pending is set if a status was sent to c, and it is not known whether the reader has received it. sent
-	// is the leadership of that status.
+	// pending is set while a status was sent to c and the feed does not know whether the reader has received
+	// it. sent is the leadership of this status.
 	pending bool
 	sent    *Leadership
 	// next is the status that is sent after the one in c, or nil.
@@ -25,9 +25,8 @@ type statusFeed struct {
 	closed  bool
 }
 
-// delayedStatus is a status that a goroutine sends when the reader has received the status before it. It is
-// not in the channel together with that status, because two statuses could not be removed together while the
-// reader receives.
+// delayedStatus is a status that a goroutine sends when the reader has received the status before it. The
+// channel never contains both statuses, because they could not be removed together while the reader receives.
 type delayedStatus struct {
 	status Status
 	stop   chan struct{} // closed when the status is removed
@@ -56,7 +55,7 @@ func (f *statusFeed) Publish(s Status) {
 }
 
 // Retract discards all unread statuses, and makes s the current status without delivering
-// it. It is for the moment between the loss of a leadership and the next status.
+// s. Callers use it between the loss of a leadership and the next status.
 func (f *statusFeed) Retract(s Status) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +126,7 @@ func (f *statusFeed) send(s Status) {
 func (f *statusFeed) removeUnread() (missed []Status) {
 	if f.next != nil {
 		close(f.next.stop)
-		if <-f.next.sent { // true also means that the status before it was received
+		if <-f.next.sent { // if the delayed status was received, the status before it was received as well
 			f.held, f.sent = f.sent, f.next.status.Leadership
 		} else {
 			missed = append(missed, f.next.status)
@@ -156,7 +155,7 @@ func (f *statusFeed) close() {
 const (
 	// maxEvents is the number of events that wait for the reader.
 	maxEvents = 64
-	// maxFrequent is the number of waiting events from which on frequent events are dropped.
+	// maxFrequent is the number of waiting events at which send begins to drop frequent events.
 	maxFrequent = maxEvents / 2
 )
 
@@ -166,14 +165,14 @@ type eventStream struct {
 	c chan event.Event
 
 	mu      sync.Mutex
-	missed  int       // number of dropped events that no delivered event has reported
+	missed  int       // number of dropped events that no delivered event contains in its Missed
 	token   int64     // token of the newest leadership
-	term    term      // the reported progress of the newest leadership
+	term    term      // the state of the newest leadership according to the events
 	vacated time.Time // when the last predecessor left; zero if that is not known
 	closed  bool
 }
 
-// term is the reported progress of a leadership.
+// term is the state of a leadership according to the events that were added.
 type term uint8
 
 const (
@@ -194,7 +193,7 @@ func newEventStream(current *Leadership) *eventStream {
 // C returns the channel on which the reader receives events.
 func (s *eventStream) C() <-chan event.Event { return s.c }
 
-// SetVacated sets when the last predecessor left, or the zero time if that is unknown.
+// SetVacated sets the time at which the last predecessor left, or the zero time if the time is unknown.
 func (s *eventStream) SetVacated(t time.Time) {
 	if s == nil {
 		return
@@ -246,8 +245,8 @@ func (s *eventStream) send(e event.Event) {
 	}
 }
 
-// updateTerm updates the progress of the leadership by e, and completes the fields of e. It returns false if
-// e contradicts the progress.
+// updateTerm updates the state of the leadership by e, and sets the Token and the Kind of e. It returns
+// false if e contradicts the state.
 func (s *eventStream) updateTerm(e *event.Event) bool {
 	switch e.Kind {
 	case event.Joined:
@@ -308,7 +307,8 @@ func (s *eventStream) Close() {
 	}
 }
 
-// isFrequent reports whether there may be many events of a kind. Only the number of such events matters.
+// isFrequent reports whether candidates report events of kind k again and again, so that a reader needs
+// only their number.
 func isFrequent(k event.Kind) bool {
 	return k == event.Checked || k == event.Watched || k == event.Heartbeat
 }

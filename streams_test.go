@@ -39,7 +39,8 @@ func requireClosed(t *testing.T, f *statusFeed) {
 	}
 }
 
-// TestStatusFeed_SlowReaderReceivesNewest checks that a slow reader receives the newest status.
+// TestStatusFeed_SlowReaderReceivesNewest checks that a reader that receives nothing while three statuses are
+// published receives only the last of them.
 func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(Status{NowFollowing: "a"})
@@ -52,9 +53,9 @@ func TestStatusFeed_SlowReaderReceivesNewest(t *testing.T) {
 	requireClosed(t, f)
 }
 
-// TestStatusFeed_LossIsDelivered checks that the loss of a leadership that the reader has received is not
-// replaced by a later status.
-func TestStatusFeed_LossIsDelivered(t *testing.T) {
+// TestStatusFeed_DeliversLossOfReceivedLeadership checks that a later status does not replace the loss of a
+// leadership that the reader has received.
+func TestStatusFeed_DeliversLossOfReceivedLeadership(t *testing.T) {
 	f := newStatusFeed()
 	first, again := leadingStatus(7), leadingStatus(7)
 	f.Publish(first)
@@ -74,7 +75,8 @@ func TestStatusFeed_LossIsDelivered(t *testing.T) {
 	require.Equal(t, third, receiveStatus(t, f))
 }
 
-// TestStatusFeed_FinalStatusIsLast checks that the last status that the reader receives is the final status.
+// TestStatusFeed_FinalStatusIsLast checks that the reader receives the final status instead of an unread one,
+// and that later calls deliver nothing.
 func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leadingStatus(1))
@@ -90,8 +92,9 @@ func TestStatusFeed_FinalStatusIsLast(t *testing.T) {
 	require.ErrorIs(t, f.Current().Err, ErrSessionExpired)
 }
 
-// TestStatusFeed_WithdrawRemovesUnread checks that the reader does not receive an unread status after Withdraw.
-func TestStatusFeed_WithdrawRemovesUnread(t *testing.T) {
+// TestStatusFeed_WithdrawRemovesUnreadStatus checks that the reader does not receive an unread status after
+// Withdraw.
+func TestStatusFeed_WithdrawRemovesUnreadStatus(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leadingStatus(1))
 	f.Withdraw()
@@ -99,9 +102,9 @@ func TestStatusFeed_WithdrawRemovesUnread(t *testing.T) {
 	require.Equal(t, Follower, f.Current().Role)
 }
 
-// TestStatusFeed_RetractRemovesUnread checks that after Retract the reader receives neither an unread status nor the
-// status that was passed to it.
-func TestStatusFeed_RetractRemovesUnread(t *testing.T) {
+// TestStatusFeed_RetractRemovesUnreadStatus checks that after Retract the reader receives neither an unread
+// status nor the status that was passed to Retract.
+func TestStatusFeed_RetractRemovesUnreadStatus(t *testing.T) {
 	f := newStatusFeed()
 	f.Publish(leadingStatus(1))
 	f.Retract(Status{CandidateID: "x"})
@@ -111,9 +114,10 @@ func TestStatusFeed_RetractRemovesUnread(t *testing.T) {
 	require.Equal(t, "a", receiveStatus(t, f).NowFollowing)
 }
 
-// TestStatusFeed_RandomOrder publishes and receives in random orders. A reader must not receive two
-// leaderships without another status between them, and must receive the newest status last.
-func TestStatusFeed_RandomOrder(t *testing.T) {
+// TestStatusFeed_AlwaysDeliversLossBetweenLeaderships publishes and receives statuses in random orders. A
+// reader must not receive two leaderships without another status between them, and must receive the newest
+// status last.
+func TestStatusFeed_AlwaysDeliversLossBetweenLeaderships(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		f := newStatusFeed()
@@ -149,9 +153,9 @@ func TestStatusFeed_RandomOrder(t *testing.T) {
 	}
 }
 
-// TestStatusFeed_ConcurrentReader checks that a reader that receives while statuses are replaced does not
-// receive two leaderships without another status between them.
-func TestStatusFeed_ConcurrentReader(t *testing.T) {
+// TestStatusFeed_DeliversLossToConcurrentReader checks that a reader that receives while statuses are replaced
+// does not receive two leaderships without another status between them.
+func TestStatusFeed_DeliversLossToConcurrentReader(t *testing.T) {
 	f := newStatusFeed()
 	received := make(chan error, 1)
 	go func() {
@@ -173,7 +177,7 @@ func TestStatusFeed_ConcurrentReader(t *testing.T) {
 	require.NoError(t, <-received)
 }
 
-// receiveAll returns the events that wait.
+// receiveAll returns the events that wait in c.
 func receiveAll(c <-chan event.Event) (events []event.Event) {
 	for len(c) > 0 {
 		events = append(events, <-c)
@@ -189,9 +193,9 @@ func countMissed(events []event.Event) (n int) {
 	return n
 }
 
-// TestEventStream_DropsOldest checks that only the oldest events are dropped, and that a dropped event is
+// TestEventStream_DropsOldestEvents checks that only the oldest events are dropped, and that a dropped event is
 // counted exactly once, even when the event that has counted it is dropped as well.
-func TestEventStream_DropsOldest(t *testing.T) {
+func TestEventStream_DropsOldestEvents(t *testing.T) {
 	for _, dropped := range []int{10, 4*maxEvents + 3} {
 		s := newEventStream(nil)
 		c := s.C()
@@ -210,7 +214,8 @@ func TestEventStream_DropsOldest(t *testing.T) {
 	}
 }
 
-// TestEventStream_DropsFrequentEventsFirst checks that frequent events do not cause the loss of other events.
+// TestEventStream_DropsFrequentEventsFirst checks that any number of frequent events, such as checks, does not
+// cause the loss of other events.
 func TestEventStream_DropsFrequentEventsFirst(t *testing.T) {
 	for _, kind := range []event.Kind{event.Checked, event.Watched, event.Heartbeat} {
 		s := newEventStream(nil)
@@ -267,8 +272,8 @@ func TestEventStream_SuspendedAndResumedAlternate(t *testing.T) {
 	}, events)
 }
 
-// TestEventStream_CloseKeepsWaitingEvents checks that events that wait are not lost, and that no events are
-// added after Close.
+// TestEventStream_CloseKeepsWaitingEvents checks that the reader receives the events that wait when Close is
+// called, and no later events.
 func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	s := newEventStream(nil)
 	c := s.C()
@@ -283,9 +288,9 @@ func TestEventStream_CloseKeepsWaitingEvents(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_LeadershipLostOnceAtEnd checks that a leadership is reported as lost once, at the end and
-// not before.
-func TestEventStream_LeadershipLostOnceAtEnd(t *testing.T) {
+// TestEventStream_EndReportsLostOnce checks that End reports the loss of the leadership if no earlier event has
+// reported the loss, and that a second call of End reports nothing.
+func TestEventStream_EndReportsLostOnce(t *testing.T) {
 	failed := errors.New("failed")
 	for _, reported := range []bool{false, true} {
 		s := newEventStream(nil)
@@ -311,9 +316,9 @@ func TestEventStream_LeadershipLostOnceAtEnd(t *testing.T) {
 	}
 }
 
-// TestEventStream_CreatedDuringLeadership checks that events after the first call of Events have the right
-// token. The events before it were not delivered.
-func TestEventStream_CreatedDuringLeadership(t *testing.T) {
+// TestEventStream_ReportsTokenIfCreatedWhileLeading checks that the loss of a leadership has the right token
+// although Events was first called after the election. The events before that call are not delivered.
+func TestEventStream_ReportsTokenIfCreatedWhileLeading(t *testing.T) {
 	c := newCandidacy(t.Context(), nil)
 	require.NoError(t, c.Run(func(context.Context) error {
 		c.Lead(3, nil)
@@ -334,9 +339,9 @@ func TestEventStream_CreatedDuringLeadership(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEventStream_ConcurrentReader checks that a concurrent reader receives events in the right order, and
-// that each event is either delivered or counted as dropped.
-func TestEventStream_ConcurrentReader(t *testing.T) {
+// TestEventStream_DeliversInOrderToConcurrentReader checks that a concurrent reader receives events in the
+// right order, and that each event is either delivered or counted as dropped.
+func TestEventStream_DeliversInOrderToConcurrentReader(t *testing.T) {
 	const n = 100_000
 	s := newEventStream(nil)
 	c := s.C()

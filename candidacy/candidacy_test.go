@@ -11,8 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy"
 )
 
-// TestNew_ImplementsCandidacy checks that the type of the root package implements Candidacy.
-func TestNew_ImplementsCandidacy(t *testing.T) {
+// TestNew_ReturnsWorkingCandidacy checks that New returns a Candidacy that runs an algorithm, begins a
+// leadership and delivers the final status.
+func TestNew_ReturnsWorkingCandidacy(t *testing.T) {
 	c := candidacy.New(t.Context(), nil)
 	failed := errors.New("failed")
 	require.Equal(t, failed, c.Run(func(context.Context) error {
@@ -23,8 +24,9 @@ func TestNew_ImplementsCandidacy(t *testing.T) {
 	require.Equal(t, failed, (<-c.Status()).Err)
 }
 
-// TestNewLeadership_EndsWithFirstReason checks that the leadership ends with the first reason.
-func TestNewLeadership_EndsWithFirstReason(t *testing.T) {
+// TestNewLeadership_KeepsFirstReason checks that Err returns the reason of the first call of the function that
+// ends the leadership.
+func TestNewLeadership_KeepsFirstReason(t *testing.T) {
 	l, end := candidacy.NewLeadership(3, nil)
 	require.EqualValues(t, 3, l.Token())
 	require.NoError(t, l.Err())

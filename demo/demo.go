@@ -97,7 +97,8 @@ func (d *demo) prepare(ctx context.Context) (err error) {
 }
 
 // serverOf returns the embedded server of a participant. The first participant uses the leader of the
-// ensemble, which is not partitioned: the servers would elect another leader and close all connections.
+// ensemble. The demo never partitions that server, because the others would elect another leader and
+// close all connections.
 func (d *demo) serverOf(p *participant) *zktest.Server {
 	return d.embedded.Server((d.embedded.Leader().ID() + p.index) % d.embedded.Len())
 }
@@ -111,7 +112,7 @@ func (d *demo) start(ctx context.Context, p *participant) (err error) {
 }
 
 // setPartitioned begins or ends a partition of a participant. An embedded server is partitioned together
-// with its client. This is the difficult case, because the server still answers its client.
+// with its client. This case is difficult for a leader, because the server still answers its client.
 func (d *demo) setPartitioned(p *participant, partitioned bool) {
 	switch {
 	case d.embedded == nil:

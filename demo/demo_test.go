@@ -23,7 +23,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// testSession is longer than the default of the demo, because other tests run at the same time.
+// testSession is the session timeout of the tests. It is longer than the default of the demo,
+// because other tests run at the same time.
 const testSession = 4 * time.Second
 
 // commandVariable is an environment variable that makes the test binary behave as the command.
@@ -93,8 +94,9 @@ func requirePicture(t *testing.T, text string) {
 	}
 }
 
-// TestRunDemo_EmbeddedServers checks that each step has the expected result.
-func TestRunDemo_EmbeddedServers(t *testing.T) {
+// TestRunDemo_CompletesAllStepsOnEmbeddedServers checks that each step has the expected result on embedded
+// servers.
+func TestRunDemo_CompletesAllStepsOnEmbeddedServers(t *testing.T) {
 	t.Parallel()
 	text, err := runAndRead(t.Context(), t, options{session: testSession})
 	require.NoError(t, err)
@@ -105,9 +107,9 @@ func TestRunDemo_EmbeddedServers(t *testing.T) {
 	assert.Contains(t, text, "stopped the servers")
 }
 
-// TestRunDemo_InterruptedDuringPartition checks that the demo can clean up while a server is partitioned.
-// TestMain detects goroutines that are still running.
-func TestRunDemo_InterruptedDuringPartition(t *testing.T) {
+// TestRunDemo_CleansUpIfInterruptedDuringPartition checks that the demo can clean up while a server is
+// partitioned. TestMain detects goroutines that are still running.
+func TestRunDemo_CleansUpIfInterruptedDuringPartition(t *testing.T) {
 	t.Parallel()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -118,8 +120,9 @@ func TestRunDemo_InterruptedDuringPartition(t *testing.T) {
 	assert.Contains(t, out.text.String(), "stopped the servers")
 }
 
-// TestRunDemo_UserServers checks that each step on real servers has the expected result, and that no znodes remain.
-func TestRunDemo_UserServers(t *testing.T) {
+// TestRunDemo_DeletesItsZnodesOnUserServers checks that each step on real servers has the expected result, and
+// that no znodes remain, even if the demo is interrupted or fails.
+func TestRunDemo_DeletesItsZnodesOnUserServers(t *testing.T) {
 	t.Parallel()
 	e, err := ensemble.Start(t.Context(), ensemble.Config{Backend: ensemble.Process, Servers: 3, TickTime: testSession / 10})
 	require.NoError(t, err)
@@ -163,16 +166,18 @@ func TestRunDemo_UserServers(t *testing.T) {
 	})
 }
 
-// TestRunDemo_NoServer checks that the demo stops when its context is done.
-func TestRunDemo_NoServer(t *testing.T) {
+// TestRunDemo_StopsWhenContextIsDone checks that the demo stops when its context is done while no server
+// answers.
+func TestRunDemo_StopsWhenContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("timeout of the test"))
 	defer cancel()
 	_, err := runAndRead(ctx, t, options{servers: []string{"127.0.0.1:1"}, session: testSession})
 	require.ErrorContains(t, err, "no ZooKeeper session")
 }
 
-// TestOptions_InvalidValuesAreRejected checks that no flag is ignored, and that invalid values are rejected.
-func TestOptions_InvalidValuesAreRejected(t *testing.T) {
+// TestOptions_ParseRejectsInvalidValues checks that parse stores the value of each flag, and rejects invalid
+// values and arguments.
+func TestOptions_ParseRejectsInvalidValues(t *testing.T) {
 	for line, want := range map[string]options{
 		"":                                 {servers: []string{}, session: 2 * time.Second, pause: 3 * time.Second},
 		"--zk=a:1, b:2,":                   {servers: []string{"a:1", "b:2"}, session: 4 * time.Second, pause: 3 * time.Second},

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExitCodes_TellOutcomesApart checks that the exit codes of the demo tell success, failure, wrong usage
+// TestDemo_ExitCodeTellsOutcome checks that the exit codes of the demo tell success, failure, wrong usage
 // and an interrupt apart.
-func TestExitCodes_TellOutcomesApart(t *testing.T) {
+func TestDemo_ExitCodeTellsOutcome(t *testing.T) {
 	for name, c := range map[string]struct {
 		args string
 		line string // the test waits for this line of the output before it calls act

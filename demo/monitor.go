@@ -27,7 +27,7 @@ type monitor struct {
 	changed  chan struct{} // closed and replaced after each change
 }
 
-// updateState calls f with mu held, and then wakes the calls of await.
+// updateState calls f, which changes the state, with mu held, and then wakes the calls of await.
 func (m *monitor) updateState(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,7 +36,7 @@ func (m *monitor) updateState(f func()) {
 	m.changed = make(chan struct{})
 }
 
-// startClock sets the origin of the printed times to the current time, and returns it.
+// startClock sets the origin of the printed times to the current time, and returns that time.
 func (m *monitor) startClock() (now time.Time) {
 	m.updateState(func() {
 		now = time.Now()
@@ -45,7 +45,7 @@ func (m *monitor) startClock() (now time.Time) {
 	return now
 }
 
-// allowEnd allows candidacies to end.
+// allowEnd makes addStatus accept the end of a candidacy, which is a problem before the last step.
 func (m *monitor) allowEnd() { m.updateState(func() { m.ending = true }) }
 
 // addCandidacy records a new candidacy.
@@ -70,7 +70,8 @@ func (m *monitor) addStatus(p *participant, election *leaderelection.Election, s
 			m.problem = fmt.Errorf("the candidacy of %s has ended: %w", p.name, s.Err)
 		}
 		p.status, p.since = s, time.Now()
-		// At its end the demo closes the connections of the participants. That is not printed.
+		// At its end the demo closes the connections of the participants, and does not print
+		// that their candidacies end.
 		if !m.ending || !errors.Is(s.Err, leaderelection.ErrConnClosed) {
 			m.printEvent(p, p.describe(), p.style())
 		}
@@ -85,7 +86,7 @@ func (m *monitor) checkLeadership(leader *participant, l *leaderelection.Leaders
 		case p.absence == "" && p.leadership.Err() == nil:
 			m.problem = fmt.Errorf("%w: %s and %s", errTwoLeaders, p.name, leader.name)
 		case p.leadership.Token() >= l.Token():
-			m.problem = fmt.Errorf("%s has token %d, and %s had %d before", leader.name, l.Token(), p.name, p.leadership.Token())
+			m.problem = fmt.Errorf("the token %d of %s is not greater than the token %d that %s had before", l.Token(), leader.name, p.leadership.Token(), p.name)
 		}
 	}
 }
@@ -105,7 +106,7 @@ func (m *monitor) endCandidacy(p *participant, election *leaderelection.Election
 	})
 }
 
-// addEvent prints an event of a participant.
+// addEvent prints an event of a participant, and wakes the calls of await.
 func (m *monitor) addEvent(p *participant, text string, s style) {
 	m.updateState(func() { m.printEvent(p, text, s) })
 }

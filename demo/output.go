@@ -26,8 +26,8 @@ type line struct {
 	style style
 }
 
-// output prints lines. If a write fails, it calls stop and prints nothing more. It is safe for
-// concurrent use.
+// output prints lines. If a write fails, output calls stop and prints nothing more. It is safe
+// for concurrent use.
 type output struct {
 	colour bool
 	stop   context.CancelFunc

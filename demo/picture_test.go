@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	browsers    = flag.String("browsers", "", "the browsers that TestBrowser_Picture uses, separated by commas")
-	screenshots = flag.String("screenshots", "", "the directory to which TestBrowser_Picture writes its screenshots")
+	browsers    = flag.String("browsers", "", "the browsers that TestBrowser_DrawsPictureInColumns uses, separated by commas")
+	screenshots = flag.String("screenshots", "", "the directory to which TestBrowser_DrawsPictureInColumns writes its screenshots")
 )
 
 // picturePage shows the picture as README.md does. In a second copy, which scripts can read, it measures the
@@ -42,9 +42,9 @@ addEventListener("load", () => {
 });
 </script>`
 
-// TestBrowser_Picture checks that a browser draws each character of the picture in README.md in its column.
-// It needs browsers: "make browser" runs it.
-func TestBrowser_Picture(t *testing.T) {
+// TestBrowser_DrawsPictureInColumns checks that a browser draws each character of the picture in README.md in
+// its column. It needs browsers: "make browser" runs it.
+func TestBrowser_DrawsPictureInColumns(t *testing.T) {
 	if *browsers == "" {
 		t.Skip("no -browsers")
 	}

@@ -15,7 +15,7 @@ import (
 // The time limits of steps. Steps that wait for the expiry of a session use demo.expiryLimit.
 const (
 	stepLimit      = 10 * time.Second
-	reconnectLimit = 30 * time.Second // the time in which the client of a partitioned server connects again
+	reconnectLimit = 30 * time.Second // the time in which the client of a partitioned server must connect again
 )
 
 func (d *demo) expiryLimit() time.Duration { return 3*d.options.session + 5*time.Second }
@@ -210,8 +210,8 @@ func (d *demo) printConclusion(format string, args ...any) {
 	d.out.print(line{"   => " + fmt.Sprintf(format, args...), bold})
 }
 
-// awaitSuccession waits until the successor leads and the observer sees it. It returns the time from
-// since until the successor received its status.
+// awaitSuccession waits until the successor leads and the observer sees that. It returns the time
+// from since until the successor received the status that it leads.
 func (d *demo) awaitSuccession(ctx context.Context, since time.Time, limit time.Duration, successor *participant) (took time.Duration, err error) {
 	var token int64
 	err = d.monitor.await(ctx, limit, successor.name+" did not lead", func() bool {
@@ -250,7 +250,7 @@ func (d *demo) write(p *participant, text string) error {
 // writeAsLeader writes while p leads, and requires that the write is accepted.
 func (d *demo) writeAsLeader(p *participant) error {
 	if err := d.write(p, p.name); err != nil {
-		return fmt.Errorf("%s leads and could not write: %w", p.name, err)
+		return fmt.Errorf("%s leads, but could not write: %w", p.name, err)
 	}
 	d.monitor.addEvent(p, "writes as leader: accepted", green)
 	return nil
@@ -260,7 +260,7 @@ func (d *demo) writeAsLeader(p *participant) error {
 func (d *demo) requireRefusal(p *participant) error {
 	attempt := "not " + p.name
 	if err := d.write(p, attempt); !errors.Is(err, leaderelection.ErrNotLeader) {
-		return fmt.Errorf("%s does not lead and its write got %v instead of ErrNotLeader", p.name, err)
+		return fmt.Errorf("%s does not lead, but its write returned %v instead of ErrNotLeader", p.name, err)
 	}
 	// The server of this session may lag behind the others.
 	if _, err := d.control.conn.Sync(d.data); err != nil {
@@ -271,7 +271,7 @@ func (d *demo) requireRefusal(p *participant) error {
 		return err
 	}
 	if string(data) == attempt {
-		return fmt.Errorf("%s does not lead and has written %q", p.name, data)
+		return fmt.Errorf("%s does not lead, but has written %q", p.name, data)
 	}
 	d.monitor.addEvent(p, "tries to write too: refused (ErrNotLeader)", yellow)
 	return nil

@@ -1,5 +1,6 @@
-// Package electionprom exports metrics of elections and recipes to Prometheus. A [Collector] counts the
-// events of candidates, of all kinds of elections, and a [RecipeCollector] those of recipes. Programs that do not import this package do not link the Prometheus client.
+// Package electionprom exports metrics of elections and recipes to Prometheus. A [Collector] counts the events
+// of candidates, of all kinds of elections, and a [RecipeCollector] the events of recipes. Programs that do not
+// import this package do not link the Prometheus client.
 //
 // The metrics of elections have the label election, for instance the path of the election node:
 //
@@ -19,10 +20,9 @@
 // The label reason is resigned, election_over, session_expired, candidate_deleted, connection_closed,
 // unreachable, permission, node_exhausted or other.
 //
-// The kinds of [event.Event] document when each event is reported, and by which kinds of
-// elections. The gauge is updated with a delay and must not be used for decisions: use
-// leaderelection.Leadership instead. If the process of a leader is stopped, the gauge keeps its
-// last value.
+// The kinds of [event.Event] document when each event is reported, and by which kinds of elections. The gauge
+// is updated with a delay and must not be used for decisions: use leaderelection.Leadership instead. If the
+// process of a leader is stopped, the gauge keeps its last value.
 package electionprom
 
 import (

@@ -24,8 +24,8 @@ const (
 	oneWay  = time.Millisecond
 )
 
-// startCandidate starts a candidate on its own connection. The collector c counts its events. startCandidate
-// returns the candidate and its first status.
+// startCandidate starts a candidate on a new connection, and lets the collector c count the events of the
+// candidate. It returns the candidate and its first status.
 func startCandidate(t *testing.T, srv *zktest.Server, c *Collector) (*leaderelection.Election, leaderelection.Status) {
 	t.Helper()
 	conn, _, err := srv.Connect(timeout)
@@ -48,8 +48,9 @@ func requireMetrics(t *testing.T, c *Collector, want string, names ...string) {
 	require.NoError(t, testutil.CollectAndCompare(c, strings.NewReader(want), names...))
 }
 
-// TestCollector_HandOver checks that the metrics of a hand-over are right.
-func TestCollector_HandOver(t *testing.T) {
+// TestCollector_CountsHandOver checks that the collectors of a leader that resigns and of its successor count
+// the hand-over, and that the gauge of leaders changes in both.
+func TestCollector_CountsHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Delay(zktest.BothWays, oneWay)
@@ -110,8 +111,9 @@ func TestCollector_HandOver(t *testing.T) {
 	})
 }
 
-// TestCollector_Suspension checks that the metrics of suspensions and of checks are right.
-func TestCollector_Suspension(t *testing.T) {
+// TestCollector_CountsSuspensionsAndChecks checks that the collector counts the checks of a lease, and the
+// suspension and the resumption of a leadership.
+func TestCollector_CountsSuspensionsAndChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Delay(zktest.BothWays, oneWay)
@@ -162,8 +164,8 @@ func checkMetrics(n int) string {
 	return b.String()
 }
 
-// TestCollector_Registry checks that Prometheus accepts the collector and its metrics.
-func TestCollector_Registry(t *testing.T) {
+// TestCollector_RegistersWithPrometheus checks that Prometheus accepts the collector and its metrics.
+func TestCollector_RegistersWithPrometheus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		c := NewCollector(prometheus.Labels{"service": "billing"})
@@ -182,9 +184,9 @@ func TestCollector_Registry(t *testing.T) {
 	})
 }
 
-// TestCollector_MissedEvents checks that failed checks and missed events are counted, and that the gauge of
-// leaders is right after missed events.
-func TestCollector_MissedEvents(t *testing.T) {
+// TestCollector_CountsMissedEvents checks that the collector counts failed checks and missed events, and that
+// the gauge of leaders is right after missed events.
+func TestCollector_CountsMissedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := srv.Connect(timeout)
@@ -218,8 +220,9 @@ func TestCollector_MissedEvents(t *testing.T) {
 	})
 }
 
-// TestCollector_Changefeed checks that the metrics of a changefeed election are right.
-func TestCollector_Changefeed(t *testing.T) {
+// TestCollector_CountsEventsOfChangefeed checks that the collector counts the events of an election on a
+// changefeed.
+func TestCollector_CountsEventsOfChangefeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.NewTable().Store("election")
 		defer store.Close()
@@ -247,8 +250,8 @@ func TestCollector_Changefeed(t *testing.T) {
 	})
 }
 
-// TestReason_UnknownErrorIsOther checks that reason returns "other" for an unknown error. Each value is a
-// separate time series.
+// TestReason_UnknownErrorIsOther checks that reason returns "other" for an unknown error, because each other
+// value would be a separate time series.
 func TestReason_UnknownErrorIsOther(t *testing.T) {
 	require.Equal(t, "session_expired", reason(fmt.Errorf("x: %w", leaderelection.ErrSessionExpired)))
 	require.Equal(t, "other", reason(errors.New("x")))

@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// reasons maps errors to values of the label reason. All other errors have the value otherReason, so that
-// the number of time series is limited.
+// reasons maps errors to values of the label reason. All other errors have the value otherReason, which
+// limits the number of time series.
 var reasons = []struct {
 	err   error
 	label string

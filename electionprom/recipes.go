@@ -63,10 +63,11 @@ type RecipeCollector struct {
 	group, discovery                     participationMetrics
 	shards                               shardMetrics
 
-	// lists contains, for each recipe, the gauges whose values are not valid any more after event.Ended.
+	// lists contains, for each recipe, the gauges that must be removed after event.Ended, because
+	// nothing updates them any more.
 	lists map[string][]*prometheus.GaugeVec
 	mu    sync.Mutex
-	open  map[gaugeSource]int // for each source, how many recipe values of the program report its gauges
+	open  map[gaugeSource]int // for each source, how many recipe values of the program update its gauges
 }
 
 // participationMetrics contains the metrics of a recipe that maintains znodes and reads lists of them.
@@ -153,7 +154,8 @@ func (c *RecipeCollector) Record(e event.Event) {
 	}
 }
 
-// recordSource removes the gauges of a path when no recipe value updates them any more.
+// recordSource counts the recipe values, such as queues, that are open at a path. When
+// the last of them has ended, it removes the gauges of the path.
 func (c *RecipeCollector) recordSource(e event.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

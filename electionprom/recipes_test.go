@@ -25,8 +25,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRecipeCollector_LocksQueuesCaches checks that the metrics of locks, queues and caches are right.
-func TestRecipeCollector_LocksQueuesCaches(t *testing.T) {
+// TestRecipeCollector_CountsLocksQueuesCaches checks that the collector counts the events of locks, queues and
+// caches, and removes the gauges of a path when the last queue or cache there is closed.
+func TestRecipeCollector_CountsLocksQueuesCaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := srv.Connect(timeout)
@@ -108,9 +109,9 @@ func TestRecipeCollector_LocksQueuesCaches(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_Lost checks that the collector counts the reason of a loss, and a dead letter that no
-// consumer has received.
-func TestRecipeCollector_Lost(t *testing.T) {
+// TestRecipeCollector_CountsLossesByReason checks that the collector counts each loss by its reason, and counts
+// a dead letter that no consumer has received.
+func TestRecipeCollector_CountsLossesByReason(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	for _, err := range []error{recipes.ErrLeaseExpired, recipes.ErrSessionExpired, errors.New("other")} {
 		c.Record(event.Event{Kind: event.Acquired, Recipe: "lock", Path: "/lock", Token: 1})
@@ -126,8 +127,9 @@ func TestRecipeCollector_Lost(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(c.working.WithLabelValues("/jobs")))
 }
 
-// TestRecipeCollector_Participants checks that the metrics of barriers, groups, services and shards are right.
-func TestRecipeCollector_Participants(t *testing.T) {
+// TestRecipeCollector_CountsParticipants checks that the collector counts the participants of barriers, groups,
+// services and shards.
+func TestRecipeCollector_CountsParticipants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, _, err := zktest.Start(t).Connect(timeout)
 		require.NoError(t, err)
@@ -213,8 +215,9 @@ func TestRecipeCollector_Participants(t *testing.T) {
 	})
 }
 
-// TestRecipeCollector_Shards checks that the collector counts a plan without a leader, and the reason of a loss.
-func TestRecipeCollector_Shards(t *testing.T) {
+// TestRecipeCollector_CountsPlansWithoutLeader checks that the collector counts a plan that was made without a
+// leader, and the loss of a shard by its reason.
+func TestRecipeCollector_CountsPlansWithoutLeader(t *testing.T) {
 	c := NewRecipeCollector(nil)
 	record := func(e event.Event) {
 		e.Recipe, e.Path = "shard", "/shards"

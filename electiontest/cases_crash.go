@@ -26,11 +26,11 @@ func testLeaderCrashes(s *suite) {
 			return next != nil && next != leader
 		})
 		if errors.Is(next.formerErr(), leaderelection.ErrResigned) {
-			// This need not be an error: on a machine that stalls, another candidate can have led and
-			// resigned in between.
+			// One ErrResigned need not be an error: on a machine that stalls, another candidate can
+			// have led and resigned in between.
 			resigned++
 		}
-		if !s.isDoneInTime(leader.latestLeadership()) {
+		if !s.awaitDone(leader.latestLeadership()) {
 			s.Errorf("%v: still leader after its crash", leader)
 		}
 		leader.resignAndCheck()
@@ -76,7 +76,7 @@ func testLeaderCutOff(s *suite) {
 		next = s.currentLeader()
 		return next != nil && next != leader
 	})
-	if !s.isDoneInTime(l) {
+	if !s.awaitDone(l) {
 		s.Errorf("%v: still leader while it is cut off", leader)
 	}
 	heal()

@@ -7,7 +7,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// endElection calls EndElection of a member. It returns false if the backend cannot end elections.
+// endElection calls EndElection of a member, and checks the result. It returns false if the
+// backend cannot end elections.
 func (s *suite) endElection(m *member) bool {
 	s.Helper()
 	var err error
@@ -44,7 +45,8 @@ func (s *suite) expectEnded(m *member) {
 	}
 }
 
-// testEndElection requires that EndElection of a follower ends all candidacies, and later ones.
+// testEndElection requires that EndElection of a follower ends all candidacies, including those
+// that begin later.
 func testEndElection(s *suite) {
 	members := s.joinMembers(3)
 	late := s.newCandidate(3)

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// testSingleCandidate requires that the only candidate becomes leader, and resigns.
+// testSingleCandidate requires that a single candidate becomes leader, remains leader, and can resign.
 func testSingleCandidate(s *suite) {
 	m := s.joinMember(0)
 	s.waitLeader()
@@ -20,13 +20,13 @@ func testSingleCandidate(s *suite) {
 	s.mu.Unlock()
 	l := status.Leadership
 	if id := m.ID(); id == "" || id != status.CandidateID {
-		s.Errorf("ID is %q, but %q in %v", id, status.CandidateID, status)
+		s.Errorf("ID returns %q, but the status contains the ID %q: %v", id, status.CandidateID, status)
 	}
 	if current := m.Current(); current.Role != leaderelection.Leader || current.Leadership != l {
-		s.Errorf("Current is %v after %v", current, status)
+		s.Errorf("Current returns %v after the status %v", current, status)
 	}
 	if d := l.Deadline(); !d.IsZero() && time.Until(d) <= 0 {
-		s.Errorf("is leader, but its deadline was at %v, %v ago", d, -time.Until(d))
+		s.Errorf("the candidate is leader, but its deadline was at %v, %v ago", d, -time.Until(d))
 	}
 	s.requireContinuously("a single candidate remains leader", func() bool { return m.isLeaderLocked() })
 	m.resignAndCheck()
@@ -70,7 +70,7 @@ func testHandOver(s *suite) {
 			s.Fatalf("%v: still leader after Resign", leader)
 		}
 		if errors.Is(next.formerErr(), leaderelection.ErrLeaseExpired) {
-			expired++ // this need not be an error: a machine that stalls also ends leaderships
+			expired++ // one ErrLeaseExpired need not be an error: leases also expire on a machine that stalls
 		}
 	}
 	if expired == groupSize-1 {

@@ -15,10 +15,10 @@ func testResignBeforeStart(s *suite) {
 		s.Errorf("Status returns a different channel for each call")
 	}
 	if current := c.Current(); current.Role != leaderelection.Follower || current.Err != nil {
-		s.Errorf("Current is %v before the candidate has joined", current)
+		s.Errorf("Current returns %v before the candidate has joined", current)
 	}
 	if id := c.ID(); id != early {
-		s.Errorf("ID is %q, and then %q, before the candidate has joined", early, id)
+		s.Errorf("ID returns %q, and then %q, before the candidate has joined", early, id)
 	}
 	for range 2 {
 		var err error
@@ -73,7 +73,7 @@ func testStartsOnce(s *suite) {
 	m.readStatuses()
 	s.waitLeader()
 	if id := m.ID(); early != "" && id != early {
-		s.Errorf("ID is %q before the candidate has joined, and %q afterwards", early, id)
+		s.Errorf("ID returns %q before the candidate has joined, and %q afterwards", early, id)
 	}
 	s.expectElectLeader(m.Candidate, leaderelection.ErrAlreadyStarted)
 	s.requireContinuously("it remains leader", func() bool { return m.isLeaderLocked() })
@@ -100,8 +100,8 @@ func testRepeatedResign(s *suite) {
 	s.requireContinuously("the other candidate remains leader", func() bool { return next.isLeaderLocked() })
 }
 
-// testLateReader requires that the election does not wait for a reader. A later status replaces a
-// status that was not read, and Resign withdraws it.
+// testLateReader requires that the election does not wait for a reader. A later status must
+// replace an unread one, and Resign must discard an unread status.
 func testLateReader(s *suite) {
 	first := s.startMember(0, s.newCandidate(0))
 	s.waitForRole("the first candidate becomes leader", first, leaderelection.Leader)

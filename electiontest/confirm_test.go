@@ -19,8 +19,8 @@ type failingTB struct {
 func (f *failingTB) Helper()               {}
 func (f *failingTB) Errorf(string, ...any) { f.failed = true }
 
-// TestConfirm_RetriesUntilConfirmed checks that Confirm repeats an unconfirmed call, and does not accept
-// other errors.
+// TestConfirm_RetriesUntilConfirmed checks that Confirm repeats a call that returns ErrUnconfirmed, and fails
+// the test after any other error.
 func TestConfirm_RetriesUntilConfirmed(t *testing.T) {
 	results := []error{leaderelection.ErrUnconfirmed, leaderelection.ErrUnconfirmed, nil}
 	end := func() error {

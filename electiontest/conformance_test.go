@@ -16,8 +16,9 @@ import (
 
 const sessionTimeout = 4 * time.Second
 
-// zookeeperFactory returns a factory of elections on the embedded server. plain reports whether the names of the
-// candidates do not show that they are candidates: they do not watch the candidate before their predecessor then.
+// zookeeperFactory returns a factory of elections on the embedded server. plain must be true if the names of
+// the candidates contain no GUID. Such candidates do not watch the candidate before their predecessor, and may
+// learn late that they are next.
 func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Factory {
 	return func(t electiontest.TB) *electiontest.Group {
 		srv := zktest.Start(t)
@@ -71,24 +72,25 @@ func zookeeperFactory(plain bool, opts ...leaderelection.Option) electiontest.Fa
 	}
 }
 
-// TestRun_ZooKeeper checks that an Election behaves as the interface Candidate requires.
-func TestRun_ZooKeeper(t *testing.T) {
+// TestRun_AcceptsZooKeeperElection checks that an Election behaves as the interface Candidate requires.
+func TestRun_AcceptsZooKeeperElection(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(false), electiontest.WithFakeTime())
 }
 
-// TestRun_ZooKeeperWithRejoin checks that an Election with WithRejoin behaves as the interface Candidate requires.
-func TestRun_ZooKeeperWithRejoin(t *testing.T) {
+// TestRun_AcceptsZooKeeperElectionWithRejoin checks that an Election with WithRejoin behaves as the interface
+// Candidate requires.
+func TestRun_AcceptsZooKeeperElectionWithRejoin(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(false, leaderelection.WithRejoin()), electiontest.WithFakeTime())
 }
 
-// TestRun_ZooKeeperWithPlainNames checks that an Election whose names have no GUID behaves as the interface
-// Candidate requires.
-func TestRun_ZooKeeperWithPlainNames(t *testing.T) {
+// TestRun_AcceptsZooKeeperElectionWithPlainNames checks that an Election whose names have no GUID behaves as
+// the interface Candidate requires.
+func TestRun_AcceptsZooKeeperElectionWithPlainNames(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(true, leaderelection.WithNamePrefix("n_")), electiontest.WithFakeTime())
 }
 
-// TestRun_ZooKeeperWithKazooNames checks that an Election with kazoo's names behaves as the interface
-// Candidate requires.
-func TestRun_ZooKeeperWithKazooNames(t *testing.T) {
+// TestRun_AcceptsZooKeeperElectionWithKazooNames checks that an Election with kazoo's names behaves as the
+// interface Candidate requires.
+func TestRun_AcceptsZooKeeperElectionWithKazooNames(t *testing.T) {
 	electiontest.Run(t, zookeeperFactory(false, leaderelection.WithKazooNames()), electiontest.WithFakeTime())
 }

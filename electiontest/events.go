@@ -19,7 +19,7 @@ var eventOrder = map[event.Kind][]event.Kind{
 	event.Ended:     {0, event.Joined, event.Lost},
 }
 
-// eventChecker checks the events of a member. The mutex of the suite guards its fields.
+// eventChecker checks the events of a member. The mutex of the suite guards the fields of the checker.
 type eventChecker struct {
 	last   event.Kind // kind of the last event that reports a role, or 0
 	tokens []int64    // tokens of the events of kind event.Elected
@@ -67,7 +67,7 @@ func (m *member) receiveEvent(e event.Event, open bool) {
 	}
 }
 
-// checkNext checks the order of an event. It returns an error message, or "".
+// checkNext checks whether e may follow the events before it. It returns the end of an error message, or "".
 func (o *eventChecker) checkNext(e event.Event) string {
 	if o.last == event.Ended {
 		return "after the end"
@@ -88,7 +88,7 @@ func (o *eventChecker) checkNext(e event.Event) string {
 	}
 	switch {
 	case !slices.Contains(before, last):
-		return fmt.Sprintf("follows %v", last)
+		return fmt.Sprintf("must not follow %v", last)
 	case reason != (e.Err != nil):
 		return fmt.Sprintf("has the reason %v", e.Err)
 	case e.Kind == event.Elected && e.Token <= newest,

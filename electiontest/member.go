@@ -147,8 +147,8 @@ func (m *member) checkStatus(status leaderelection.Status) {
 	}
 }
 
-// checkToken checks that the token of a leadership is greater than those of earlier leaderships. It
-// ignores a leadership that is over, because it may be an earlier one.
+// checkToken checks that the token of a leadership is greater than those of earlier leaderships. It ignores a
+// leadership that is over, because later leaderships may have begun before its status was read.
 func (m *member) checkToken(l *leaderelection.Leadership) {
 	s := m.suite
 	if isDone(l) || isExpired(l, 0) {

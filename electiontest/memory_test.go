@@ -62,7 +62,7 @@ type defects struct {
 	LeaderNext            bool // a leader is next
 	ResignationForgotten  bool // the successor of a leader that has resigned learns that a lease has expired
 	CrashForgotten        bool // the successor of a leader that has crashed learns that it has resigned
-	OtherFormerErr        bool // FormerErr is another error
+	OtherFormerErr        bool // FormerErr is neither ErrResigned nor ErrLeaseExpired
 
 	noEnd bool // the backend cannot end elections, which is not a defect
 }
@@ -77,8 +77,8 @@ type memoryElection struct {
 	token int64
 	names int
 	over  bool
-	// former is the reason why the last leadership has ended. next is the candidate that was notified that it
-	// is next.
+	// former is the reason why the last leadership has ended. next is the candidate whose newest status
+	// reports that it is next.
 	former error
 	next   *candidate
 }

@@ -22,7 +22,7 @@ const (
 type suite struct {
 	TB
 	group   *Group
-	done    chan struct{} // closed when no channel is read any more
+	done    chan struct{} // closed at the end of the case, to end the goroutines that read channels
 	readers sync.WaitGroup
 
 	mu         sync.Mutex
@@ -30,7 +30,7 @@ type suite struct {
 	members    []*member
 	candidates []leaderelection.Candidate
 	// latestToken is the token of the latest leadership that had not ended when its status was
-	// read. latestLeader is its member.
+	// read. latestLeader is the member with that leadership.
 	latestToken   int64
 	latestLeader  *member
 	reportOverlap bool // set to false when an overlap was reported
@@ -70,7 +70,8 @@ func (s *suite) requireEventually(what string, cond func() bool) {
 	}
 }
 
-// waitUntil reports whether cond becomes true in time. It calls cond with mu held.
+// waitUntil waits until cond returns true, for limit at most, and reports whether it
+// does. It calls cond with mu held.
 func (s *suite) waitUntil(limit time.Duration, cond func() bool) bool {
 	return s.pollUntil(limit, func() bool {
 		s.mu.Lock()
@@ -93,7 +94,8 @@ func (s *suite) waitForRole(what string, c leaderelection.Candidate, role leader
 	}
 }
 
-// pollUntil reports whether cond becomes true within limit.
+// pollUntil waits until cond returns true, for limit at most, and reports whether it
+// does. Meanwhile it checks that there are no two leaders.
 func (s *suite) pollUntil(limit time.Duration, cond func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -124,7 +126,7 @@ func (s *suite) requireContinuously(what string, cond func() bool) {
 	}
 }
 
-// returnsWithin calls f, and reports whether it returns in time.
+// returnsWithin calls f on a new goroutine, and reports whether f returns within limit.
 func (s *suite) returnsWithin(limit time.Duration, f func()) bool {
 	done := make(chan struct{})
 	go func() {
@@ -151,8 +153,8 @@ func (s *suite) waitLeader() (m *member) {
 	return m
 }
 
-// isDoneInTime reports whether Done of the leadership is closed now or within doneLimit after the deadline.
-func (s *suite) isDoneInTime(l *leaderelection.Leadership) bool {
+// awaitDone waits until Done of the leadership is closed, for doneLimit at most, and reports whether it is.
+func (s *suite) awaitDone(l *leaderelection.Leadership) bool {
 	return s.returnsWithin(doneLimit, func() {
 		select {
 		case <-l.Done():
@@ -181,9 +183,9 @@ func (s *suite) nextMembers() (next []*member) {
 	return next
 }
 
-// checkSingleLeader fails the test if two leaderships exist at the same time. Statuses of both were
-// read, so the earlier leadership should have ended before the later one was delivered. If its
-// deadline has passed, Done may be closed late, because the machine may be busy. The caller holds mu.
+// checkSingleLeader fails the test if two leaderships exist at the same time. The statuses of both were read,
+// so the earlier leadership should have ended before the later one was delivered. If the deadline of a
+// leadership has passed, Done may be closed late, because the machine may be busy. The caller holds mu.
 func (s *suite) checkSingleLeader() {
 	var leaders []string
 	for _, m := range s.members {

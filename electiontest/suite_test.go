@@ -22,23 +22,24 @@ func runCase(t *testing.T, c electiontest.Case, f electiontest.Factory) []string
 	var r *testenv.Recorder
 	synctest.Test(t, func(*testing.T) {
 		r = testenv.Record(func(t testing.TB) { c.Run(t, f) })
-		time.Sleep(time.Hour) // goroutines that are late end in this time
+		time.Sleep(time.Hour) // gives late goroutines the time to end
 	})
 	return r.Failures()
 }
 
-// TestRun_Memory checks that the suite accepts a correct implementation.
-func TestRun_Memory(t *testing.T) {
+// TestRun_AcceptsMemoryElection checks that the suite accepts a correct implementation.
+func TestRun_AcceptsMemoryElection(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{}), electiontest.WithFakeTime())
 }
 
-// TestRun_MemoryCannotEndElections checks that the suite accepts an implementation that cannot end elections.
-func TestRun_MemoryCannotEndElections(t *testing.T) {
+// TestRun_AcceptsBackendThatCannotEndElections checks that the suite accepts an implementation that cannot end
+// elections.
+func TestRun_AcceptsBackendThatCannotEndElections(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{noEnd: true}), electiontest.WithFakeTime())
 }
 
-// TestRun_MemoryInRealTime checks that the suite accepts a correct implementation in real time.
-func TestRun_MemoryInRealTime(t *testing.T) {
+// TestRun_AcceptsMemoryElectionInRealTime checks that the suite accepts a correct implementation in real time.
+func TestRun_AcceptsMemoryElectionInRealTime(t *testing.T) {
 	electiontest.Run(t, memoryFactory(defects{}))
 }
 

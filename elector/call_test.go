@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestBegin_Hangs checks that a Begin that ignores its context is logged and abandoned.
-func TestBegin_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingBegin checks that Run logs and abandons a Begin that ignores its context, calls End
+// and returns ErrHung.
+func TestRun_AbandonsHangingBegin(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Begin, log = h.newHangingHandler("begin"), h.captureLog() }, func(h *harness) {
 		h.lead()
@@ -34,8 +35,9 @@ func TestBegin_Hangs(t *testing.T) {
 	})
 }
 
-// TestBegin_HangsAfterTimeout checks that a Begin that ignores BeginTimeout is abandoned.
-func TestBegin_HangsAfterTimeout(t *testing.T) {
+// TestRun_AbandonsBeginThatIgnoresTimeout checks that Run abandons a Begin that does not return after
+// BeginTimeout.
+func TestRun_AbandonsBeginThatIgnoresTimeout(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.newHangingHandler("begin") }, func(h *harness) {
 		h.lead()
 		h.wait(70 * time.Second)
@@ -45,8 +47,8 @@ func TestBegin_HangsAfterTimeout(t *testing.T) {
 	})
 }
 
-// TestWork_Hangs checks that Run does not wait for a Work that ignores its context.
-func TestWork_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingWork checks that Run waits no longer than Grace for a Work that ignores its context.
+func TestRun_AbandonsHangingWork(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work, h.elector.Grace = h.newHangingHandler("work"), time.Second }, func(h *harness) {
 		h.lead()
 		h.stop()
@@ -58,8 +60,9 @@ func TestWork_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_HangsAfterLoss checks that a candidate whose Work hangs cannot be elected again while End runs.
-func TestWork_HangsAfterLoss(t *testing.T) {
+// TestRun_ResignsIfWorkHangsAfterLoss checks that Run resigns a candidate whose Work hangs after the loss of
+// the leadership before it calls End. Otherwise the candidate could be elected again while End runs.
+func TestRun_ResignsIfWorkHangsAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = h.newHangingHandler("work")
 		h.elector.End = func(ctx context.Context, _ *leaderelection.Leadership) error {
@@ -77,8 +80,9 @@ func TestWork_HangsAfterLoss(t *testing.T) {
 	})
 }
 
-// TestEnd_Hangs checks that an End that hangs is not called again, and that Run does not wait for it.
-func TestEnd_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingEnd checks that Run waits no longer than EndTimeout and Grace for an End that hangs,
+// and does not call End again.
+func TestRun_AbandonsHangingEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.newHangingHandler("end") }, func(h *harness) {
 		h.lead()
 		h.stop()
@@ -90,8 +94,9 @@ func TestEnd_Hangs(t *testing.T) {
 	})
 }
 
-// TestError_Hangs checks that Run does not wait for an Error that ignores its context.
-func TestError_Hangs(t *testing.T) {
+// TestRun_AbandonsHangingErrorHandler checks that Run waits no longer than ErrorTimeout and Grace for an Error
+// handler that ignores its context.
+func TestRun_AbandonsHangingErrorHandler(t *testing.T) {
 	runElector(t, func(h *harness) {
 		hang := h.newHangingHandler("error")
 		h.elector.Error = func(ctx context.Context, l *leaderelection.Leadership, _ error) error { return hang(ctx, l) }
@@ -104,9 +109,9 @@ func TestError_Hangs(t *testing.T) {
 	})
 }
 
-// TestWork_RunningDuringGraceIsNoError checks that a handler that is still running during its grace is not
-// logged as an error.
-func TestWork_RunningDuringGraceIsNoError(t *testing.T) {
+// TestRun_LogsNoErrorDuringGrace checks that Run logs an error about a handler that still runs only when Grace
+// is over.
+func TestRun_LogsNoErrorDuringGrace(t *testing.T) {
 	var log *testenv.Buffer
 	runElector(t, func(h *harness) { h.elector.Work, log = h.newHangingHandler("work"), h.captureLog() }, func(h *harness) {
 		h.lead()

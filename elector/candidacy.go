@@ -15,7 +15,7 @@ import (
 // protects against backends that do not.
 const resignLimit = 10 * time.Second
 
-// candidacy is the use of one candidate, from NewCandidate until it has resigned.
+// candidacy is the use of one candidate, from the call of NewCandidate until the candidate has resigned.
 type candidacy struct {
 	candidate leaderelection.Candidate
 	result    <-chan error // receives the result of ElectLeader
@@ -42,7 +42,7 @@ func (l *loop) joinElection() (abandoned bool, err error) {
 		err       error
 	}
 	// The candidate may depend on the context of NewCandidate, and must not resign before End has returned.
-	// So the end of the context of Run cancels that context only while NewCandidate runs.
+	// So the end of the context of Run cancels the context of NewCandidate only while NewCandidate runs.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
 	unlink := context.AfterFunc(l.ctx, cancel)
 	created, tooLate := make(chan result), make(chan struct{})
@@ -80,7 +80,7 @@ func (l *loop) joinElection() (abandoned bool, err error) {
 	}
 	isFresh := r.candidate.Current() == leaderelection.Status{}
 	l.candidacy = &candidacy{candidate: r.candidate, result: runAsync(r.candidate.ElectLeader), cancel: cancel}
-	if !isFresh && l.isRejected() {
+	if !isFresh && l.leaveIfAlreadyStarted() {
 		return false, leaderelection.ErrAlreadyStarted
 	}
 	if c, ok := r.candidate.(interface{ ResignRequested() <-chan struct{} }); ok {
@@ -89,21 +89,22 @@ func (l *loop) joinElection() (abandoned bool, err error) {
 	return false, nil
 }
 
-// inUse contains the Status channels of the candidates of all calls of Run and Lead. A candidate has
-// one channel, which these calls must not share.
+// inUse contains the Status channel of each candidate that a call of Run or Lead uses. A candidate
+// has one channel, which two calls must not share.
 var inUse sync.Map
 
-// claimCandidate reports whether no other call of Run or Lead uses the candidate.
+// claimCandidate records that this call of Run or Lead uses the candidate. It returns
+// false if another call uses the candidate.
 func claimCandidate(c leaderelection.Candidate) bool {
 	_, used := inUse.LoadOrStore(c.Status(), true)
 	return !used
 }
 
-// isRejected reports whether ElectLeader returns ErrAlreadyStarted. It is called for a candidate that has
-// published a status before the elector has called ElectLeader: the candidate was used before, or is running,
-// so ElectLeader returns immediately. The loop must neither receive the statuses of such a candidate nor
-// resign it, because other code has started it.
-func (l *loop) isRejected() bool {
+// leaveIfAlreadyStarted waits until ElectLeader returns, for rejectionLimit at most, and reports whether it
+// returns ErrAlreadyStarted. In that case leaveIfAlreadyStarted also ends the use of the candidate. It is
+// called for a candidate that has published a status before the elector has called ElectLeader. If other code
+// has started the candidate, the loop must neither receive its statuses nor resign it.
+func (l *loop) leaveIfAlreadyStarted() bool {
 	timer := time.NewTimer(rejectionLimit)
 	defer timer.Stop()
 	select {
@@ -128,8 +129,8 @@ func (l *loop) leaveCandidate() {
 	inUse.Delete(l.candidacy.candidate.Status())
 }
 
-// resignCandidate resigns the candidate, and with it the leadership if there is one. Only the first
-// call has an effect.
+// resignCandidate calls Resign of the candidate, which also ends its leadership, and closes the
+// candidate. Only the first call has an effect.
 func (l *loop) resignCandidate() error {
 	c := l.candidacy
 	if c == nil || c.resigned {
@@ -157,7 +158,7 @@ func (l *loop) resignCandidate() error {
 		case err := <-done:
 			select {
 			case c.err = <-result:
-			default: // the goroutine of Resign has ended without a result
+			default: // Resign has exited its goroutine
 			}
 			if err != nil {
 				l.log.Warn("resignation not confirmed", "err", err)
@@ -172,7 +173,7 @@ func (l *loop) resignCandidate() error {
 	}
 }
 
-// closeCandidate closes a candidate that NewCandidate has created, if it has a method Close.
+// closeCandidate closes a candidate that has a method Close, unless the candidate was passed to Lead.
 func (l *loop) closeCandidate(c leaderelection.Candidate) error {
 	if c, ok := c.(io.Closer); ok && !l.elector.isLead {
 		return c.Close()

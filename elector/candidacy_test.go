@@ -10,8 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// TestRun_ResignationUnconfirmed checks that Run reports that the backend has not confirmed the resignation.
-func TestRun_ResignationUnconfirmed(t *testing.T) {
+// TestRun_ReportsUnconfirmedResignation checks that Run returns ErrUnconfirmed if the backend does not confirm
+// the resignation.
+func TestRun_ReportsUnconfirmedResignation(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().resignErr = leaderelection.ErrUnconfirmed
 		h.stop()
@@ -19,8 +20,9 @@ func TestRun_ResignationUnconfirmed(t *testing.T) {
 	})
 }
 
-// TestNewCandidate_ClosedOnceAfterResigning checks that a candidate is closed exactly once after it has resigned.
-func TestNewCandidate_ClosedOnceAfterResigning(t *testing.T) {
+// TestRun_ClosesCandidateOnceAfterResigning checks that Run closes each candidate exactly once, after the
+// candidate has resigned.
+func TestRun_ClosesCandidateOnceAfterResigning(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
 		first.fail(errBoom)
@@ -34,9 +36,9 @@ func TestNewCandidate_ClosedOnceAfterResigning(t *testing.T) {
 	})
 }
 
-// TestNewCandidate_Hangs checks that a candidate that an abandoned NewCandidate returns does not join the
-// election, and is closed.
-func TestNewCandidate_Hangs(t *testing.T) {
+// TestRun_ClosesCandidateOfAbandonedNewCandidate checks that a candidate that NewCandidate returns after Run
+// has abandoned the call does not join the election, and is closed.
+func TestRun_ClosesCandidateOfAbandonedNewCandidate(t *testing.T) {
 	over := make(chan struct{})
 	runElector(t, func(h *harness) {
 		over = make(chan struct{})
@@ -57,8 +59,9 @@ func TestNewCandidate_Hangs(t *testing.T) {
 	})
 }
 
-// TestNewCandidate_Interrupted checks that NewCandidate does not continue after the context of Run is done.
-func TestNewCandidate_Interrupted(t *testing.T) {
+// TestRun_InterruptsNewCandidate checks that the context of NewCandidate is done when the context of Run is
+// done.
+func TestRun_InterruptsNewCandidate(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.NewCandidate = func(ctx context.Context) (leaderelection.Candidate, error) {
 			<-ctx.Done()
@@ -70,8 +73,9 @@ func TestNewCandidate_Interrupted(t *testing.T) {
 	})
 }
 
-// TestRun_BackendDoesNotResign checks that Run does not wait for a Resign that does not return.
-func TestRun_BackendDoesNotResign(t *testing.T) {
+// TestRun_ReturnsIfResignHangs checks that Run waits no longer than ten seconds for a Resign that does not
+// return.
+func TestRun_ReturnsIfResignHangs(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()
 		c.blocked = make(chan struct{})

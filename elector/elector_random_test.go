@@ -31,7 +31,7 @@ func (r *randomRun) intN(n int) int {
 	return r.random.IntN(n)
 }
 
-// enterHandler checks that no other handler is running, and records the handler as running.
+// enterHandler records that a handler runs. It fails the test if another handler runs.
 func (r *randomRun) enterHandler(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,7 +41,8 @@ func (r *randomRun) enterHandler(name string) {
 	r.running = name
 }
 
-// leaveHandler waits for a random time, or until ctx is done, and returns a random result.
+// leaveHandler waits for a random time, or until ctx is done, records that the handler has
+// returned, and returns nil or errBoom at random.
 func (r *randomRun) leaveHandler(ctx context.Context) error {
 	select {
 	case <-time.After(time.Duration(r.intN(4)) * 7 * time.Second):
@@ -131,9 +132,10 @@ func (r *randomRun) backendEvent() {
 	}
 }
 
-// TestElector_RandomEvents checks that handlers do not overlap and are called in the right order, that End is
-// not skipped, that no candidate remains after Run, and that the Elector leads after failures have stopped.
-func TestElector_RandomEvents(t *testing.T) {
+// TestElector_OrdersHandlerCallsAtRandomEvents checks that handlers do not overlap and are called in the right
+// order, that End is not skipped, that no candidate remains after Run, and that the Elector leads after
+// handlers and backend have stopped failing.
+func TestElector_OrdersHandlerCallsAtRandomEvents(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			r := &randomRun{harness: newHarness(t), random: rand.New(rand.NewPCG(seed, 3))}
@@ -152,7 +154,7 @@ func TestElector_RandomEvents(t *testing.T) {
 				r.backendEvent()
 				r.wait(time.Duration(r.intN(12)) * 3 * time.Second)
 			}
-			if seed%3 != 0 { // for other seeds, Run is stopped while anything can be in progress
+			if seed%3 != 0 { // for the other seeds, the context of Run is cancelled in the middle of random events
 				r.mu.Lock()
 				r.noFailures = true
 				r.mu.Unlock()

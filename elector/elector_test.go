@@ -14,11 +14,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The tests TestDefectE<n> reproduce defects of an earlier implementation that the tests of the state table
-// do not cover.
+// The following three tests reproduce defects of an earlier implementation that the tests of the state
+// table do not cover.
 
-// TestDefectE5_StaleEventsAfterErrorWait checks that events of an earlier candidacy are not handled after ErrorWait.
-func TestDefectE5_StaleEventsAfterErrorWait(t *testing.T) {
+// TestElector_IgnoresEventsOfEarlierCandidacy checks that the Elector does not handle events of an earlier
+// candidacy after ErrorWait.
+func TestElector_IgnoresEventsOfEarlierCandidacy(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.handler("begin", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -32,11 +33,11 @@ func TestDefectE5_StaleEventsAfterErrorWait(t *testing.T) {
 	})
 }
 
-// TestDefectE5_StaleLeadership checks that Begin is not called for a leadership that has begun and ended
-// while another handler was running.
-func TestDefectE5_StaleLeadership(t *testing.T) {
+// TestElector_DoesNotBeginEndedLeadership checks that the Elector does not call Begin for a leadership that has
+// begun and ended while another handler was running.
+func TestElector_DoesNotBeginEndedLeadership(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.End = sleep(10*time.Second, h.handler("end"))
+		h.elector.End = delayHandler(10*time.Second, h.handler("end"))
 	}, func(h *harness) {
 		h.lead()
 		c := h.backend.newest()
@@ -50,8 +51,9 @@ func TestDefectE5_StaleLeadership(t *testing.T) {
 	})
 }
 
-// TestDefectE6_CandidatesWithoutNames checks that two candidates without names are not leaders at the same time.
-func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
+// TestElector_SeparatesCandidatesWithoutNames checks that two candidates without names have different IDs, and
+// are not leaders at the same time.
+func TestElector_SeparatesCandidatesWithoutNames(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil, leaderelection.WithName(""))
 		b := join(h, srv, "b", nil, leaderelection.WithName(""))
@@ -61,8 +63,9 @@ func TestDefectE6_CandidatesWithoutNames(t *testing.T) {
 	})
 }
 
-// TestRun_OnlyOnce checks that an Elector cannot run twice.
-func TestRun_OnlyOnce(t *testing.T) {
+// TestRun_RejectsSecondCall checks that a second call of Run returns ErrAlreadyStarted, during the first call
+// and after it.
+func TestRun_RejectsSecondCall(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		require.ErrorIs(h, h.elector.Run(h.Context()), leaderelection.ErrAlreadyStarted)
 		h.stop()
@@ -71,8 +74,8 @@ func TestRun_OnlyOnce(t *testing.T) {
 	})
 }
 
-// TestRun_InvalidFields checks that an invalid field is rejected.
-func TestRun_InvalidFields(t *testing.T) {
+// TestRun_RejectsInvalidFields checks that Run and Lead return ErrInvalid for invalid fields and arguments.
+func TestRun_RejectsInvalidFields(t *testing.T) {
 	b := &scriptedBackend{}
 	for _, e := range []*Elector{
 		{},
@@ -86,8 +89,8 @@ func TestRun_InvalidFields(t *testing.T) {
 	require.ErrorIs(t, Lead(t.Context(), nil, nil), leaderelection.ErrInvalid)
 }
 
-// TestPing_AnsweredWhereverLoopWaits checks that the loop answers in every place where it waits.
-func TestPing_AnsweredWhereverLoopWaits(t *testing.T) {
+// TestPing_SucceedsWhereverLoopWaits checks that the loop of Run answers Ping in each place where it waits.
+func TestPing_SucceedsWhereverLoopWaits(t *testing.T) {
 	block := make(chan struct{})
 	hang := func(context.Context, *leaderelection.Leadership) error { <-block; return nil }
 	requirePing := func(h *harness) {
@@ -133,8 +136,9 @@ func TestPing_AnsweredWhereverLoopWaits(t *testing.T) {
 	})
 }
 
-// TestPing_LoopIsStuck checks that Ping returns an error when the loop is stuck. Here it is stuck in its logger.
-func TestPing_LoopIsStuck(t *testing.T) {
+// TestPing_FailsIfLoopIsStuck checks that Ping returns an error if the loop of Run is stuck. Here the logger
+// blocks the loop.
+func TestPing_FailsIfLoopIsStuck(t *testing.T) {
 	var log *blockingLog
 	runElector(t, func(h *harness) {
 		log = &blockingLog{proceed: make(chan struct{})}

@@ -111,8 +111,8 @@ func (m *member) dial(network, address string, timeout time.Duration) (net.Conn,
 	return m.srv.Dialer()(network, address, timeout)
 }
 
-// TestElectorOnZooKeeper_TakesTurns checks that the electors lead one after another, and that the next
-// elector does not wait for a timeout.
+// TestElectorOnZooKeeper_TakesTurns checks that the electors lead one after another, and that the next elector
+// leads immediately, without waiting for a timeout.
 func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b, c := join(h, srv, "a", nil), join(h, srv, "b", nil), join(h, srv, "c", nil)
@@ -131,9 +131,9 @@ func TestElectorOnZooKeeper_TakesTurns(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_PartitionedLeader checks that a partitioned leader ends before the next leader
-// begins, and joins again.
-func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
+// TestElectorOnZooKeeper_PartitionedLeaderEndsFirst checks that a partitioned leader calls End before the next
+// leader calls Begin, and joins the election again after the partition.
+func TestElectorOnZooKeeper_PartitionedLeaderEndsFirst(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil)
 		join(h, srv, "b", nil)
@@ -151,8 +151,8 @@ func TestElectorOnZooKeeper_PartitionedLeader(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_SuspendedLeaderResumes checks that a leader whose lease has expired begins again, as
-// the same candidate, after the lease was confirmed.
+// TestElectorOnZooKeeper_SuspendedLeaderResumes checks that a leader whose lease has expired calls Begin again,
+// as the same candidate, after ZooKeeper has confirmed the lease.
 func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", func(m *member) { m.elector.Work = nil })
@@ -167,8 +167,9 @@ func TestElectorOnZooKeeper_SuspendedLeaderResumes(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_ElectionEnds checks that an elector does not try to join again after the election has ended.
-func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
+// TestElectorOnZooKeeper_ReturnsIfElectionEnds checks that Run returns after the election was deleted, instead
+// of joining again.
+func TestElectorOnZooKeeper_ReturnsIfElectionEnds(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
 		require.NoError(t, leaderelection.DeleteElection(a.conn, "/election"))
@@ -179,9 +180,9 @@ func TestElectorOnZooKeeper_ElectionEnds(t *testing.T) {
 	})
 }
 
-// TestElectorOnZooKeeper_CandidateDeleted checks that an elector whose znode an operator has deleted joins
-// again, after a wait.
-func TestElectorOnZooKeeper_CandidateDeleted(t *testing.T) {
+// TestElectorOnZooKeeper_RejoinsAfterDeletion checks that an elector joins again after ErrorWait if an operator
+// has deleted its znode.
+func TestElectorOnZooKeeper_RejoinsAfterDeletion(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a := join(h, srv, "a", nil)
 		require.NoError(t, a.conn.Delete(a.elector.Current().Candidate.CandidateID, -1))
@@ -214,9 +215,9 @@ func TestLeadOnZooKeeper_LeavesNoCandidate(t *testing.T) {
 	})
 }
 
-// TestLeadOnZooKeeper_ServersStartLater checks that Lead waits for ZooKeeper, which starts an hour after the
+// TestLeadOnZooKeeper_WaitsForServers checks that Lead waits for ZooKeeper, which starts an hour after the
 // program, and continues after ZooKeeper has lost its data an hour later.
-func TestLeadOnZooKeeper_ServersStartLater(t *testing.T) {
+func TestLeadOnZooKeeper_WaitsForServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Stop()

@@ -35,7 +35,8 @@ type journal struct {
 	lastToken int64    // the greatest token that was passed to beginWork
 }
 
-// beginWork requires that no other member works, and that tokens increase.
+// beginWork records that a member works. It fails the test if another member works, or if
+// the token is not greater than earlier ones.
 func (j *journal) beginWork(name string, token int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -69,7 +70,7 @@ func (j *journal) requireEvents(events ...string) {
 	require.Equal(j, events, j.events)
 }
 
-// wait lets the time d pass.
+// wait lets the time d pass, and then waits until all goroutines are blocked.
 func (j *journal) wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -138,8 +139,8 @@ func (h *harness) record(format string, args ...any) {
 	h.journal.record("%v %s", time.Since(h.start), fmt.Sprintf(format, args...))
 }
 
-// handler returns a handler that records its calls. It returns results one after another, and nil after the
-// last of them.
+// handler returns a handler that records its calls. The handler returns the results one after another, and
+// nil after the last of them.
 func (h *harness) handler(name string, results ...error) handler {
 	return func(_ context.Context, l *leaderelection.Leadership) error {
 		lost := ""
@@ -168,7 +169,7 @@ func (h *harness) blockUntilDone(name string) handler {
 	}
 }
 
-// newHangingHandler returns a handler that ignores its context. It returns when the test ends.
+// newHangingHandler returns a handler that ignores its context, and returns only when the test ends.
 func (h *harness) newHangingHandler(name string) handler {
 	over := make(chan struct{})
 	h.Cleanup(func() { close(over) })
@@ -179,8 +180,8 @@ func (h *harness) newHangingHandler(name string) handler {
 	}
 }
 
-// sleep returns a handler that waits for d and then calls f.
-func sleep(d time.Duration, f handler) handler {
+// delayHandler returns a handler that waits for d and then calls f.
+func delayHandler(d time.Duration, f handler) handler {
 	return func(ctx context.Context, l *leaderelection.Leadership) error {
 		time.Sleep(d)
 		return f(ctx, l)
@@ -329,7 +330,7 @@ func (c *scriptedCandidate) lead() *leaderelection.Leadership {
 // loseLeadership ends the leadership, if there is one, without publishing a status.
 func (c *scriptedCandidate) loseLeadership(reason error) { c.Revoke(reason) }
 
-// suspend ends the leadership, if there is one, and publishes that.
+// suspend ends the leadership, if there is one, and publishes the status Suspended.
 func (c *scriptedCandidate) suspend() {
 	c.loseLeadership(leaderelection.ErrLeaseExpired)
 	c.publish(leaderelection.Status{Role: leaderelection.Suspended})

@@ -32,9 +32,9 @@ func runLead(t *testing.T, f func(h *harness, ctx context.Context, l *leaderelec
 	})
 }
 
-// TestLead_FunctionReturns checks that Lead does not change the result of a function that returns during
-// the leadership.
-func TestLead_FunctionReturns(t *testing.T) {
+// TestLead_ReturnsResultOfFunction checks that Lead returns the unchanged result of a function that returns
+// during the leadership.
+func TestLead_ReturnsResultOfFunction(t *testing.T) {
 	for _, want := range []error{nil, errBoom, context.Canceled} {
 		runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { return want }, func(h *harness) {
 			h.requireRunning()
@@ -64,9 +64,9 @@ func TestLead_CallsFunctionAgainAfterLoss(t *testing.T) {
 	}
 }
 
-// TestLead_ContextDone checks that Lead does not return an error because the context is done, and returns
-// another error of the function.
-func TestLead_ContextDone(t *testing.T) {
+// TestLead_ReturnsNoErrorOfContext checks that Lead returns nil if its context is done and the function returns
+// nil or the error of the context, and otherwise the error of the function.
+func TestLead_ReturnsNoErrorOfContext(t *testing.T) {
 	cause := errors.New("cause")
 	lead := func(t *testing.T, elected bool, f func(ctx context.Context) error) (err error) {
 		synctest.Test(t, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestLead_ContextDone(t *testing.T) {
 	require.NoError(t, lead(t, true, func(ctx context.Context) error { <-ctx.Done(); return nil }))
 }
 
-// TestLead_CandidacyEnds checks that Lead returns the error that has ended the candidacy.
-func TestLead_CandidacyEnds(t *testing.T) {
+// TestLead_ReturnsErrorOfEndedCandidacy checks that Lead returns the error that has ended the candidacy.
+func TestLead_ReturnsErrorOfEndedCandidacy(t *testing.T) {
 	idle := func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }
 	runLead(t, idle, func(h *harness) {
 		h.backend.newest().fail(errBoom)
@@ -108,8 +108,9 @@ func TestLead_CandidacyEnds(t *testing.T) {
 	})
 }
 
-// TestLead_FunctionHangs checks that Lead does not wait for a function that ignores its context.
-func TestLead_FunctionHangs(t *testing.T) {
+// TestLead_AbandonsHangingFunction checks that Lead waits no longer than ten seconds for a function that
+// ignores its context.
+func TestLead_AbandonsHangingFunction(t *testing.T) {
 	hang := func(h *harness, ctx context.Context, l *leaderelection.Leadership) error {
 		return h.newHangingHandler("work")(ctx, l)
 	}
@@ -136,7 +137,7 @@ func TestLead_RejectsUsedCandidate(t *testing.T) {
 			err = e.Run(context.Background())
 			require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			require.ErrorIs(t, err, ErrTerminal)
-			if err := Lead(cancelled, c, never); err != nil { // both reasons to fail are present
+			if err := Lead(cancelled, c, never); err != nil { // Lead returns nil because its context is done, or the error because the candidate was used
 				require.ErrorIs(t, err, leaderelection.ErrAlreadyStarted)
 			}
 		}

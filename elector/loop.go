@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// loop is the state machine of one call of Run. Only the goroutine of Run uses it.
+// loop is the state machine of one call of Run. Only the goroutine of Run uses its fields.
 type loop struct {
 	ctx     context.Context
 	elector *Elector
@@ -29,11 +29,11 @@ type loop struct {
 	state     State
 	candidacy *candidacy // nil before the first candidate was created
 	term      *term      // not nil exactly while the state is StateLeader
-	following bool       // the last status was that of a follower
+	following bool       // the last status had the role Follower
 }
 
-// event is a reason to change the state: something that the backend, the leadership or Work has reported, or
-// several of these.
+// event is a reason to change the state: one or several things that the backend, the leadership or Work has
+// reported.
 type event struct {
 	state      State
 	leadership *leaderelection.Leadership // the new leadership; only for StateLeader
@@ -92,8 +92,8 @@ func (l *loop) runCandidacies() error {
 	}
 }
 
-// runCandidacy joins the election, and handles events until one of them ends the candidacy. It returns that
-// event, and the last leadership of the candidacy; nil if it had none.
+// runCandidacy joins the election, and handles events until an event ends the candidacy. It returns this
+// event and the last leadership of the candidacy, or nil if the candidate never led.
 func (l *loop) runCandidacy() (event, *leaderelection.Leadership) {
 	l.candidacy = nil
 	l.setState(StateNotLeader, nil)
@@ -116,7 +116,8 @@ func (l *loop) runCandidacy() (event, *leaderelection.Leadership) {
 	}
 }
 
-// endCandidacy ends the term, if there is one, and resigns.
+// endCandidacy ends the term, if there is one, and resigns the candidate because of ev.
+// It returns the event that ends the candidacy, with the errors that have occurred.
 func (l *loop) endCandidacy(ev event) event {
 	if l.state == StateLeader {
 		ev = l.endTerm(ev)
@@ -144,7 +145,7 @@ func (l *loop) backendFailed(err error) event {
 	case l.ctx.Err() != nil:
 		return l.contextDone()
 	case l.elector.isLead:
-		// ErrTerminal and ErrWithdrawn already begin with the prefix.
+		// The texts of ErrTerminal and ErrWithdrawn already begin with "elector: ".
 		if !errors.Is(err, ErrTerminal) && !errors.Is(err, ErrWithdrawn) {
 			err = fmt.Errorf("elector: %w", err)
 		}
@@ -222,7 +223,7 @@ func (l *loop) statusReceived(s leaderelection.Status) event {
 	case s.Role != leaderelection.Leader:
 		return event{state: StateNotLeader}
 	case s.Leadership == nil:
-		return l.backendFailed(fmt.Errorf("%w: it reported a leader without a leadership: %v", ErrTerminal, s))
+		return l.backendFailed(fmt.Errorf("%w: the candidate has the role Leader, but no Leadership: %v", ErrTerminal, s))
 	}
 	return event{state: StateLeader, leadership: s.Leadership}
 }
@@ -237,7 +238,8 @@ func (l *loop) candidacyEnded(err error) event {
 }
 
 // handleEvent handles one event as the state table in docs/elector.md says. It returns the event that remains
-// to be handled: it ends the candidacy if it is an error, final, or a request to rejoin.
+// to be handled. The caller ends the candidacy if the returned event is an error, final, or a request to
+// rejoin.
 func (l *loop) handleEvent(ev event) event {
 	switch {
 	case ev.final, ev.rejoin:

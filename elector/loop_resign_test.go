@@ -12,11 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestResignRequested_Leader checks that a leader that is requested to resign does not release the leadership
-// before End, and that its next candidacy starts immediately.
-func TestResignRequested_Leader(t *testing.T) {
+// TestResignRequested_CallsEndBeforeResigning checks that a leader that is requested to resign calls End before
+// it releases the leadership, and that its next candidacy starts immediately.
+func TestResignRequested_CallsEndBeforeResigning(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.End = sleep(time.Second, h.handler("end"))
+		h.elector.End = delayHandler(time.Second, h.handler("end"))
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
 			<-ctx.Done()
 			h.record("work ends %d", l.Token())
@@ -38,8 +38,9 @@ func TestResignRequested_Leader(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Follower checks that a follower that is requested to resign moves to the back of the queue.
-func TestResignRequested_Follower(t *testing.T) {
+// TestResignRequested_MovesFollowerToBack checks that a follower that is requested to resign joins again behind
+// the other candidates, and calls no handler.
+func TestResignRequested_MovesFollowerToBack(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		first := h.backend.newest()
 		close(first.requests)
@@ -50,11 +51,11 @@ func TestResignRequested_Follower(t *testing.T) {
 	})
 }
 
-// TestResignRequested_DuringBegin checks that a request to resign during Begin is not lost, and does not
-// interrupt Begin.
-func TestResignRequested_DuringBegin(t *testing.T) {
+// TestResignRequested_TakesEffectAfterBegin checks that a request to resign during Begin does not interrupt
+// Begin, and takes effect when Begin has returned.
+func TestResignRequested_TakesEffectAfterBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
-		h.elector.Begin = sleep(time.Second, h.handler("begin"))
+		h.elector.Begin = delayHandler(time.Second, h.handler("begin"))
 	}, func(h *harness) {
 		h.lead()
 		close(h.backend.newest().requests)
@@ -64,9 +65,9 @@ func TestResignRequested_DuringBegin(t *testing.T) {
 	})
 }
 
-// TestResignRequested_ContextDone checks that a candidate that was requested to resign does not join again
-// when the context of Run is done.
-func TestResignRequested_ContextDone(t *testing.T) {
+// TestResignRequested_DoesNotRejoinIfContextIsDone checks that a candidate that was requested to resign does
+// not join again if the context of Run is done in the meantime.
+func TestResignRequested_DoesNotRejoinIfContextIsDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
 	}, func(h *harness) {
@@ -80,9 +81,9 @@ func TestResignRequested_ContextDone(t *testing.T) {
 	})
 }
 
-// TestResignRequested_EndFails checks that the next candidacy after a request to resign starts with ErrorWait
-// when End has failed.
-func TestResignRequested_EndFails(t *testing.T) {
+// TestResignRequested_WaitsAfterFailedEnd checks that the next candidacy after a request to resign starts only
+// after ErrorWait if End has failed.
+func TestResignRequested_WaitsAfterFailedEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
 		close(h.backend.newest().requests)
@@ -93,8 +94,8 @@ func TestResignRequested_EndFails(t *testing.T) {
 	})
 }
 
-// TestResignRequested_Lead checks that Lead returns after a request to resign.
-func TestResignRequested_Lead(t *testing.T) {
+// TestLead_ReturnsAfterResignRequest checks that Lead returns ErrWithdrawn after a request to resign.
+func TestLead_ReturnsAfterResignRequest(t *testing.T) {
 	runLead(t, func(_ *harness, ctx context.Context, l *leaderelection.Leadership) error { <-ctx.Done(); return nil }, func(h *harness) {
 		h.lead()
 		close(h.backend.newest().requests)
@@ -103,9 +104,9 @@ func TestResignRequested_Lead(t *testing.T) {
 	})
 }
 
-// TestResignRequested_OnZooKeeper checks that a leader that is requested to resign joins again behind the
-// other candidates.
-func TestResignRequested_OnZooKeeper(t *testing.T) {
+// TestResignRequested_RejoinsLastOnZooKeeper checks that a leader that is requested to resign joins again
+// behind the other candidates.
+func TestResignRequested_RejoinsLastOnZooKeeper(t *testing.T) {
 	runOnZooKeeper(t, func(h *journal, srv *zktest.Server) {
 		a, b := join(h, srv, "a", nil), join(h, srv, "b", nil)
 		h.requireEvents("a begins")
@@ -123,9 +124,9 @@ func TestResignRequested_OnZooKeeper(t *testing.T) {
 	})
 }
 
-// TestResignRequested_BackendFails checks that an error of the backend is reported while End runs because of
-// a request to resign.
-func TestResignRequested_BackendFails(t *testing.T) {
+// TestResignRequested_ReportsErrorOfBackend checks that an error with which the backend ends the candidacy is
+// reported if it occurs while End runs because of a request to resign.
+func TestResignRequested_ReportsErrorOfBackend(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(context.Context, *leaderelection.Leadership) error { time.Sleep(time.Second); return nil }
 	}, func(h *harness) {

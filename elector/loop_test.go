@@ -11,10 +11,12 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// The tests of the state table in docs/elector.md are named after an event and the state in which it occurs.
+// The following tests cover the state table in docs/elector.md. Their names begin with the event, and most
+// of them end with the state in which the event occurs.
 
-// TestLeaderEvent_InStateNotLeader checks that Begin is called when leadership begins, and End when Run returns.
-func TestLeaderEvent_InStateNotLeader(t *testing.T) {
+// TestLeaderEvent_CallsBeginInStateNotLeader checks that Begin is called when leadership begins, and End when
+// Run returns.
+func TestLeaderEvent_CallsBeginInStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.requireState(StateNotLeader)
 		h.lead()
@@ -27,9 +29,9 @@ func TestLeaderEvent_InStateNotLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_InStateNotLeader_BeginFails checks that End is not called after a failure of Begin, and
-// that the leadership is not kept.
-func TestLeaderEvent_InStateNotLeader_BeginFails(t *testing.T) {
+// TestLeaderEvent_ResignsIfBeginFails checks that the Elector does not call End after a failure of Begin, and
+// does not keep the leadership.
+func TestLeaderEvent_ResignsIfBeginFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.handler("begin", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -48,8 +50,9 @@ func TestLeaderEvent_InStateNotLeader_BeginFails(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_InStateLeader checks that a status of the same leadership does not start a second term.
-func TestLeaderEvent_InStateLeader(t *testing.T) {
+// TestLeaderEvent_DoesNotBeginTwiceInStateLeader checks that a second status of the same leadership does not
+// start a second term.
+func TestLeaderEvent_DoesNotBeginTwiceInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		l := h.lead()
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader, Leadership: l})
@@ -58,9 +61,10 @@ func TestLeaderEvent_InStateLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderEvent_InStateLeader_NewLeadership checks that Begin is not called for a new leadership before End
-// for the previous one, whose loss the backend has not reported.
-func TestLeaderEvent_InStateLeader_NewLeadership(t *testing.T) {
+// TestLeaderEvent_EndsPreviousTermInStateLeader checks that the Elector calls End for the previous leadership
+// before it calls Begin for a new one, even if the backend has not reported the loss of the previous
+// leadership.
+func TestLeaderEvent_EndsPreviousTermInStateLeader(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", nil, errBoom) }, func(h *harness) {
 		h.lead()
 		h.backend.newest().lead()
@@ -73,8 +77,9 @@ func TestLeaderEvent_InStateLeader_NewLeadership(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateNotLeader checks that no handler is called while the candidate is a follower.
-func TestNotLeaderEvent_InStateNotLeader(t *testing.T) {
+// TestNotLeaderEvent_CallsNothingInStateNotLeader checks that the Elector calls no handler while the candidate
+// is a follower or suspended.
+func TestNotLeaderEvent_CallsNothingInStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().suspend()
 		h.backend.newest().publish(leaderelection.Status{NowFollowing: "x"})
@@ -85,9 +90,9 @@ func TestNotLeaderEvent_InStateNotLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader checks that End is called after the loss of the leadership, and that the
-// candidate does not resign.
-func TestNotLeaderEvent_InStateLeader(t *testing.T) {
+// TestNotLeaderEvent_CallsEndInStateLeader checks that End is called after the loss of the leadership, and that
+// the candidate does not resign.
+func TestNotLeaderEvent_CallsEndInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().suspend()
@@ -100,9 +105,9 @@ func TestNotLeaderEvent_InStateLeader(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader_WithoutStatus checks that the Elector does not wait for a status after
-// Leadership.Done is closed.
-func TestNotLeaderEvent_InStateLeader_WithoutStatus(t *testing.T) {
+// TestNotLeaderEvent_NeedsNoStatusInStateLeader checks that the Elector calls End as soon as Leadership.Done is
+// closed, without waiting for a status.
+func TestNotLeaderEvent_NeedsNoStatusInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().loseLeadership(leaderelection.ErrLeaseExpired)
@@ -111,9 +116,9 @@ func TestNotLeaderEvent_InStateLeader_WithoutStatus(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader_StatusOnly checks that the Elector does not wait for Leadership.Done after
-// a status of a follower.
-func TestNotLeaderEvent_InStateLeader_StatusOnly(t *testing.T) {
+// TestNotLeaderEvent_NeedsNoDoneInStateLeader checks that the Elector calls End after the status of a follower,
+// without waiting for Leadership.Done.
+func TestNotLeaderEvent_NeedsNoDoneInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().publish(leaderelection.Status{})
@@ -122,8 +127,9 @@ func TestNotLeaderEvent_InStateLeader_StatusOnly(t *testing.T) {
 	})
 }
 
-// TestNotLeaderEvent_InStateLeader_EndFails checks that the candidate cannot be elected again while End fails.
-func TestNotLeaderEvent_InStateLeader_EndFails(t *testing.T) {
+// TestNotLeaderEvent_ResignsIfEndFails checks that a candidate that has lost the leadership resigns if End
+// fails, because it could not begin if it were elected again.
+func TestNotLeaderEvent_ResignsIfEndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom, errBoom) }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -140,9 +146,9 @@ func TestNotLeaderEvent_InStateLeader_EndFails(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_InStateNotLeader checks that an error of a follower's candidate is reported, and that a new
-// candidate is created.
-func TestErrorEvent_InStateNotLeader(t *testing.T) {
+// TestErrorEvent_CreatesCandidateInStateNotLeader checks that the Elector reports an error of a follower's
+// candidate to the handler Error, and creates a new candidate after ErrorWait.
+func TestErrorEvent_CreatesCandidateInStateNotLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
 		h.requireEvents("0s error -")
@@ -155,8 +161,9 @@ func TestErrorEvent_InStateNotLeader(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_InStateLeader checks that End is called before Error when the backend of a leader fails.
-func TestErrorEvent_InStateLeader(t *testing.T) {
+// TestErrorEvent_CallsEndInStateLeader checks that the Elector calls End, and then Error, if the backend ends
+// the candidacy of a leader with an error.
+func TestErrorEvent_CallsEndInStateLeader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
@@ -169,8 +176,9 @@ func TestErrorEvent_InStateLeader(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_InStateLeader_EndFails checks that the error of the backend is not lost when End fails as well.
-func TestErrorEvent_InStateLeader_EndFails(t *testing.T) {
+// TestErrorEvent_IsReportedIfEndFails checks that the reported error contains the error of the backend if End
+// fails as well.
+func TestErrorEvent_IsReportedIfEndFails(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.End = h.handler("end", errBoom) }, func(h *harness) {
 		h.lead()
 		h.backend.newest().fail(leaderelection.ErrSessionExpired)
@@ -181,8 +189,9 @@ func TestErrorEvent_InStateLeader_EndFails(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_InStateError checks that an error of NewCandidate after ErrorWait is handled like an earlier error.
-func TestErrorEvent_InStateError(t *testing.T) {
+// TestErrorEvent_WaitsAgainInStateError checks that the Elector reports an error of NewCandidate after
+// ErrorWait, and waits again.
+func TestErrorEvent_WaitsAgainInStateError(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{errBoom, errBoom} }, func(h *harness) {
 		h.requireEvents("0s error -")
 		h.requireState(StateError)
@@ -195,8 +204,9 @@ func TestErrorEvent_InStateError(t *testing.T) {
 	})
 }
 
-// TestErrorEvent_InStateError_HandlerFails checks that no candidacy starts when the handler Error has failed.
-func TestErrorEvent_InStateError_HandlerFails(t *testing.T) {
+// TestErrorEvent_RepeatsFailedHandlerInStateError checks that the Elector repeats a handler Error that has
+// failed, and starts no candidacy before the handler has succeeded.
+func TestErrorEvent_RepeatsFailedHandlerInStateError(t *testing.T) {
 	runElector(t, func(h *harness) {
 		failures := []error{errBoom, errBoom}
 		h.elector.Error = func(_ context.Context, _ *leaderelection.Leadership, err error) error {
@@ -241,8 +251,9 @@ func TestTerminalError_EndsRun(t *testing.T) {
 	}
 }
 
-// TestTerminalError_CustomFunction checks that Elector.Terminal is used.
-func TestTerminalError_CustomFunction(t *testing.T) {
+// TestTerminal_ReplacesIsTerminal checks that an error ends Run if Elector.Terminal selects the error, and not
+// if only IsTerminal would.
+func TestTerminal_ReplacesIsTerminal(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Terminal = func(err error) bool { return errors.Is(err, errBoom) } }, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
 		h.wait(30 * time.Second)
@@ -252,8 +263,9 @@ func TestTerminalError_CustomFunction(t *testing.T) {
 	})
 }
 
-// TestElector_ResignedByOtherCode checks that a candidate that other code has resigned joins again after ErrorWait.
-func TestElector_ResignedByOtherCode(t *testing.T) {
+// TestElector_RejoinsAfterResignByOtherCode checks that a candidate that other code has resigned joins again
+// after ErrorWait.
+func TestElector_RejoinsAfterResignByOtherCode(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.lead()
 		require.NoError(h, h.backend.newest().Resign())
@@ -264,9 +276,9 @@ func TestElector_ResignedByOtherCode(t *testing.T) {
 	})
 }
 
-// TestElector_LeaderWithoutLeadership checks that a status that names a leader without a leadership, which
-// violates the interface, is a terminal error.
-func TestElector_LeaderWithoutLeadership(t *testing.T) {
+// TestElector_EndsAfterLeaderWithoutLeadership checks that a status with the role Leader and without a
+// leadership, which violates the interface, ends Run with ErrTerminal.
+func TestElector_EndsAfterLeaderWithoutLeadership(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().publish(leaderelection.Status{Role: leaderelection.Leader})
 		require.ErrorIs(h, h.requireReturned(), ErrTerminal)
@@ -274,8 +286,9 @@ func TestElector_LeaderWithoutLeadership(t *testing.T) {
 	})
 }
 
-// TestElector_ElectLeaderReturnsWithoutStatus checks that an error of ElectLeader without a final status is reported.
-func TestElector_ElectLeaderReturnsWithoutStatus(t *testing.T) {
+// TestElector_ReportsErrorWithoutFinalStatus checks that the Elector reports an error of ElectLeader that no
+// final status has delivered before.
+func TestElector_ReportsErrorWithoutFinalStatus(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.backend.newest()
 		c.result <- errBoom

@@ -36,7 +36,7 @@ type Report struct {
 	Err error
 }
 
-// orInitial returns r, or the report before Run if r is zero.
+// orInitial returns r, or the report of an Elector whose Run was not called yet if r is zero.
 func (r Report) orInitial() Report {
 	if r.State == "" {
 		r.State = StateNotLeader
@@ -83,7 +83,7 @@ func (e *Elector) Reports() <-chan Report {
 	return e.reports
 }
 
-// sendReport sends the current report to the reader of Reports. Only the goroutine of Run calls it.
+// sendReport sends the current report to the reader of Reports. Only the goroutine of Run calls sendReport.
 func (e *Elector) sendReport() {
 	report := e.Current() // Current calls the candidate, so mu must not be held
 	e.mu.Lock()

@@ -35,8 +35,8 @@ func (h *harness) requireNoReport() {
 	}
 }
 
-// TestReports_EachChange checks that Reports delivers each change of the state and each status.
-func TestReports_EachChange(t *testing.T) {
+// TestReports_DeliversEachChange checks that Reports delivers each change of the state and each status.
+func TestReports_DeliversEachChange(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		require.Equal(h, h.elector.Current(), h.nextReport(), "the current report comes first")
 		h.requireNoReport()
@@ -60,8 +60,9 @@ func TestReports_EachChange(t *testing.T) {
 	})
 }
 
-// TestReports_SlowReader checks that a slow reader does not receive outdated reports, and receives the last report.
-func TestReports_SlowReader(t *testing.T) {
+// TestReports_DeliversOnlyNewestToSlowReader checks that a slow reader does not receive outdated reports, and
+// receives the last report.
+func TestReports_DeliversOnlyNewestToSlowReader(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		c := h.elector.Reports()
 		h.lead()
@@ -77,8 +78,9 @@ func TestReports_SlowReader(t *testing.T) {
 	})
 }
 
-// TestReports_AfterRun checks that a reader that calls Reports after Run receives the last report.
-func TestReports_AfterRun(t *testing.T) {
+// TestReports_DeliversLastReportAfterRun checks that a reader that calls Reports for the first time after Run
+// receives the last report.
+func TestReports_DeliversLastReportAfterRun(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(leaderelection.ErrElectionOver)
 		require.ErrorIs(h, h.requireReturned(), ErrTerminal)
@@ -94,8 +96,9 @@ func TestReports_AfterRun(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestCurrent_DuringBegin checks that Current returns neither the state LEADER while Begin runs nor an outdated status.
-func TestCurrent_DuringBegin(t *testing.T) {
+// TestCurrent_ReturnsNotLeaderDuringBegin checks that Current returns the state NOTLEADER, and the status of
+// the leader, while Begin runs.
+func TestCurrent_ReturnsNotLeaderDuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		since := h.elector.Current().Since
 		h.wait(time.Second)
@@ -106,9 +109,9 @@ func TestCurrent_DuringBegin(t *testing.T) {
 	})
 }
 
-// TestCurrent_LastCandidate checks that Current returns the status of the last candidate until the next call
-// of NewCandidate, and not after that.
-func TestCurrent_LastCandidate(t *testing.T) {
+// TestCurrent_ReturnsStatusOfLastCandidate checks that Current returns the status of the last candidate until
+// NewCandidate is called again, and a zero status after that.
+func TestCurrent_ReturnsStatusOfLastCandidate(t *testing.T) {
 	runElector(t, func(h *harness) { h.backend.results = []error{nil, errBoom} }, func(h *harness) {
 		h.backend.newest().fail(errBoom)
 		h.wait(time.Second)

@@ -21,7 +21,7 @@ type term struct {
 }
 
 var (
-	errBeginTimeout = fmt.Errorf("%w: it did not return within BeginTimeout", ErrBegin)
+	errBeginTimeout = fmt.Errorf("%w: Begin did not return within BeginTimeout", ErrBegin)
 	errRelinquished = errors.New("elector: leadership relinquished")
 )
 
@@ -31,8 +31,8 @@ func (l *loop) newTerm(leadership *leaderelection.Leadership) *term {
 	return t
 }
 
-// cause returns the reason why the context of the term is done, or nil. It checks the clock, so it reports an
-// expired lease even if no timer has fired yet.
+// cause returns the reason why the context of the term is done, or nil. It compares the lease with the clock,
+// so it notices that the lease has expired even if no timer has fired yet.
 func (t *term) cause() error {
 	_ = t.leadership.Err()
 	return context.Cause(t.ctx)
@@ -78,20 +78,22 @@ func (l *loop) beginTerm(leadership *leaderelection.Leadership) event {
 	return event{state: StateLeader, leadership: leadership}
 }
 
-// handlerFailed returns the event for an error of a handler. The event is final only if Lead has called Run.
+// handlerFailed returns the event for an error of a handler. Lead returns such an error, so the event is
+// final if Lead has called Run.
 func (l *loop) handlerFailed(err error) event {
 	return event{state: StateError, err: err, final: l.elector.isLead}
 }
 
-// workReturned returns the event after Work has returned without being stopped.
+// workReturned returns the event for the result of a Work that has returned although the
+// loop has not cancelled its context.
 func (l *loop) workReturned(err error) event {
 	l.term.workResult = nil
 	leadership := l.term.leadership
 	log := l.log.With("token", leadership.Token())
 	switch {
-	case l.ctx.Err() != nil: // may be the reason why Work has returned
+	case l.ctx.Err() != nil: // Work may have returned because its context is done
 		return l.addWorkError(l.contextDone(), err)
-	case leadership.Err() != nil: // may also be the reason why Work has returned
+	case leadership.Err() != nil: // Work may have returned because the leadership is lost
 		log.Warn("work was interrupted", "cause", leadership.Err(), "err", err)
 		return event{state: StateNotLeader}
 	case l.elector.isLead:
@@ -104,7 +106,8 @@ func (l *loop) workReturned(err error) event {
 	return event{state: StateNotLeader, final: true}
 }
 
-// endTerm stops Work and calls End because of the event ev. It returns the event that is left to be handled.
+// endTerm cancels Work, waits for it, and calls End because of the event ev. It returns the event that
+// remains to be handled.
 func (l *loop) endTerm(ev event) event {
 	t := l.term
 	log := l.log.With("token", t.leadership.Token())
@@ -145,8 +148,8 @@ func (l *loop) stopWork(t *term, ev event) event {
 	return l.addWorkError(ev, err)
 }
 
-// addWorkError adds the error of Work to the event that has stopped it. The error counts only if the context
-// of Run is done and the leadership was not lost.
+// addWorkError adds the error of Work to the event because of which Work was cancelled. It ignores the error
+// unless the context of Run is done and the leadership was not lost.
 func (l *loop) addWorkError(ev event, err error) event {
 	l.log.Debug("work returned", "token", l.term.leadership.Token(), "err", err)
 	switch {

@@ -32,8 +32,8 @@ func TestBegin_ContextOutlivesBegin(t *testing.T) {
 	})
 }
 
-// TestHandlers_ContextValues checks that handlers receive the values of the context of Run.
-func TestHandlers_ContextValues(t *testing.T) {
+// TestHandlers_ReceiveContextValuesOfRun checks that handlers receive the values of the context of Run.
+func TestHandlers_ReceiveContextValuesOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		h := newHarness(t)
@@ -54,9 +54,9 @@ func TestHandlers_ContextValues(t *testing.T) {
 	})
 }
 
-// TestBegin_InterruptedByLoss checks that the loss of the leadership interrupts Begin and is not handled as
-// an error, and that End is called because Begin may have had effects.
-func TestBegin_InterruptedByLoss(t *testing.T) {
+// TestBegin_IsInterruptedByLoss checks that the loss of the leadership cancels the context of Begin and is not
+// handled as an error, and that End is called because Begin may have had effects.
+func TestBegin_IsInterruptedByLoss(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
 		h.wait(time.Second)
@@ -68,9 +68,9 @@ func TestBegin_InterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestBegin_LeaseExpiresWithoutEvent checks that the elector notices without an event that the lease has
-// expired before Begin returned. A process that was stopped may continue before it receives an event.
-func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
+// TestRun_NoticesLeaseExpiryDuringBegin checks that Run notices, without an event, that the lease has expired
+// before Begin has returned. A process that was suspended may continue before it receives an event.
+func TestRun_NoticesLeaseExpiryDuringBegin(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
 		h.elector.Begin = func(context.Context, *leaderelection.Leadership) error {
@@ -85,8 +85,9 @@ func TestBegin_LeaseExpiresWithoutEvent(t *testing.T) {
 	})
 }
 
-// TestBegin_TimeoutInterruptsCall checks that BeginTimeout interrupts Begin, and that End is called.
-func TestBegin_TimeoutInterruptsCall(t *testing.T) {
+// TestBegin_IsInterruptedByTimeout checks that BeginTimeout cancels the context of Begin, and that End is
+// called.
+func TestBegin_IsInterruptedByTimeout(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		first := h.backend.newest()
 		h.lead()
@@ -97,9 +98,10 @@ func TestBegin_TimeoutInterruptsCall(t *testing.T) {
 	})
 }
 
-// TestBegin_ReturnsAtTimeout checks that a program does not remain the leader with a context that is done when
-// Begin has returned at the moment of BeginTimeout. Which of the two comes first depends on the scheduler.
-func TestBegin_ReturnsAtTimeout(t *testing.T) {
+// TestRun_LeadsOrEndsIfBeginReturnsAtTimeout checks that a program does not remain the leader with a context
+// that is done if Begin returns at the moment of BeginTimeout. The scheduler determines which of the two comes
+// first.
+func TestRun_LeadsOrEndsIfBeginReturnsAtTimeout(t *testing.T) {
 	for range 100 {
 		var ctx context.Context
 		runElector(t, func(h *harness) {
@@ -122,8 +124,9 @@ func TestBegin_ReturnsAtTimeout(t *testing.T) {
 	}
 }
 
-// TestBegin_InterruptedByContext checks that Begin does not continue after the context of Run is done.
-func TestBegin_InterruptedByContext(t *testing.T) {
+// TestBegin_IsInterruptedByContextOfRun checks that the context of Begin is done when the context of Run is
+// done, and that End is called.
+func TestBegin_IsInterruptedByContextOfRun(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin = h.blockUntilDone("begin") }, func(h *harness) {
 		h.lead()
 		h.stop()
@@ -132,9 +135,9 @@ func TestBegin_InterruptedByContext(t *testing.T) {
 	})
 }
 
-// TestEnd_FailsPermanently checks that a failing End is called 12 times, every 5 s, and that the leadership
-// is not released before the last call.
-func TestEnd_FailsPermanently(t *testing.T) {
+// TestEnd_IsRetriedBeforeLeadershipIsReleased checks that an End that always fails is called 12 times, every 5
+// s, and that the leadership is not released before the last call.
+func TestEnd_IsRetriedBeforeLeadershipIsReleased(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End = func(_ context.Context, l *leaderelection.Leadership) error {
 			if l.Err() != nil {
@@ -163,8 +166,9 @@ func TestEnd_FailsPermanently(t *testing.T) {
 	})
 }
 
-// TestEnd_CustomRetries checks that EndTries and EndPause are used.
-func TestEnd_CustomRetries(t *testing.T) {
+// TestEnd_ObeysEndTriesAndEndPause checks that an End that always fails is called EndTries times with EndPause
+// between the calls, even if the context of Run is done.
+func TestEnd_ObeysEndTriesAndEndPause(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.End, h.elector.EndTries, h.elector.EndPause = h.handler("end", errBoom, errBoom, errBoom), 2, time.Second
 	}, func(h *harness) {
@@ -176,8 +180,8 @@ func TestEnd_CustomRetries(t *testing.T) {
 	})
 }
 
-// TestEnd_TimeoutInterruptsCall checks that EndTimeout interrupts a call of End.
-func TestEnd_TimeoutInterruptsCall(t *testing.T) {
+// TestEnd_IsInterruptedByTimeout checks that the context of End is done after EndTimeout.
+func TestEnd_IsInterruptedByTimeout(t *testing.T) {
 	runElector(t, func(h *harness) {
 		tries := 0
 		h.elector.End = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -197,8 +201,8 @@ func TestEnd_TimeoutInterruptsCall(t *testing.T) {
 	})
 }
 
-// TestErrorWait_ContextDone checks that Run returns when its context is done during ErrorWait.
-func TestErrorWait_ContextDone(t *testing.T) {
+// TestErrorWait_EndsWhenContextIsDone checks that Run returns as soon as its context is done during ErrorWait.
+func TestErrorWait_EndsWhenContextIsDone(t *testing.T) {
 	runElector(t, nil, func(h *harness) {
 		h.backend.newest().fail(errBoom)
 		h.requireState(StateError)
@@ -208,8 +212,9 @@ func TestErrorWait_ContextDone(t *testing.T) {
 	})
 }
 
-// TestError_TimeoutInterruptsHandler checks that ErrorTimeout interrupts the handler Error.
-func TestError_TimeoutInterruptsHandler(t *testing.T) {
+// TestErrorHandler_IsInterruptedByTimeout checks that the context of the handler Error is done after
+// ErrorTimeout.
+func TestErrorHandler_IsInterruptedByTimeout(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Error = func(ctx context.Context, _ *leaderelection.Leadership, _ error) error {
 			<-ctx.Done()
@@ -225,8 +230,8 @@ func TestError_TimeoutInterruptsHandler(t *testing.T) {
 	})
 }
 
-// TestHandlers_NilHandlersAreOptional checks that the Elector does not call a handler that is nil.
-func TestHandlers_NilHandlersAreOptional(t *testing.T) {
+// TestHandlers_MayBeNil checks that the Elector leads, suspends and reports errors without handlers.
+func TestHandlers_MayBeNil(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Begin, h.elector.End, h.elector.Error = nil, nil, nil }, func(h *harness) {
 		h.lead()
 		h.requireState(StateLeader)
@@ -239,8 +244,8 @@ func TestHandlers_NilHandlersAreOptional(t *testing.T) {
 	})
 }
 
-// TestWork_BetweenBeginAndEnd checks that Work does not overlap with Begin or End.
-func TestWork_BetweenBeginAndEnd(t *testing.T) {
+// TestWork_RunsBetweenBeginAndEnd checks that Work does not overlap with Begin or End.
+func TestWork_RunsBetweenBeginAndEnd(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
 		h.lead()
 		h.requireEvents("0s begin 1", "0s work 1")
@@ -251,9 +256,9 @@ func TestWork_BetweenBeginAndEnd(t *testing.T) {
 	})
 }
 
-// TestWork_InterruptedByLoss checks that the loss of the leadership cancels Work, and that Work is called in
-// the next leadership.
-func TestWork_InterruptedByLoss(t *testing.T) {
+// TestWork_IsInterruptedByLossAndCalledAgain checks that the loss of the leadership cancels the context of
+// Work, and that Work is called in the next leadership.
+func TestWork_IsInterruptedByLossAndCalledAgain(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.blockUntilDone("work") }, func(h *harness) {
 		h.lead()
 		h.backend.newest().suspend()
@@ -264,7 +269,7 @@ func TestWork_InterruptedByLoss(t *testing.T) {
 	})
 }
 
-// TestWork_FailureEndsLeadership checks that a leader whose Work has failed does not keep the leadership.
+// TestWork_FailureEndsLeadership checks that the Elector releases the leadership if Work returns an error.
 func TestWork_FailureEndsLeadership(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.handler("work", errBoom) }, func(h *harness) {
 		first := h.backend.newest()
@@ -276,8 +281,9 @@ func TestWork_FailureEndsLeadership(t *testing.T) {
 	})
 }
 
-// TestWork_Completed checks that Run returns after the work is complete.
-func TestWork_Completed(t *testing.T) {
+// TestWork_CompletionEndsRun checks that Run calls End and returns nil after Work has returned nil during the
+// leadership.
+func TestWork_CompletionEndsRun(t *testing.T) {
 	runElector(t, func(h *harness) { h.elector.Work = h.handler("work") }, func(h *harness) {
 		h.lead()
 		require.NoError(h, h.requireReturned())
@@ -286,9 +292,9 @@ func TestWork_Completed(t *testing.T) {
 	})
 }
 
-// TestWork_ReturningAfterLossIsNotComplete checks that the work does not count as complete when Work has
-// returned nil after the loss of the leadership.
-func TestWork_ReturningAfterLossIsNotComplete(t *testing.T) {
+// TestWork_DoesNotCompleteAfterLoss checks that Run does not take the work for complete if Work returns nil
+// after the loss of the leadership.
+func TestWork_DoesNotCompleteAfterLoss(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
 			<-ctx.Done()
@@ -304,10 +310,10 @@ func TestWork_ReturningAfterLossIsNotComplete(t *testing.T) {
 	})
 }
 
-// TestWork_ReturningAfterLeaseExpiredIsNotComplete checks that the work does not count as complete when Work
-// has returned after the lease expired, but before an event. A process that was stopped may continue before
-// it receives an event.
-func TestWork_ReturningAfterLeaseExpiredIsNotComplete(t *testing.T) {
+// TestWork_DoesNotCompleteAfterLeaseExpiry checks that Run does not take the work for complete if Work returns
+// nil after the lease has expired and before an event. A process that was suspended may continue before it
+// receives an event.
+func TestWork_DoesNotCompleteAfterLeaseExpiry(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.backend.lease = time.Second
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
@@ -322,9 +328,9 @@ func TestWork_ReturningAfterLeaseExpiredIsNotComplete(t *testing.T) {
 	})
 }
 
-// TestWork_ErrorAfterContextDone checks that Run returns an error with which Work has returned after the
-// context of Run was done.
-func TestWork_ErrorAfterContextDone(t *testing.T) {
+// TestRun_ReturnsErrorOfWorkAfterContextIsDone checks that Run returns an error that Work returns after the
+// context of Run is done, unless it is the error of the context.
+func TestRun_ReturnsErrorOfWorkAfterContextIsDone(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(ctx context.Context, l *leaderelection.Leadership) error {
 			<-ctx.Done()
@@ -339,9 +345,9 @@ func TestWork_ErrorAfterContextDone(t *testing.T) {
 	})
 }
 
-// TestWork_ExitsGoroutine checks that Run does not wait forever for a Work that has called runtime.Goexit, as
-// t.FailNow does.
-func TestWork_ExitsGoroutine(t *testing.T) {
+// TestRun_ReportsWorkThatExitsGoroutine checks that Run takes a Work that calls runtime.Goexit, as t.FailNow
+// does, for failed, instead of waiting forever.
+func TestRun_ReportsWorkThatExitsGoroutine(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Work = func(context.Context, *leaderelection.Leadership) error { runtime.Goexit(); return nil }
 	}, func(h *harness) {
@@ -351,9 +357,9 @@ func TestWork_ExitsGoroutine(t *testing.T) {
 	})
 }
 
-// TestHandlers_ReturnErrHung checks that Run does not take an ErrHung that a handler returns for its own
-// error. A handler may run another Elector.
-func TestHandlers_ReturnErrHung(t *testing.T) {
+// TestRun_RetriesAfterHandlerReturnsErrHung checks that Run treats an ErrHung that a handler returns like any
+// other error, because a handler may run another Elector.
+func TestRun_RetriesAfterHandlerReturnsErrHung(t *testing.T) {
 	runElector(t, func(h *harness) {
 		h.elector.Begin = h.handler("begin", ErrHung)
 		h.elector.Work = h.handler("work", ErrHung)

@@ -152,13 +152,14 @@ type Event struct {
 	// NewLeader and Heartbeat, and is that of a hold, a claim, a participant or a znode for Joined, Acquired,
 	// Released, Returned, Rejected, Passed and Lost of recipes. For Planned it is the version of the plan.
 	Token int64
-	// Duration is how long what the kind describes took, such as a hand-over, a check, a wait or a hold.
+	// Duration is the length of what the event reports, such as a hand-over, a check, a wait or a hold.
 	Duration time.Duration
 	// Count is the number of items, znodes, members, instances or shards.
 	Count int
 	// Reason is why a shard has moved, a shard.Reason. It is empty if the shard has the owner that it had before.
 	Reason string
-	// Err is why the event happened, or the error of what it reports. It is nil if there is none.
+	// Err is the reason why the event happened, or the error of what the event reports. It is nil
+	// if there is none.
 	Err error
 	// Missed is the number of earlier events that were dropped because too many were waiting. Each
 	// dropped event is counted by one delivered event only.

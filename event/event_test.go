@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEvent_String checks that the text of an event for logs does not change.
-func TestEvent_String(t *testing.T) {
+// TestEvent_StringKeepsLogFormat checks that the text of an event, for which operators may search in logs, does
+// not change.
+func TestEvent_StringKeepsLogFormat(t *testing.T) {
 	for want, e := range map[string]Event{
 		"joined a": {Kind: Joined, ID: "a"},
 		"new leader a: b token 3 (2 were missed)":               {Kind: NewLeader, ID: "a", Subject: "b", Token: 3, Missed: 2},

@@ -17,7 +17,8 @@ const (
 	// of the new one: if it led the new election and waited for the old one, the leader of the old election
 	// would wait for the new one, and both would wait forever.
 	waiting phase = iota
-	// confirming is the phase in which the candidate leads the old election and takes part in the new one.
+	// confirming is the phase in which the candidate leads the old election and waits for the leadership
+	// of the new one.
 	confirming
 	// leading is the phase in which the candidate leads both elections.
 	leading
@@ -36,8 +37,8 @@ func (p phase) nextPhase(inOld, inNew leaderelection.Role) phase {
 
 var errNotJoined = errors.New("migration: new election: the candidate has not become the leader within the limits of WithJoinLimit")
 
-// attempt is one attempt to lead both elections. It ends when either leadership is lost. It belongs to the
-// goroutine of ElectLeader.
+// attempt is one attempt to lead both elections, which ends when either leadership is lost. Only the
+// goroutine of ElectLeader uses it.
 type attempt struct {
 	*Candidate
 	phase    phase
@@ -87,7 +88,8 @@ func (a *attempt) run(ctx context.Context) (reason error, over bool) {
 	}
 }
 
-// start starts the candidacy of one side. It listens to requests from the beginning if the program already does.
+// start starts the candidacy of one side. If the program has called ResignRequested, the side listens to
+// requests to resign from the beginning.
 func (a *attempt) start(s *side) {
 	select {
 	case <-a.listening:
@@ -119,7 +121,7 @@ func (a *attempt) receive(s *side, status leaderelection.Status, open bool) (rea
 func (a *attempt) advance(ctx context.Context) (reason error, over bool) {
 	former, next := a.phase, a.phase.nextPhase(a.old.currentRole(), a.new.currentRole())
 	if next == leading {
-		// The statuses may be old, because this process may have been stopped in the meantime.
+		// The statuses may be outdated, because this process may have been suspended in the meantime.
 		for _, s := range []*side{a.old, a.new} {
 			if err := s.status.Leadership.Err(); err != nil {
 				return s.describe(err), false
@@ -186,8 +188,8 @@ func (a *attempt) joinNew(ctx context.Context) (reason error, over bool) {
 }
 
 // joinTimeout returns the channel of joinTimer while the candidate waits for the leadership of the new
-// election, and nil otherwise. After the candidate has joined that election, the time is longer, because it
-// waits for its turn.
+// election, and nil otherwise. After the candidate has joined the new election, the limit is longer,
+// because the candidate waits for its turn.
 func (a *attempt) joinTimeout() <-chan time.Time {
 	if a.new == nil || a.phase != confirming {
 		return nil

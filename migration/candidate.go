@@ -226,7 +226,8 @@ func (c *Candidate) joinAgain(ctx context.Context) (*side, error) {
 // unreachablePause is the time between two attempts to create a candidate of an unreachable backend.
 const unreachablePause = time.Second
 
-// set replaces the sides. It keeps the previous sides for Resign if their resignation is not confirmed.
+// set replaces the sides. It keeps a previous side whose resignation is not confirmed, so that Resign
+// can return the error of that side.
 func (c *Candidate) set(old, new *side) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +239,7 @@ func (c *Candidate) set(old, new *side) {
 	c.old, c.new = old, new
 }
 
-// lead begins a leadership that ends with the first of the two leaderships.
+// lead begins a leadership that ends when the first of the two leaderships, old and new, ends.
 func (c *Candidate) lead(old, new *leaderelection.Leadership) {
 	c.mu.Lock()
 	c.granted = leadershipParts{old, new} // set granted before the program receives the leadership

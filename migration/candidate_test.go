@@ -23,7 +23,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// scriptedCandidate is a candidate whose role a test sets.
+// scriptedCandidate is a candidate whose role is set by the test.
 type scriptedCandidate struct {
 	candidacy.Candidacy
 	requested chan struct{}
@@ -95,7 +95,8 @@ type candidatePair struct {
 	result     chan error           // receives the result of ElectLeader
 }
 
-// runPair starts a candidate in a bubble, and resigns it after f.
+// runPair starts a migration.Candidate in a bubble, calls f, and then resigns the
+// candidate.
 func runPair(t *testing.T, f func(*candidatePair), opts ...migration.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &candidatePair{T: t, result: make(chan error, 1)}
@@ -133,9 +134,10 @@ func (p *candidatePair) leadBoth() *leaderelection.Leadership {
 	return p.Current().Leadership
 }
 
-// TestCandidate_Phases checks that the candidate joins the new election only when it leads the old election,
-// leads only when it leads both, and has the token and the deadline of the old election.
-func TestCandidate_Phases(t *testing.T) {
+// TestCandidate_JoinsNewElectionAfterLeadingOld checks that the candidate joins the new election only when it
+// leads the old election, leads only when it leads both, and has the token and the deadline of the old
+// election.
+func TestCandidate_JoinsNewElectionAfterLeadingOld(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "old/0")
 		require.Equal(p, leaderelection.Status{CandidateID: "old/1", NowFollowing: "old/0"}, p.Current())
@@ -158,9 +160,9 @@ func TestCandidate_Phases(t *testing.T) {
 	})
 }
 
-// TestCandidate_NextInEitherElection checks that Status.Next is true when the candidate is next in the
-// election in which it waits.
-func TestCandidate_NextInEitherElection(t *testing.T) {
+// TestCandidate_ReportsNextInEitherElection checks that Status.Next is true exactly while the candidate is next
+// in the election in which it waits.
+func TestCandidate_ReportsNextInEitherElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		old := p.olds[0]
 		old.follow("old/1", "old/0")
@@ -182,10 +184,10 @@ func TestCandidate_NextInEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_LosesEitherLeadership checks that the leadership ends after the loss of one of the two
-// leaderships, that the candidate does not resign from the other election before the time of WithGrace, and
-// that it joins again.
-func TestCandidate_LosesEitherLeadership(t *testing.T) {
+// TestCandidate_RejoinsAfterLossOfEitherLeadership checks that the leadership ends after the loss of one of the
+// two leaderships, that the candidate does not resign from the other election before the time of WithGrace, and
+// that the candidate joins again.
+func TestCandidate_RejoinsAfterLossOfEitherLeadership(t *testing.T) {
 	reason := errors.New("lost")
 	for name, lose := range map[string]func(*candidatePair){
 		"old":              func(p *candidatePair) { p.olds[0].Revoke(reason) },
@@ -217,9 +219,9 @@ func TestCandidate_LosesEitherLeadership(t *testing.T) {
 	}
 }
 
-// TestCandidate_JoinLimit checks that a leader of the old election that does not reach the new backend does
-// not prevent other candidates from leading.
-func TestCandidate_JoinLimit(t *testing.T) {
+// TestCandidate_LeavesIfItCannotJoinNewElection checks that a leader of the old election that has not joined
+// the new election within the time of WithJoinLimit leaves the old election, so that other candidates can lead.
+func TestCandidate_LeavesIfItCannotJoinNewElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		p.olds[0].lead(1, time.Hour)
@@ -235,8 +237,8 @@ func TestCandidate_JoinLimit(t *testing.T) {
 	}, migration.WithJoinLimit(20*time.Second))
 }
 
-// TestCandidate_EndsWithErrorOfEitherElection checks that an error of the candidacy in one election ends the
-// candidacy in both.
+// TestCandidate_EndsWithErrorOfEitherElection checks that an error that ends the candidacy in one election also
+// ends the candidacy in the other one, and is returned by ElectLeader.
 func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	failure := errors.New("failure")
 	t.Run("old", func(t *testing.T) {
@@ -271,9 +273,10 @@ func TestCandidate_EndsWithErrorOfEitherElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignRequested checks that a request to resign in one of the elections closes the channel of
-// ResignRequested, and that the candidate listens to requests exactly when the program does.
-func TestCandidate_ResignRequested(t *testing.T) {
+// TestCandidate_ForwardsResignRequests checks that a request to resign in one of the elections closes the
+// channel of ResignRequested, and that the candidate listens to requests only if the program has called
+// ResignRequested.
+func TestCandidate_ForwardsResignRequests(t *testing.T) {
 	for name, request := range map[string]func(*candidatePair){
 		"old":  func(p *candidatePair) { close(p.olds[0].requested) },
 		"new":  func(p *candidatePair) { close(p.news[0].requested) },
@@ -299,8 +302,9 @@ func TestCandidate_ResignRequested(t *testing.T) {
 	}
 }
 
-// TestCandidate_EndElection checks that EndElection ends both elections, and returns the error of either.
-func TestCandidate_EndElection(t *testing.T) {
+// TestCandidate_EndElectionEndsBothElections checks that EndElection ends both elections, and returns the error
+// of the old election.
+func TestCandidate_EndElectionEndsBothElections(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		failure := errors.New("failure")
@@ -315,8 +319,9 @@ func TestCandidate_EndElection(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignDuringCreation checks that Resign does not wait for a candidate whose creation hangs.
-func TestCandidate_ResignDuringCreation(t *testing.T) {
+// TestCandidate_ResignDoesNotWaitForCreation checks that Resign does not wait for a candidate whose creation
+// hangs.
+func TestCandidate_ResignDoesNotWaitForCreation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := newScripted()
 		c, err := migration.NewCandidate(t.Context(), func(context.Context) (leaderelection.Candidate, error) { return old, nil },
@@ -336,9 +341,9 @@ func TestCandidate_ResignDuringCreation(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignBeforeStart checks that Resign of a candidate that was not started resigns the
-// candidate of the old election.
-func TestCandidate_ResignBeforeStart(t *testing.T) {
+// TestCandidate_ResignBeforeStartResignsOldCandidate checks that Resign before ElectLeader resigns and closes
+// the candidate of the old election.
+func TestCandidate_ResignBeforeStartResignsOldCandidate(t *testing.T) {
 	old := newScripted()
 	create := func(context.Context) (leaderelection.Candidate, error) { return closableCandidate{old}, nil }
 	c, err := migration.NewCandidate(t.Context(), create, create)
@@ -349,8 +354,9 @@ func TestCandidate_ResignBeforeStart(t *testing.T) {
 	require.NoError(t, c.ElectLeader())
 }
 
-// TestNewCandidate_Invalid checks that NewCandidate rejects invalid arguments, and returns the error of a creation.
-func TestNewCandidate_Invalid(t *testing.T) {
+// TestNewCandidate_RejectsInvalidArguments checks that NewCandidate rejects invalid arguments, and returns the
+// error of the function that creates the old candidate.
+func TestNewCandidate_RejectsInvalidArguments(t *testing.T) {
 	failure := errors.New("failure")
 	valid := func(context.Context) (leaderelection.Candidate, error) { return newScripted(), nil }
 	fails := func(context.Context) (leaderelection.Candidate, error) { return nil, failure }
@@ -389,9 +395,9 @@ func (h *blockingHandler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestCandidate_StaleStatus checks that the candidate does not lead because of a status that was sent before
-// the leadership in the other election ended.
-func TestCandidate_StaleStatus(t *testing.T) {
+// TestCandidate_IgnoresStaleStatus checks that a status that one election has sent before the leadership in the
+// other election ended does not make the candidate lead.
+func TestCandidate_IgnoresStaleStatus(t *testing.T) {
 	for range 20 { // the select chooses one of two ready cases at random
 		h := &blockingHandler{}
 		runPair(t, func(p *candidatePair) {
@@ -416,9 +422,9 @@ func TestCandidate_StaleStatus(t *testing.T) {
 	}
 }
 
-// TestCandidate_ConnectionIsClosed checks that the leadership has ended before the owner of the connection of either
-// election ends the session: afterwards, another candidate may lead.
-func TestCandidate_ConnectionIsClosed(t *testing.T) {
+// TestCandidate_EndsLeadershipBeforeSessionIsClosed checks that the leadership has ended before Close of a
+// connection of either election ends the session, after which another candidate may lead.
+func TestCandidate_EndsLeadershipBeforeSessionIsClosed(t *testing.T) {
 	for name, closed := range map[string]int{"old": 0, "new": 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -426,7 +432,7 @@ func TestCandidate_ConnectionIsClosed(t *testing.T) {
 				var conns []*zk.Conn
 				var create []migration.NewCandidateFunc
 				var led *leaderelection.Leadership
-				var ends []error // of the leadership, when a session is closed
+				var ends []error // the error of the leadership each time a session is closed
 				dial := bubble.WatchClose(srv.Dialer(), func() { ends = append(ends, led.Err()) })
 				for _, node := range []string{"/old", "/new"} {
 					conn, _, err := zkdial.Connect([]string{srv.Name()}, 4*time.Second, zkdial.WithDialer(dial))
@@ -457,9 +463,9 @@ func TestCandidate_ConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestCandidate_TurnLimit checks that a leader of the old election that has joined the new election, but does
-// not become its leader, does not stay the leader of the old election forever.
-func TestCandidate_TurnLimit(t *testing.T) {
+// TestCandidate_LeavesIfItNeverLeadsNewElection checks that a leader of the old election that has joined the
+// new election, but does not become its leader, leaves the old election after some time.
+func TestCandidate_LeavesIfItNeverLeadsNewElection(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.olds[0].follow("old/1", "")
 		p.olds[0].lead(1, 24*time.Hour)
@@ -478,7 +484,7 @@ func TestCandidate_TurnLimit(t *testing.T) {
 func TestCandidate_UnreachableBackendDoesNotEndCandidacy(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.newErr = fmt.Errorf("no answer: %w", leaderelection.ErrUnreachable)
-		for i := range 3 { // immediately, because no other candidate waits
+		for i := range 3 { // the candidate leads again immediately, because no other candidate waits
 			p.olds[i].follow("old/1", "")
 			p.olds[i].lead(1, time.Hour)
 			p.mu.Lock()
@@ -494,9 +500,9 @@ func TestCandidate_UnreachableBackendDoesNotEndCandidacy(t *testing.T) {
 	})
 }
 
-// TestCandidate_ResignUnconfirmed checks that Resign returns an error for each resignation that is not
-// confirmed, including those of earlier attempts, and none for a resignation that is confirmed.
-func TestCandidate_ResignUnconfirmed(t *testing.T) {
+// TestCandidate_ResignReturnsUnconfirmedErrors checks that Resign returns an error for each resignation that is
+// not confirmed, including those of earlier attempts, and none for a resignation that is confirmed.
+func TestCandidate_ResignReturnsUnconfirmedErrors(t *testing.T) {
 	runPair(t, func(p *candidatePair) {
 		p.leadBoth()
 		p.news[0].resignErr = leaderelection.ErrUnconfirmed

@@ -103,17 +103,17 @@ func cutOffOldBackend(p *program) (heal func()) {
 	return func() { p.old.SetCut(false) }
 }
 
-func cutNew(p *program) (heal func()) { return p.store.Cut() }
+func cutOffNewBackend(p *program) (heal func()) { return p.store.Cut() }
 
-func cutBoth(p *program) (heal func()) {
-	healOld, healNew := cutOffOldBackend(p), cutNew(p)
+func cutOffBothBackends(p *program) (heal func()) {
+	healOld, healNew := cutOffOldBackend(p), cutOffNewBackend(p)
 	return func() { healOld(); healNew() }
 }
 
-// TestCandidate_Contract checks that a candidate of two elections satisfies the contract of candidates,
-// whichever backend it loses.
-func TestCandidate_Contract(t *testing.T) {
-	for name, cut := range map[string]func(*program) func(){"old": cutOffOldBackend, "new": cutNew, "both": cutBoth} {
+// TestCandidate_SatisfiesContract checks that a candidate of two elections satisfies the contract of
+// candidates, whichever backend it loses.
+func TestCandidate_SatisfiesContract(t *testing.T) {
+	for name, cut := range map[string]func(*program) func(){"old": cutOffOldBackend, "new": cutOffNewBackend, "both": cutOffBothBackends} {
 		t.Run(name, func(t *testing.T) { electiontest.Run(t, newGroupFactory(cut), electiontest.WithFakeTime()) })
 	}
 }

@@ -32,7 +32,7 @@ type fleet struct {
 	*testing.T
 	backends *backends
 	random   *rand.Rand
-	started  int // number of connections that were used
+	started  int // number of instances that were started, each with its own connections
 
 	mu        sync.Mutex
 	instances []*instance
@@ -124,13 +124,13 @@ func (f *fleet) forget(x *instance) {
 	}
 }
 
-// crash cuts an instance off from both backends for good, and starts another instance of the same version.
-// The first one continues to run, as a process does that has lost its network.
-func (f *fleet) crash(x *instance) {
+// crashAndReplace cuts an instance off from both backends for good, and starts another instance of the same
+// version. The first one continues to run, as a process does that has lost its network.
+func (f *fleet) crashAndReplace(x *instance) {
 	f.mu.Lock()
 	x.crashed = true
 	f.mu.Unlock()
-	cutBoth(x.program)
+	cutOffBothBackends(x.program)
 	f.start(x.version)
 }
 
@@ -143,13 +143,13 @@ func (f *fleet) disturbInstances() {
 		if !x.crashed {
 			switch f.random.IntN(4) {
 			case 0:
-				f.crash(x)
+				f.crashAndReplace(x)
 			case 1:
 				f.cutInstance(x, cutOffOldBackend)
 			case 2:
-				f.cutInstance(x, cutNew)
+				f.cutInstance(x, cutOffNewBackend)
 			case 3:
-				f.cutInstance(x, cutBoth)
+				f.cutInstance(x, cutOffBothBackends)
 			}
 		}
 		time.Sleep(f.duration(15 * time.Second))
@@ -195,9 +195,10 @@ func (f *fleet) awaitLeader() {
 	}
 }
 
-// TestMigration_RollingWithFaults checks that two instances never work at the same time while a fleet is
-// migrated and its instances crash and lose their backends, and that an instance works again after the faults.
-func TestMigration_RollingWithFaults(t *testing.T) {
+// TestMigration_NeverHasTwoLeadersDespiteFaults checks that two instances never work at the same time while a
+// fleet is migrated and its instances crash and lose their backends, and that an instance works again after the
+// faults.
+func TestMigration_NeverHasTwoLeadersDespiteFaults(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { migrate(t, uint64(seed)) })

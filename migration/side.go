@@ -18,7 +18,7 @@ import (
 // election at the same time as ElectLeader.
 type NewCandidateFunc func(ctx context.Context) (leaderelection.Candidate, error)
 
-// side is a candidate of one of the two elections. Only the goroutine of ElectLeader uses its status.
+// side is a candidate of one of the two elections. Only the goroutine of ElectLeader uses the field status.
 type side struct {
 	name      string // "old" or "new"
 	candidate leaderelection.Candidate
@@ -29,7 +29,7 @@ type side struct {
 
 	started   bool            // start was called
 	result    chan error      // receives the result of ElectLeader
-	requested <-chan struct{} // closed when the candidate is requested to resign; nil before listen, or if it cannot be
+	requested <-chan struct{} // closed when the candidate is requested to resign; nil before listen, or if the candidate receives no requests
 	err       error           // the result of ElectLeader, nil after a resignation; set by leave
 
 	status leaderelection.Status
@@ -82,8 +82,8 @@ func (s *side) start() {
 	go func() { s.result <- s.candidate.ElectLeader() }()
 }
 
-// resign resigns from the election. It returns the error of the resignation. Later calls return whether it is
-// confirmed by then.
+// resign resigns from the election, and returns the error of the resignation. Later calls ask the backend
+// again whether the resignation is confirmed, unless the candidate was closed.
 func (s *side) resign() error {
 	again := s.called.Swap(true)
 	err := s.leave()
@@ -96,9 +96,9 @@ func (s *side) resign() error {
 
 func (s *side) isUnconfirmed() bool { return s.failed.Load() }
 
-// leaveOnce resigns, waits until the candidacy is over, and closes the candidate. If the backend does not
-// confirm the resignation, it does not wait, because Resign must not block longer. The candidacy is over
-// then, and ElectLeader returns soon.
+// leaveOnce resigns, waits until ElectLeader has returned, and closes the candidate. If the backend does
+// not confirm the resignation, leaveOnce waits and closes the candidate in the background, because Resign
+// must not block longer.
 func (s *side) leaveOnce() error {
 	err := s.candidate.Resign()
 	switch {
@@ -140,10 +140,10 @@ func (s *side) describe(err error) error {
 	return &electionError{s.name, err}
 }
 
-// The following methods accept a nil side. The side of the new election is nil until the candidate leads the
-// old one.
+// The following methods accept a nil side, because the side of the new election is nil until the candidate
+// leads the old election.
 
-// listen makes requests return a channel if the candidate can be requested to resign.
+// listen makes requestChannel return a channel if the candidate receives requests to resign.
 func (s *side) listen() {
 	if s == nil {
 		return

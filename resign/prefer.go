@@ -55,7 +55,8 @@ func (q Queue) Prefer(ctx context.Context, candidate interface{ ID() string }, p
 	}
 }
 
-// isTemporary reports whether the reason for err may pass, so that Prefer tries again.
+// isTemporary reports whether the reason for err may pass without a change of the
+// program, so that Prefer tries again.
 func isTemporary(err error) bool {
 	return slices.ContainsFunc([]error{
 		leaderelection.ErrUnreachable, leaderelection.ErrNoElection, leaderelection.ErrNotTransferred,

@@ -23,13 +23,13 @@ func priorityOf(c leaderelection.CandidateInfo) int {
 	return n
 }
 
-// current is the newest candidate of an elector.
-type current struct {
+// currentCandidate is the newest candidate of an elector.
+type currentCandidate struct {
 	mu sync.Mutex
 	*leaderelection.Election
 }
 
-func (c *current) ID() string {
+func (c *currentCandidate) ID() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.Election == nil {
@@ -38,11 +38,12 @@ func (c *current) ID() string {
 	return c.Election.ID()
 }
 
-// program runs an elector whose candidates have the given priority, until stop is called.
-func program(h *bubble.Test, priority int, leads func(priority int)) (stop func()) {
+// startProgram starts an elector whose candidates have the given priority, and a call of
+// Prefer. Both run until stop is called.
+func startProgram(h *bubble.Test, priority int, leads func(priority int)) (stop func()) {
 	conn := h.Connect()
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &current{}
+	c := &currentCandidate{}
 	e := &elector.Elector{
 		NewCandidate: func(context.Context) (leaderelection.Candidate, error) {
 			election, err := leaderelection.NewElection(conn, node, leaderelection.WithCreateNode(), leaderelection.WithRejoin(),
@@ -89,7 +90,7 @@ func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 		}
 		var stops []func()
 		for _, priority := range []int{1, 1, 3, 2} {
-			stops = append(stops, program(h, priority, leads))
+			stops = append(stops, startProgram(h, priority, leads))
 			bubble.Advance(time.Second)
 		}
 		bubble.Advance(50 * time.Second)
@@ -114,22 +115,23 @@ func TestQueue_PreferMakesHighestPriorityLead(t *testing.T) {
 	})
 }
 
-// TestQueue_PreferReturnsPermanentErrors checks that Prefer rejects invalid arguments, and returns a permanent error.
+// TestQueue_PreferReturnsPermanentErrors checks that Prefer returns ErrInvalid for invalid arguments, and
+// returns an error of Candidates that is not temporary.
 func TestQueue_PreferReturnsPermanentErrors(t *testing.T) {
 	failure := errors.New("failure")
 	q := resign.Queue{Candidates: func(context.Context) ([]leaderelection.CandidateInfo, error) { return nil, failure }}
-	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, priorityOf, time.Minute), failure)
-	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, priorityOf, 0), leaderelection.ErrInvalid)
+	require.ErrorIs(t, q.Prefer(t.Context(), &currentCandidate{}, priorityOf, time.Minute), failure)
+	require.ErrorIs(t, q.Prefer(t.Context(), &currentCandidate{}, priorityOf, 0), leaderelection.ErrInvalid)
 	require.ErrorIs(t, q.Prefer(t.Context(), nil, priorityOf, time.Minute), leaderelection.ErrInvalid)
-	require.ErrorIs(t, q.Prefer(t.Context(), &current{}, nil, time.Minute), leaderelection.ErrInvalid)
+	require.ErrorIs(t, q.Prefer(t.Context(), &currentCandidate{}, nil, time.Minute), leaderelection.ErrInvalid)
 }
 
-// TestQueue_PreferLeaderChanges checks that Prefer does not request the resignation of a leader that has
-// taken over after the decision.
-func TestQueue_PreferLeaderChanges(t *testing.T) {
+// TestQueue_PreferSparesNewLeader checks that Prefer does not request the resignation of a candidate that has
+// become the leader after Prefer has decided to replace the previous leader.
+func TestQueue_PreferSparesNewLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = time.Minute
-		// Only the goroutine of Prefer uses these variables.
+		// Only the goroutine of Prefer uses the following variables.
 		leader, lists := leaderelection.CandidateInfo{ID: "a", Token: 1}, 0
 		requests := make(chan string, 1)
 		q := resign.Queue{
@@ -146,14 +148,14 @@ func TestQueue_PreferLeaderChanges(t *testing.T) {
 		}
 		began := time.Now()
 		ended := make(chan error, 1)
-		go func() { ended <- q.Prefer(t.Context(), named("c"), priorityOf, period) }()
+		go func() { ended <- q.Prefer(t.Context(), fixedID("c"), priorityOf, period) }()
 		require.Equal(t, "b", <-requests)
 		require.Equal(t, 9*period/4, time.Since(began), "a period after the seventh list, the first one of Prefer with the leader b")
 		require.ErrorIs(t, <-ended, zk.ErrNoAuth)
 	})
 }
 
-// named is a candidate whose ID is this string.
-type named string
+// fixedID is a candidate whose ID is the string.
+type fixedID string
 
-func (n named) ID() string { return string(n) }
+func (id fixedID) ID() string { return string(id) }

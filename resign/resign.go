@@ -84,7 +84,7 @@ type resignRequest struct {
 	changing chan struct{}
 
 	mu       sync.Mutex
-	canceled bool // no further write may be sent
+	canceled bool // cancel was called, so no further write may be sent
 	written  bool // a write was sent
 }
 
@@ -103,8 +103,8 @@ func (r *resignRequest) send(ctx context.Context) error {
 	return err
 }
 
-// addRequest adds the request unless it exists. If ctx is done, it continues until the connection
-// answers or cancel is called.
+// addRequest adds the request unless it exists. If ctx is done, addRequest returns, and the
+// attempt continues in the background until the connection answers or cancel is called.
 func (r *resignRequest) addRequest(ctx context.Context) error {
 	_, err := connection.Do(ctx, func() (struct{}, error) {
 		return struct{}{}, r.changeRequests(r.add, r.startWrite)
@@ -112,11 +112,11 @@ func (r *resignRequest) addRequest(ctx context.Context) error {
 	return err
 }
 
-// errCanceled ends changeRequests after cancel was called. The cause of the context is not used, because a
-// deadline counts as a transient error.
+// errCanceled ends changeRequests after cancel was called. It replaces the cause of the context, which can
+// be a deadline: connection.Retry would take a deadline for a transient error.
 var errCanceled = errors.New("the call was canceled")
 
-// startWrite reports whether a write may be sent, and records that it is sent.
+// startWrite records that a write is sent. It returns false if cancel was called, so that no write may be sent.
 func (r *resignRequest) startWrite() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,7 +39,7 @@ type candidate struct {
 	done chan struct{} // closed when ElectLeader has returned
 }
 
-// join starts a candidate.
+// join creates a candidate, and starts it.
 func join(h *bubble.Test, conn *zk.Conn, opts ...leaderelection.Option) *candidate {
 	c := newCandidate(h, conn, opts...)
 	c.start()
@@ -75,7 +75,7 @@ func (c *candidate) resignOnRequest() {
 	synctest.Wait()
 }
 
-// isClosed reports whether c is closed. No value may be sent to c.
+// isClosed reports whether c is closed. It must not be used for a channel that receives values.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -103,9 +103,9 @@ func nodeData(h *bubble.Test) string {
 	return string(data)
 }
 
-// TestTransfer_LastCandidateLeads checks that Transfer makes the last candidate of an election the leader,
+// TestTransfer_MakesLastCandidateLead checks that Transfer makes the last candidate of an election the leader,
 // and that no request remains.
-func TestTransfer_LastCandidateLeads(t *testing.T) {
+func TestTransfer_MakesLastCandidateLead(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -119,9 +119,9 @@ func TestTransfer_LastCandidateLeads(t *testing.T) {
 	})
 }
 
-// TestTransfer_CandidateDoesNotListen checks that the leader does not resign when a candidate that does not
-// listen to requests keeps its place.
-func TestTransfer_CandidateDoesNotListen(t *testing.T) {
+// TestTransfer_KeepsLeaderIfCandidateDoesNotListen checks that the leader does not resign if a candidate
+// between the leader and the chosen one does not listen to requests.
+func TestTransfer_KeepsLeaderIfCandidateDoesNotListen(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, _, c := join(h, h.Connect()), join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -133,9 +133,9 @@ func TestTransfer_CandidateDoesNotListen(t *testing.T) {
 	})
 }
 
-// TestRequest_LeaderResigns checks that a leader resigns after a request, that no other candidate receives the
-// request, and that the request does not remain.
-func TestRequest_LeaderResigns(t *testing.T) {
+// TestRequest_MakesLeaderResign checks that a leader resigns after a request, that no other candidate receives
+// the request, and that the request does not remain.
+func TestRequest_MakesLeaderResign(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -154,9 +154,9 @@ func TestRequest_LeaderResigns(t *testing.T) {
 	})
 }
 
-// TestRequest_FollowerReceivesEarlierRequest checks that a follower receives a request that was made before
-// it called ResignRequested.
-func TestRequest_FollowerReceivesEarlierRequest(t *testing.T) {
+// TestRequest_ReachesFollowerThatListensLater checks that a follower receives a request that was made before
+// the follower called ResignRequested.
+func TestRequest_ReachesFollowerThatListensLater(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		result := make(chan error, 1)
@@ -183,7 +183,7 @@ func TestRequest_ConcurrentCallsDoNotOverwrite(t *testing.T) {
 		other := h.Connect()
 		go func() { results <- requestOn(other, b.ID(), time.Minute) }()
 		synctest.Wait()
-		release() // the first write is based on old data
+		release() // the first write now fails, because the second one has changed the data in the meantime
 		synctest.Wait()
 		rejected := h.Server.Log().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpSetData && errors.Is(e.Code, zk.ErrBadVersion) })
 		require.NotEmpty(h, rejected)
@@ -195,9 +195,9 @@ func TestRequest_ConcurrentCallsDoNotOverwrite(t *testing.T) {
 	})
 }
 
-// TestRequest_OtherRequestWithdrawn checks that the candidate receives a request when another request to it
-// was withdrawn while the candidate was disconnected.
-func TestRequest_OtherRequestWithdrawn(t *testing.T) {
+// TestRequest_SurvivesWithdrawalOfOtherRequest checks that the candidate receives a request after another
+// caller has withdrawn a request to the same candidate while the candidate was disconnected.
+func TestRequest_SurvivesWithdrawalOfOtherRequest(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn, other := h.Connect(), h.Connect()
 		a := join(h, conn)
@@ -221,10 +221,10 @@ func TestRequest_OtherRequestWithdrawn(t *testing.T) {
 	})
 }
 
-// TestRequest_OtherRequestSuccessful checks that Request does not return an error in this case: it reads the
-// candidate's znode, the candidate leaves, another call removes its request to the same candidate, and only
-// then are the requests read.
-func TestRequest_OtherRequestSuccessful(t *testing.T) {
+// TestRequest_SucceedsIfOtherRequestHasSucceeded checks that Request returns nil in this case: Request reads
+// the candidate's znode, the candidate leaves, another caller removes its own request to the same candidate,
+// and only then Request reads the requests.
+func TestRequest_SucceedsIfOtherRequestHasSucceeded(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
 		a := join(h, h.Connect())
@@ -245,9 +245,9 @@ func TestRequest_OtherRequestSuccessful(t *testing.T) {
 	})
 }
 
-// TestRequest_ContextDoneWhileAddedAgain checks that a request does not remain when it was added again,
-// after another call had withdrawn it, just before its context was done.
-func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
+// TestRequest_IsWithdrawnAfterBeingAddedAgain checks that a request does not remain if Request adds it again,
+// because another caller has withdrawn it, just before the context is done.
+func TestRequest_IsWithdrawnAfterBeingAddedAgain(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		other := h.Connect()
 		a := join(h, h.Connect())
@@ -267,9 +267,9 @@ func TestRequest_ContextDoneWhileAddedAgain(t *testing.T) {
 	})
 }
 
-// TestRequest_RejoinedCandidate checks that a program does not receive a request to its candidate in a later
-// session, and that the candidate can be requested to resign by its new ID.
-func TestRequest_RejoinedCandidate(t *testing.T) {
+// TestRequest_DoesNotReachRejoinedCandidate checks that a request to the ID of an earlier session does not
+// reach the candidate in its next session, and that a request to its new ID does.
+func TestRequest_DoesNotReachRejoinedCandidate(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		a := join(h, conn, leaderelection.WithRejoin())
@@ -286,8 +286,9 @@ func TestRequest_RejoinedCandidate(t *testing.T) {
 	})
 }
 
-// TestRequest_BeforeIDIsKnown checks that a candidate receives a request that is made before it knows its ID.
-func TestRequest_BeforeIDIsKnown(t *testing.T) {
+// TestRequest_ReachesCandidateThatDoesNotKnowItsID checks that a candidate receives a request that was made
+// before the reply with its ID has arrived.
+func TestRequest_ReachesCandidateThatDoesNotKnowItsID(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		c := newCandidate(h, conn)
@@ -309,9 +310,9 @@ func TestRequest_BeforeIDIsKnown(t *testing.T) {
 	})
 }
 
-// TestRequest_Disconnected checks that a candidate does not miss a request while its connection is down, or
-// when the client library could not set its watch again.
-func TestRequest_Disconnected(t *testing.T) {
+// TestRequest_ReachesCandidateAfterReconnect checks that a candidate receives a request that was made while its
+// connection was down and the client library could not set its watch again.
+func TestRequest_ReachesCandidateAfterReconnect(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		conn := h.Connect()
 		a := join(h, conn)
@@ -326,9 +327,9 @@ func TestRequest_Disconnected(t *testing.T) {
 	})
 }
 
-// TestRequest_PooledWatchLost checks that a candidate does not miss a request when it uses a watch that an
-// earlier candidate has left, and that was lost at a reconnect.
-func TestRequest_PooledWatchLost(t *testing.T) {
+// TestRequest_ReachesCandidateAfterLossOfSharedWatch checks that a candidate receives a request if it uses a
+// watch that an earlier candidate has left and that the client library has lost at a reconnect.
+func TestRequest_ReachesCandidateAfterLossOfSharedWatch(t *testing.T) {
 	for _, lose := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lost: %v", lose), func(t *testing.T) {
 			withServer(t, func(h *bubble.Test) {
@@ -354,9 +355,9 @@ func TestRequest_PooledWatchLost(t *testing.T) {
 	}
 }
 
-// TestRequest_ReplyLost checks that Request does not return an error when the reply to its write was lost and
-// the candidate has resigned before the data is read again.
-func TestRequest_ReplyLost(t *testing.T) {
+// TestRequest_SucceedsAfterLostReply checks that Request returns nil if the reply to its write was lost and the
+// candidate has resigned before Request reads the data again.
+func TestRequest_SucceedsAfterLostReply(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		a, b := join(h, h.Connect()), join(h, h.Connect())
 		a.resignOnRequest()
@@ -369,8 +370,8 @@ func TestRequest_ReplyLost(t *testing.T) {
 	})
 }
 
-// TestRequest_ForeignData checks that Request does not overwrite the data of another application.
-func TestRequest_ForeignData(t *testing.T) {
+// TestRequest_KeepsForeignData checks that Request does not overwrite the data of another application.
+func TestRequest_KeepsForeignData(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		_, err := h.Operator.Create(node, []byte("precious"), 0, zk.WorldACL(zk.PermAll))
 		require.NoError(h, err)
@@ -382,8 +383,9 @@ func TestRequest_ForeignData(t *testing.T) {
 	})
 }
 
-// TestRequest_Permission checks that Request returns ErrPermission when a permission is missing.
-func TestRequest_Permission(t *testing.T) {
+// TestRequest_ReturnsErrPermission checks that Request returns ErrPermission if the connection may not write
+// the election node.
+func TestRequest_ReturnsErrPermission(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		_, err := h.Operator.Create(node, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate|zk.PermDelete))
 		require.NoError(h, err)
@@ -392,8 +394,9 @@ func TestRequest_Permission(t *testing.T) {
 	})
 }
 
-// TestRequest_InvalidArguments checks that Request rejects an argument that cannot identify a candidate.
-func TestRequest_InvalidArguments(t *testing.T) {
+// TestRequest_RejectsInvalidArguments checks that Request rejects a nil connection, an invalid path and an ID
+// that is not that of a candidate of the election.
+func TestRequest_RejectsInvalidArguments(t *testing.T) {
 	withServer(t, func(h *bubble.Test) {
 		const id = node + "/_c_x-latch-0000000001"
 		ctx := h.Context()
@@ -409,9 +412,9 @@ func TestRequest_InvalidArguments(t *testing.T) {
 	})
 }
 
-// TestRequest_ContextDone checks that no request remains after the context of Request was done at any time,
-// and that none is written after the call has returned.
-func TestRequest_ContextDone(t *testing.T) {
+// TestRequest_IsWithdrawnWhenContextIsDone checks that no request remains, whenever the context of Request is
+// done, and that no request is written after the call has returned.
+func TestRequest_IsWithdrawnWhenContextIsDone(t *testing.T) {
 	for timeout := 100 * time.Millisecond; timeout < 3*time.Second; timeout += 100 * time.Millisecond {
 		withServer(t, func(h *bubble.Test) {
 			a := join(h, h.Connect())
@@ -432,9 +435,9 @@ func TestRequest_ContextDone(t *testing.T) {
 	}
 }
 
-// TestRequest_ContextDoneWhileDisconnected checks that no request remains when the connection has broken at
-// one of the reads, or at the write or its reply. It must be withdrawn as soon as the connection is up again.
-func TestRequest_ContextDoneWhileDisconnected(t *testing.T) {
+// TestRequest_IsWithdrawnAfterReconnect checks that no request remains after a reconnect if the connection has
+// broken at a read, at the write or at the reply to the write, and the context is done in the meantime.
+func TestRequest_IsWithdrawnAfterReconnect(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    zktest.Op
 		after bool // the reply is lost, not the request

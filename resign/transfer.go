@@ -51,8 +51,8 @@ func (q Queue) Transfer(ctx context.Context, id string) error {
 	return q.transferFrom(ctx, leaderelection.CandidateInfo{}, id)
 }
 
-// transferFrom is like Transfer, as long as the given leader leads with its token. The zero value means any
-// leader.
+// transferFrom is like Transfer, but returns an error as soon as another leader than the given one leads,
+// or the same one with another token. The zero value stands for any leader.
 func (q Queue) transferFrom(ctx context.Context, leader leaderelection.CandidateInfo, id string) error {
 	for {
 		candidates, err := q.Candidates(ctx)
@@ -62,17 +62,17 @@ func (q Queue) transferFrom(ctx context.Context, leader leaderelection.Candidate
 		ahead := slices.IndexFunc(candidates, func(c leaderelection.CandidateInfo) bool { return c.ID == id })
 		switch {
 		case ahead < 0:
-			return fmt.Errorf("transfer the leadership to %s: %w: it is not a candidate", id, leaderelection.ErrNotTransferred)
+			return fmt.Errorf("transfer the leadership to %s: %w: no candidate has this ID", id, leaderelection.ErrNotTransferred)
 		case ahead == 0:
 			return nil
 		case leader.ID != "" && !isSameLeadership(candidates[0], leader):
 			return fmt.Errorf("transfer the leadership to %s: %w: %s leads now", id, leaderelection.ErrNotTransferred, candidates[0].ID)
 		}
-		// Ask the leader last, so that it hands over to this candidate. Candidates that have left join behind
-		// it.
+		// Ask the leader last, so that it hands over to the candidate with this ID. Candidates that join
+		// again are behind that candidate.
 		err = q.Request(ctx, candidates[ahead-1].ID)
 		if err != nil && !errors.Is(err, ErrNoCandidate) {
-			return fmt.Errorf("transfer the leadership to %s: %d candidates are ahead of it: %w", id, ahead, err)
+			return fmt.Errorf("transfer the leadership to %s: %d candidates are still ahead: %w", id, ahead, err)
 		}
 	}
 }

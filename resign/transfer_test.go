@@ -44,8 +44,9 @@ func (q *queue) transfer(ctx context.Context, id string) error {
 	}.Transfer(ctx, id)
 }
 
-// TestQueue_TransferAsksLeaderLast checks that the leader is asked last, that only candidates ahead are
-// asked, and that the result is right.
+// TestQueue_TransferAsksLeaderLast checks that Transfer requests only candidates ahead of the chosen one to
+// resign, the leader last, and that Transfer returns ErrNotTransferred if the chosen candidate does not exist
+// or leaves.
 func TestQueue_TransferAsksLeaderLast(t *testing.T) {
 	failure := errors.New("failure")
 	for name, c := range map[string]struct {

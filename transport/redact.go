@@ -72,9 +72,9 @@ func redactUser(u *url.URL) string {
 	name := u.User.Username()
 	password, hasPassword := u.User.Password()
 	if password == "" && !slices.Contains(usersShown, u.Scheme) {
-		return hiddenPart // The token of NATS, or a password that lacks the colon before it, or has one after it.
+		return hiddenPart // the name can be a token of NATS, or a password without a colon before it
 	}
-	if name != "" && !shownUser.MatchString(name) || strings.Contains(password, "@") { // or the text is a list of addresses
+	if name != "" && !shownUser.MatchString(name) || strings.Contains(password, "@") { // an @ in the password means that the text is a list of addresses
 		name = hiddenPart
 	}
 	if hasPassword {

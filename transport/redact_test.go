@@ -58,8 +58,8 @@ func TestRedact_HidesPasswords(t *testing.T) {
 	}
 }
 
-// FuzzRedact checks that Redact shows no password, wherever the address contains it. The letters of the
-// marker occur in no other part of the address.
+// FuzzRedact checks that Redact shows no password, wherever the address contains the password. The letters of
+// the marker occur in no other part of the address.
 func FuzzRedact(f *testing.F) {
 	const marker = "QZXQZX"
 	for _, scheme := range []string{"postgres", "redis", "nats", "mongodb", "a"} {
@@ -78,7 +78,7 @@ func FuzzRedact(f *testing.F) {
 		secret := before + marker + after
 		token := secret
 		if i := strings.IndexByte(after, ':'); i >= 0 && i < len(after)-1 {
-			token = marker // without this, the text is a name and a password
+			token = marker // otherwise the text would be a name and a password
 		}
 		for _, address := range []string{
 			scheme + "://user:" + secret + "@" + rest,

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Security is the meaning of an address for TLS.
+// Security says whether an address requires or excludes TLS.
 type Security int
 
 const (
@@ -23,7 +23,7 @@ const (
 	TLS
 )
 
-// An Address is an address of a server, or a parameter of it.
+// An Address is an address of a server, or a parameter of such an address.
 type Address struct {
 	Text     string // Text is its text for messages, without credentials.
 	Security Security

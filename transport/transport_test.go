@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestUsesTLS_RequiredByAddress checks that UsesTLS rejects addresses that contradict each other or the
-// options, and returns true when an address or an option requires TLS.
-func TestUsesTLS_RequiredByAddress(t *testing.T) {
+// TestUsesTLS_RejectsContradictoryAddresses checks that UsesTLS rejects addresses that contradict each other or
+// the options, and returns true if an address or an option requires TLS.
+func TestUsesTLS_RejectsContradictoryAddresses(t *testing.T) {
 	none, plain, secure := Address{"a:1", Unspecified}, Address{"http://b:1", Plain}, Address{"https://c:1", TLS}
 	const rejected, without, with = "rejected", "without TLS", "with TLS"
 	for _, c := range []struct {
@@ -49,9 +49,9 @@ func TestUsesTLS_RequiredByAddress(t *testing.T) {
 	}
 }
 
-// TestLogin_Check checks that Check does not permit a credential to be sent without TLS to another machine
-// unless the user has chosen that, and does not reject another login.
-func TestLogin_Check(t *testing.T) {
+// TestLogin_CheckRejectsUnencryptedCredentials checks that Check returns an error exactly if a client would
+// send a credential without TLS to another machine although the user has not chosen that.
+func TestLogin_CheckRejectsUnencryptedCredentials(t *testing.T) {
 	for _, hosts := range []struct {
 		names []string
 		local bool

@@ -50,9 +50,9 @@ func requireEstablished(t *testing.T, conn *zk.Conn) *zk.Conn {
 	return conn
 }
 
-// TestGranted_ForAnyConnection checks that the granted timeout is known for a connection of this package and
-// of zk.Connect.
-func TestGranted_ForAnyConnection(t *testing.T) {
+// TestGranted_ReturnsTimeoutOfAnyConnection checks that Granted returns 0 before the first session and then the
+// timeout that the server has granted, for connections of this package and of zk.Connect.
+func TestGranted_ReturnsTimeoutOfAnyConnection(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, *zktest.Server) *zk.Conn{
 		"by Connect": func(t *testing.T, srv *zktest.Server) *zk.Conn {
 			return open(t, []string{srv.Name()}, timeout, WithDialer(srv.Dialer()))
@@ -78,9 +78,9 @@ func TestGranted_ForAnyConnection(t *testing.T) {
 	}
 }
 
-// TestGranted_DialerHasPrecedence checks that the private field of the client library is not read when the
-// dialer knows the granted timeout from the handshake.
-func TestGranted_DialerHasPrecedence(t *testing.T) {
+// TestGranted_PrefersTimeoutOfHandshake checks that Granted returns the timeout that the dialer has read from
+// the handshake, and not that of the private field of the client library.
+func TestGranted_PrefersTimeoutOfHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := connect(t, srv)
@@ -89,8 +89,9 @@ func TestGranted_DialerHasPrecedence(t *testing.T) {
 	})
 }
 
-// TestConnect_InvalidArguments checks that an argument that cannot work is rejected.
-func TestConnect_InvalidArguments(t *testing.T) {
+// TestConnect_RejectsInvalidArguments checks that Connect rejects an invalid list of servers, an invalid
+// session timeout and options with nil.
+func TestConnect_RejectsInvalidArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		servers []string
 		timeout time.Duration
@@ -111,8 +112,9 @@ func TestConnect_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestConnect_LongestTimeout checks that the longest timeout that is accepted works.
-func TestConnect_LongestTimeout(t *testing.T) {
+// TestConnect_AcceptsLongestTimeout checks that a connection with the longest permitted session timeout gets a
+// session.
+func TestConnect_AcceptsLongestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 10*time.Second))
 		conn := requireEstablished(t, open(t, []string{srv.Name()}, longestTimeout, WithDialer(srv.Dialer())))
@@ -120,7 +122,8 @@ func TestConnect_LongestTimeout(t *testing.T) {
 	})
 }
 
-// TestWait_ErrorNamesTheServer checks that the error of a wait contains the server and the cause.
+// TestWait_ErrorNamesTheServer checks that the error of Wait contains the server that has failed and the
+// reason.
 func TestWait_ErrorNamesTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
@@ -139,8 +142,9 @@ func TestWait_ErrorNamesTheServer(t *testing.T) {
 	})
 }
 
-// TestConnect_TLS checks that TLS connections work, and that an unknown authority is not trusted.
-func TestConnect_TLS(t *testing.T) {
+// TestConnect_RejectsUnknownAuthority checks that a connection over TLS gets a session if the authority of the
+// certificate is trusted, and that an unknown authority is rejected.
+func TestConnect_RejectsUnknownAuthority(t *testing.T) {
 	srv := zktest.Start(t)
 	a := testenv.NewAuthority(t)
 	addr, _ := testenv.StartTLSProxy(t, a.Config("127.0.0.1"), srv.Addr())
@@ -152,9 +156,9 @@ func TestConnect_TLS(t *testing.T) {
 	require.ErrorContains(t, err, "certificate")
 }
 
-// TestConnect_ForeignServer checks that the client library does not wait for a packet of 1 GiB that a program
-// which is not a ZooKeeper server announces.
-func TestConnect_ForeignServer(t *testing.T) {
+// TestConnect_RejectsHugeReplyOfForeignServer checks that the client library closes the connection, instead of
+// waiting, if a program that is not a ZooKeeper server announces a packet of 1 GiB.
+func TestConnect_RejectsHugeReplyOfForeignServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()

@@ -67,7 +67,7 @@ func (d *dialer) dial(network, address string, timeout time.Duration) (net.Conn,
 
 func (d *dialer) push(e connection.Event) { d.record.Push(e) }
 
-// fail records that a server has not granted a session.
+// fail records that an attempt to get a session from a server has failed with err.
 func (d *dialer) fail(address string, err error) {
 	if isTimeout(err) || errors.Is(err, errSilent) {
 		d.mu.Lock()
@@ -188,7 +188,7 @@ type handshakeConn struct {
 // recorded use the next connection.
 func (c *handshakeConn) Close() error {
 	err := c.Conn.Close()
-	var reason error // no reason is recorded, because the client library does not report it
+	var reason error // nil in other cases, because the client library does not pass its reason to Close
 	if c.authenticating.Load() {
 		reason = errAuth
 	}
@@ -196,8 +196,8 @@ func (c *handshakeConn) Close() error {
 	return err
 }
 
-// recordEnd records the end of the connection. The client library can open the next connection before it
-// closes this one, but not before a Read has failed or Close was called.
+// recordEnd records the end of the connection, once. Each Read that fails calls it, and not only Close,
+// because the client library can open the next connection before it closes this one.
 func (c *handshakeConn) recordEnd(err error) {
 	switch {
 	case c.over.Swap(true):
@@ -211,8 +211,8 @@ func (c *handshakeConn) recordEnd(err error) {
 	}
 }
 
-// abandon closes a connection that has had a session after an error. The other goroutine of the
-// client library may be blocked in Write until its deadline, while the session expires.
+// abandon closes a connection with a session after a Read or Write has failed. Otherwise the other goroutine of
+// the client library could be blocked in Write until its deadline, while the session expires.
 func (c *handshakeConn) abandon(err error) {
 	switch {
 	case isTimeout(err):
@@ -334,10 +334,10 @@ func (c *handshakeConn) recordAnswer() {
 }
 
 // confirmExpiry asks the server that has closed the connection whether the session has expired, and
-// returns the server's answer if it has. A server that has fewer transactions than the client has
-// seen answers only clients that claim to have seen none. The request uses a separate connection, so
-// that the client library never reads from a server with old data. A server that is not ready answers
-// no client. A server that knows the session extends it.
+// returns the server's answer if the session has expired. A server that has fewer transactions than
+// the client has seen answers only clients that claim to have seen none. The request uses a separate
+// connection, so that the client library never reads from a server with old data. A server that is
+// not ready answers no client. A server that knows the session extends it.
 func (c *handshakeConn) confirmExpiry() connectReply {
 	session := c.request.session()
 	if session == 0 || c.request.lastSeen() == 0 {
@@ -372,7 +372,7 @@ func (c *handshakeConn) requestSession() (connectReply, error) {
 	if err := conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return nil, err
 	}
-	if _, err := conn.Write(c.request.forgetful()); err != nil {
+	if _, err := conn.Write(c.request.withoutLastSeen()); err != nil {
 		return nil, err
 	}
 	return readConnectReply(conn)

@@ -22,10 +22,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDialer_RebuiltEnsemble checks that a client can connect to servers that have lost their data. Such
-// servers reject a client that has seen later transactions. The session must expire after a session timeout,
-// and a new session start.
-func TestDialer_RebuiltEnsemble(t *testing.T) {
+// TestDialer_StartsNewSessionAfterDataLoss checks that a client can connect to servers that have lost their
+// data. Such servers reject a client that has seen later transactions. The session must expire after a session
+// timeout, and a new session start.
+func TestDialer_StartsNewSessionAfterDataLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		var log bytes.Buffer
@@ -55,9 +55,9 @@ func TestDialer_RebuiltEnsemble(t *testing.T) {
 	})
 }
 
-// TestDialer_ServersWithoutQuorum checks that the session does not expire while no server answers. Servers
+// TestDialer_KeepsSessionWithoutQuorum checks that the session does not expire while no server answers. Servers
 // without a quorum close the connections of all clients.
-func TestDialer_ServersWithoutQuorum(t *testing.T) {
+func TestDialer_KeepsSessionWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := connect(t, srv)
@@ -71,8 +71,9 @@ func TestDialer_ServersWithoutQuorum(t *testing.T) {
 	})
 }
 
-// TestDialer_ConfirmsExpiry checks that a session does not expire when the server knows it and only lags behind.
-func TestDialer_ConfirmsExpiry(t *testing.T) {
+// TestDialer_ExpiresOnlyUnknownSessions checks that confirmExpiry reports an expired session if the server does
+// not know the session, and not if the server knows it and only lags behind.
+func TestDialer_ExpiresOnlyUnknownSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		d := &dialer{servers: 1, log: slog.New(slog.DiscardHandler), outage: outage{log: slog.New(slog.DiscardHandler)}, record: connection.RecordOf(new(zk.Conn))}
@@ -99,9 +100,10 @@ func TestDialer_ConfirmsExpiry(t *testing.T) {
 	})
 }
 
-// TestDialer_CountsBreaks checks that a break is not missed when the client is connected to the same server
-// again before the connection is polled, and that an attempt without a session does not count as a break.
-func TestDialer_CountsBreaks(t *testing.T) {
+// TestDialer_CountsBrokenConnections checks that each break of the connection is counted, even if the client is
+// connected to the same server again before the next poll, and that an attempt without a session is not
+// counted.
+func TestDialer_CountsBrokenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := connect(t, srv)
@@ -146,9 +148,10 @@ func (c *aheadConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDialer_RestoredSession checks that a session expires even when the client asks for it again and again. A
-// server that was restored from a backup may know the session but not the transactions that the client has seen.
-func TestDialer_RestoredSession(t *testing.T) {
+// TestDialer_ExpiresSessionOfRestoredServer checks that a session expires even when the client asks for it
+// again and again. A server that was restored from a backup may know the session but not the transactions that
+// the client has seen.
+func TestDialer_ExpiresSessionOfRestoredServer(t *testing.T) {
 	const tick = timeout / 2
 	for offset := time.Duration(0); offset <= tick; offset += 100 * time.Millisecond {
 		t.Run(offset.String(), func(t *testing.T) {
@@ -200,9 +203,9 @@ func (c *brokenWrites) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestDialer_FailedWrite checks that a client recovers from a failed write of any packet that it sends when
-// it connects again.
-func TestDialer_FailedWrite(t *testing.T) {
+// TestDialer_ReconnectsAfterFailedWrite checks that a client recovers from a failed write of any packet that it
+// sends when it connects again.
+func TestDialer_ReconnectsAfterFailedWrite(t *testing.T) {
 	packets := []string{"handshake", "first credentials", "second credentials", "watches", "request or ping", "ping or request", "next", "next but one"}
 	for i, packet := range packets {
 		t.Run(packet, func(t *testing.T) {
@@ -276,7 +279,7 @@ func (c *deafConn) Close() error {
 	return c.Conn.Close()
 }
 
-// serverFaults are the tested faults of one server that still accepts connections.
+// serverFaults contains faults of a server that still accepts connections, by name.
 var serverFaults = map[string]struct {
 	begin, end func(*zktest.Server, time.Duration)
 	wrap       func(net.Conn) net.Conn
@@ -315,9 +318,10 @@ func (c *faultyCluster) connect(t *testing.T, timeout time.Duration) *zk.Conn {
 	return requireEstablished(t, open(t, c.Names(), timeout, WithDialer(c.dial)))
 }
 
-// TestDialer_FaultyServer checks that a client does not lose its session when one server of three accepts connections
-// and does not serve them, and that a new client needs less than half of its session timeout to connect.
-func TestDialer_FaultyServer(t *testing.T) {
+// TestDialer_KeepsSessionDespiteFaultyServer checks that a client does not lose its session when one server of
+// three accepts connections and does not serve them, and that a new client needs less than half of its session
+// timeout to connect.
+func TestDialer_KeepsSessionDespiteFaultyServer(t *testing.T) {
 	for name, fault := range serverFaults {
 		for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 40 * time.Second} {
 			t.Run(fmt.Sprint(name, ", ", timeout), func(t *testing.T) {
@@ -355,9 +359,9 @@ func TestDialer_FaultyServer(t *testing.T) {
 	}
 }
 
-// TestDialer_RollingRestart checks that a client keeps its session while the servers are restarted one after
-// another, and one of them accepts connections and does not answer.
-func TestDialer_RollingRestart(t *testing.T) {
+// TestDialer_KeepsSessionDuringRollingRestart checks that a client keeps its session while the servers are
+// restarted one after another, and one of them accepts connections and does not answer.
+func TestDialer_KeepsSessionDuringRollingRestart(t *testing.T) {
 	for _, servers := range []int{3, 5} {
 		for run := range 20 {
 			t.Run(fmt.Sprintf("%d servers, run %d", servers, run), func(t *testing.T) {
@@ -384,9 +388,9 @@ func TestDialer_RollingRestart(t *testing.T) {
 	}
 }
 
-// TestDialer_SlowServers checks that a client connects to servers that all need longer for the handshake than
-// the limit for the first attempt.
-func TestDialer_SlowServers(t *testing.T) {
+// TestDialer_ConnectsToSlowServers checks that a client connects to servers that all need longer for the
+// handshake than the limit for the first attempt.
+func TestDialer_ConnectsToSlowServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &faultyCluster{Ensemble: zktest.StartEnsemble(t, 3)}
 		for i := range 3 {
@@ -396,9 +400,10 @@ func TestDialer_SlowServers(t *testing.T) {
 	})
 }
 
-// TestDialer_LimitIncludesDial checks that the limit for one server includes the time until the network connection
-// is open. Otherwise a server that is slow to accept it and then does not answer would take twice as long.
-func TestDialer_LimitIncludesDial(t *testing.T) {
+// TestDialer_HandshakeLimitIncludesDial checks that the limit for one server includes the time until the
+// network connection is open. Otherwise a server that is slow to accept it and then does not answer would take
+// twice as long.
+func TestDialer_HandshakeLimitIncludesDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		srv.Pause()

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// quiet is how long a connection may be without a session before that is logged.
-	quiet = 2 * time.Second
+	// warnAfter is the time after which a connection without a session is logged.
+	warnAfter = 2 * time.Second
 	// firstRepeat and lastRepeat are the shortest and the longest time between two warnings with the same
-	// cause. It is doubled with each warning.
+	// cause. The time is doubled with each warning.
 	firstRepeat = 10 * time.Second
 	lastRepeat  = time.Hour
-	// maxCauses limits the memory for causes. Later causes are logged as often as a single cause.
+	// maxCauses limits the memory for causes. All further causes together are logged as often as one cause.
 	maxCauses = 100
 )
 
@@ -55,13 +55,14 @@ func (o *outage) recordBegin() {
 	}
 }
 
-// dial records that a connection to server is being opened.
+// dial records that a connection to server is being opened, and starts a timer that logs
+// the attempt if it has no result in time.
 func (o *outage) dial(server string) {
 	o.recordBegin()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stop()
-	o.attempt = time.AfterFunc(max(quiet-time.Since(o.since), 0)+time.Millisecond, func() { o.fail(server, errWaiting) })
+	o.attempt = time.AfterFunc(max(warnAfter-time.Since(o.since), 0)+time.Millisecond, func() { o.fail(server, errWaiting) })
 }
 
 // stop stops the timer of an attempt. The caller holds mu.
@@ -71,14 +72,15 @@ func (o *outage) stop() {
 	}
 }
 
-// fail records that server has not granted a session, and logs it if that has lasted for some time.
+// fail records that server has not granted a session, and logs err if the connection has been
+// without a session for the time warnAfter.
 func (o *outage) fail(server string, err error) {
 	o.mu.Lock()
 	if !errors.Is(err, errWaiting) {
 		o.stop()
 	}
 	now, since := time.Now(), o.since
-	warn := !since.IsZero() && !o.closed && now.Sub(since) >= quiet && o.mustLog(cause{server, reason(err)}, now)
+	warn := !since.IsZero() && !o.closed && now.Sub(since) >= warnAfter && o.mustLog(cause{server, reason(err)}, now)
 	o.warned = o.warned || warn
 	o.mu.Unlock()
 	if warn {
@@ -87,7 +89,8 @@ func (o *outage) fail(server string, err error) {
 	}
 }
 
-// mustLog reports whether a cause must be logged now. The caller holds mu.
+// mustLog reports whether a cause must be logged now, and then sets when the cause must
+// be logged again. The caller holds mu.
 func (o *outage) mustLog(c cause, now time.Time) bool {
 	if o.repeats[c] == nil && len(o.repeats) >= maxCauses {
 		c = cause{}
@@ -128,8 +131,8 @@ func (o *outage) close() {
 
 var digits = regexp.MustCompile("[0-9]+")
 
-// reason returns a text that is the same for all errors with the same reason. The text of an error may
-// differ in each attempt: it can contain the local port or the current time.
+// reason returns a text that is the same for all errors with the same reason. The text of the error
+// itself can contain the local port or the current time, and so differ in each attempt.
 func reason(err error) string {
 	var lookup *net.DNSError
 	var certificate x509.CertificateInvalidError

@@ -19,9 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestOutage_IsLogged checks that the reason of an outage is logged after two seconds, and not too often, and
-// that nothing is logged without an outage or after Close.
-func TestOutage_IsLogged(t *testing.T) {
+// TestOutage_LogsReasonAfterTwoSeconds checks that the reason of an outage is logged after two seconds and then
+// at growing intervals, and that nothing is logged without an outage or after Close.
+func TestOutage_LogsReasonAfterTwoSeconds(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault, heal func(*zktest.Server)
 		reason      string
@@ -50,7 +50,7 @@ func TestOutage_IsLogged(t *testing.T) {
 						c.fault(srv)
 						srv.DropConnections()
 					}
-					wait(quiet - time.Second)
+					wait(warnAfter - time.Second)
 					require.Empty(t, log.String())
 					wait(1010 * time.Millisecond)
 					require.Contains(t, log.String(), "level=WARN")
@@ -92,9 +92,9 @@ func countWarnings(t *testing.T, d time.Duration, next func(attempt int) error) 
 	return n
 }
 
-// TestOutage_ReasonsThatVary checks that a reason is not logged for each attempt when the text of the error
-// contains the time or the local port.
-func TestOutage_ReasonsThatVary(t *testing.T) {
+// TestOutage_LimitsWarningsOfVaryingText checks that a reason is not logged for each attempt if the text of the
+// error contains the time or the local port.
+func TestOutage_LimitsWarningsOfVaryingText(t *testing.T) {
 	for name, next := range map[string]func(attempt int) error{
 		"certificate": func(i int) error {
 			return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired, Detail: strings.Repeat("x", i)}}
@@ -114,8 +114,9 @@ func TestOutage_ReasonsThatVary(t *testing.T) {
 	require.NotEqual(t, reason(errors.New("a")), reason(errors.New("b")))
 }
 
-// TestOutage_ManyReasons checks that a connection still logs messages after many different reasons.
-func TestOutage_ManyReasons(t *testing.T) {
+// TestOutage_LogsAfterManyReasons checks that a connection still logs outages after more different reasons than
+// it remembers.
+func TestOutage_LogsAfterManyReasons(t *testing.T) {
 	next := func(i int) error { return errors.New(strings.Repeat("x", i)) }
 	before, after := countWarnings(t, 10*time.Minute, next), countWarnings(t, 20*time.Minute, next)
 	require.Greater(t, before, maxCauses)
@@ -124,9 +125,9 @@ func TestOutage_ManyReasons(t *testing.T) {
 	require.Less(t, after, before+5)
 }
 
-// TestOutage_NotZooKeeper checks that the reason of an outage is reported again and again when a server
-// that answers is not a ZooKeeper server.
-func TestOutage_NotZooKeeper(t *testing.T) {
+// TestOutage_RepeatsThatServerIsNotZooKeeper checks that the outage is logged again and again if a program that
+// answers is not a ZooKeeper server.
+func TestOutage_RepeatsThatServerIsNotZooKeeper(t *testing.T) {
 	for name, answer := range map[string]string{
 		"HTTP":      "HTTP/1.1 400 Bad Request\r\n\r\n",
 		"TLS alert": "\x15\x03\x03\x00\x02\x02\x32",

@@ -22,11 +22,12 @@ const (
 	maxAnswer      = 1 << 10
 )
 
-// errNotZooKeeper is the failure of a connection to a server that answers differently from a ZooKeeper server.
+// errNotZooKeeper is the failure of a connection to a server whose answer does not follow the protocol of
+// ZooKeeper.
 var errNotZooKeeper = errors.New("the answer is not that of a ZooKeeper server: check the port, and whether it requires TLS")
 
-// These are the operations of the packets that the dialer recognizes. Packets after the handshake begin
-// with their length, an ID and the operation, four bytes each.
+// The following operations identify the packets that the dialer recognizes. Packets after the handshake
+// begin with their length, an ID and the operation, four bytes each.
 const (
 	opAuth         = 100
 	opCloseSession = -11
@@ -60,9 +61,9 @@ func (r connectRequest) lastSeen() int64 {
 	return int64(binary.BigEndian.Uint64(r[8:]))
 }
 
-// forgetful returns a copy of r that claims that the client has seen no transaction. Every server that
+// withoutLastSeen returns a copy of r that claims that the client has seen no transaction. Every server that
 // serves requests accepts it.
-func (r connectRequest) forgetful() connectRequest {
+func (r connectRequest) withoutLastSeen() connectRequest {
 	other := append(connectRequest(nil), r...)
 	clear(other[8:16])
 	return other
@@ -74,7 +75,8 @@ type connectReply []byte
 // missingBytes returns how many bytes are missing until timeout and session may be called.
 func (a connectReply) missingBytes() int { return max(answerHead-len(a), 0) }
 
-// valid reports whether the length at the beginning of the answer, if it was read, is possible.
+// valid reports whether the length at the beginning of the answer is one that a ZooKeeper
+// server sends. It returns true if the length was not read yet.
 func (a connectReply) valid() bool {
 	n := a.length()
 	return len(a) < 4 || n >= shortestAnswer && n <= maxAnswer

@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPackets_OfHandshake checks that the session and the zxid that the client has seen last are found in the
-// request of a handshake, and that forgetful does not change the original.
-func TestPackets_OfHandshake(t *testing.T) {
+// TestConnectRequest_ReturnsSessionAndZxid checks that session and lastSeen return the values in a request for
+// a session, or 0 if the packet is too short, and that withoutLastSeen does not change the original request.
+func TestConnectRequest_ReturnsSessionAndZxid(t *testing.T) {
 	r := connectRequest(make([]byte, 48))
 	r[15], r[27] = 5, 7
 	require.EqualValues(t, 5, r.lastSeen())
 	require.EqualValues(t, 7, r.session())
-	other := r.forgetful()
+	other := r.withoutLastSeen()
 	require.Zero(t, other.lastSeen())
 	require.EqualValues(t, 7, other.session())
 	require.EqualValues(t, 5, r.lastSeen(), "a copy")
@@ -22,8 +22,8 @@ func TestPackets_OfHandshake(t *testing.T) {
 	require.Zero(t, connectRequest("ruok").lastSeen())
 }
 
-// FuzzReadAnswer reads arbitrary bytes as the answer of a server. An answer must be the beginning of these
-// bytes, must be complete, and must not be too long.
+// FuzzReadAnswer checks that an answer that readConnectReply accepts is the beginning of the received bytes, is
+// complete, and is not too long.
 func FuzzReadAnswer(f *testing.F) {
 	f.Add(append([]byte{0, 0, 0, 37, 0, 0, 0, 0, 0, 0, 0x0f, 0xa0}, make([]byte, 33)...))
 	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n"))

@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRetry_BrokenConnection checks that a broken connection does not end a request, that a final error is
-// not followed by another attempt, and that Retry does not block after its context is done or the connection
+// TestRetry_RepeatsAfterBrokenConnection checks that Retry repeats a request after an error of a broken
+// connection, and not after a permanent error, and that Retry returns if its context is done or the connection
 // was closed.
-func TestRetry_BrokenConnection(t *testing.T) {
+func TestRetry_RepeatsAfterBrokenConnection(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
 
@@ -47,7 +47,8 @@ func TestRetry_BrokenConnection(t *testing.T) {
 	require.ErrorIs(t, err, leaderelection.ErrConnClosed)
 }
 
-// TestChildren_ReturnsNames checks that the names of children are returned, and that a missing znode is reported.
+// TestChildren_ReturnsNames checks that Children returns the names of the children, and zk.ErrNoNode if the
+// znode does not exist.
 func TestChildren_ReturnsNames(t *testing.T) {
 	server := zktest.Start(t)
 	conn := open(t, []string{server.Addr()}, 4*time.Second)
@@ -58,9 +59,9 @@ func TestChildren_ReturnsNames(t *testing.T) {
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-// TestFailure_ReasonOfFailedAttempt checks that the reason of a failed attempt to connect is reported, and
-// does not remain when there is a session.
-func TestFailure_ReasonOfFailedAttempt(t *testing.T) {
+// TestFailure_ReturnsReasonOfFailedAttempt checks that Failure returns the reason of a failed attempt to
+// connect, and nil as soon as there is a session.
+func TestFailure_ReturnsReasonOfFailedAttempt(t *testing.T) {
 	server := zktest.Start(t)
 	server.Stop()
 	conn := open(t, []string{server.Addr()}, 4*time.Second)

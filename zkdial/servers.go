@@ -45,7 +45,7 @@ func parseServer(s string) (string, error) {
 		return "", fmt.Errorf("%w: an element contains @, and is not shown because of that: credentials are not part of an address", ErrServers)
 	}
 	if strings.Contains(s, "://") {
-		return "", fmt.Errorf("%w: %q: a URL; expected host:port", ErrServers, s)
+		return "", fmt.Errorf("%w: %q is a URL; expected host:port", ErrServers, s)
 	}
 	if server, chroot, found := strings.Cut(s, "/"); found {
 		return "", fmt.Errorf("%w: %q: chroots are not supported; connect to %q and begin the paths of znodes with %q",
@@ -65,13 +65,13 @@ func parseServer(s string) (string, error) {
 		return "", fmt.Errorf("%w: %q: the port is not a number from 1 to 65535", ErrServers, s)
 	}
 	if host == "" || strings.ContainsAny(host, " []") || strings.ContainsFunc(host, unicode.IsControl) {
-		return "", fmt.Errorf("%w: %q: not a host name", ErrServers, s)
+		return "", fmt.Errorf("%w: %q: %q is not a host name", ErrServers, s, host)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-// hostProvider is the client library's list of servers, in random order. It does not resolve names:
-// the dialer resolves them for each connection attempt.
+// hostProvider is the list of servers that the client library uses, in random order. It does not
+// resolve host names, because the dialer resolves them for each connection attempt.
 type hostProvider struct {
 	mu        sync.Mutex
 	addresses []string
@@ -80,9 +80,10 @@ type hostProvider struct {
 	connected time.Time // when the last attempt succeeded; zero if that attempt has failed
 }
 
-// lasting is the shortest duration of a connection that counts as a success. Servers that close each
-// connection right after they have accepted it must not be tried again and again without a pause.
-const lasting = time.Second
+// lastingDuration is the shortest duration of a connection that Next takes for a success. After shorter
+// connections the client library must pause, because servers may close each connection right after they have
+// accepted it.
+const lastingDuration = time.Second
 
 func newHostProvider(addresses []string) *hostProvider {
 	h := &hostProvider{addresses: addresses}
@@ -101,7 +102,7 @@ func (h *hostProvider) Len() int { return len(h.addresses) }
 func (h *hostProvider) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.connected.IsZero() && time.Since(h.connected) >= lasting {
+	if !h.connected.IsZero() && time.Since(h.connected) >= lastingDuration {
 		h.failed = 0
 	}
 	h.connected = time.Time{}

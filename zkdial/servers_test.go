@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseServers_RejectsInvalidLists checks that an invalid list is rejected, and that a valid list is not changed.
+// TestParseServers_RejectsInvalidLists checks that ParseServers rejects invalid lists, and adds the default
+// port to the elements of a valid list.
 func TestParseServers_RejectsInvalidLists(t *testing.T) {
 	servers, err := ParseServers(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	require.NoError(t, err)
@@ -25,9 +26,9 @@ func TestParseServers_RejectsInvalidLists(t *testing.T) {
 	require.ErrorContains(t, err, `connect to "a:2181" and begin the paths of znodes with "/app/b"`)
 }
 
-// TestHostProvider_RetryStart checks that retryStart is returned after each round of failed attempts, and not after a
-// connection that lasted.
-func TestHostProvider_RetryStart(t *testing.T) {
+// TestHostProvider_PausesAfterFailedRound checks that Next returns retryStart, after which the client library
+// pauses, after each round of failed attempts, and not after a connection that lasted.
+func TestHostProvider_PausesAfterFailedRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostProvider([]string{"a:1", "b:1"})
 		require.Equal(t, 2, h.Len())
@@ -40,16 +41,16 @@ func TestHostProvider_RetryStart(t *testing.T) {
 		}
 		requirePauses(false, false, true, false, true, false)
 		h.Connected()
-		time.Sleep(lasting)
+		time.Sleep(lastingDuration)
 		requirePauses(false, false, true, false)
 		time.Sleep(time.Hour)
 		requirePauses(true, false)
 	})
 }
 
-// TestHostProvider_ShortConnections checks that servers that close each connection right after they have
-// accepted it are tried again only after a pause.
-func TestHostProvider_ShortConnections(t *testing.T) {
+// TestHostProvider_PausesAfterShortConnections checks that Next returns retryStart, after which the client
+// library pauses, if each server closes the connection right after it has accepted it.
+func TestHostProvider_PausesAfterShortConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for n := range 3 {
 			h := newHostProvider([]string{"a:1", "b:1", "c:1"}[:n+1])
@@ -57,13 +58,14 @@ func TestHostProvider_ShortConnections(t *testing.T) {
 				_, retryStart := h.Next()
 				require.Equal(t, i > 0 && i%(n+1) == 0, retryStart, "%d servers, attempt %d", n+1, i)
 				h.Connected()
-				time.Sleep(lasting - 1)
+				time.Sleep(lastingDuration - 1)
 			}
 		}
 	})
 }
 
-// FuzzParseServers parses arbitrary lists. An accepted list must not change when it is formatted and parsed again.
+// FuzzParseServers checks that ParseServers does not change a list that it has returned when the list is parsed
+// again.
 func FuzzParseServers(f *testing.F) {
 	f.Add(" a, b:1 ,,::1,[::2]:3,[::4],10.0.0.1:65535")
 	f.Add("http://a:2181/app")

@@ -1,6 +1,5 @@
-// Package limit contains what all elections and recipes have in common about limits: when a lease has
-// expired, how long a call waits for a confirmation, waits that can end early, and channels that contain
-// only the newest value.
+// Package limit contains functions that elections and recipes share. They determine whether a lease has
+// expired, limit how long a call waits, and keep only the newest value in a channel.
 package limit
 
 import (
@@ -9,15 +8,15 @@ import (
 	"time"
 )
 
-// Confirm is the time in which the servers should confirm that a candidacy, a hold or a delivery has
-// ended. After that the caller stops waiting, and the request continues in the background. So the
-// whole call takes less than two seconds.
+// Confirm limits how long a call that ends a candidacy, a hold or a delivery waits until the servers
+// have confirmed the end. After this time the request continues in the background, and the whole
+// call takes less than two seconds.
 const Confirm = 1500 * time.Millisecond
 
 // ErrConfirm is returned if a call has stopped waiting because the servers have not answered within Confirm.
 var ErrConfirm = fmt.Errorf("no answer within %v; the request continues in the background", Confirm)
 
-// Await waits until done is closed, but at most until end. It reports whether done is closed.
+// Await waits until done is closed, or until the time end, and reports whether done is closed.
 func Await(done <-chan struct{}, end time.Time) bool {
 	select {
 	case <-done:
@@ -32,7 +31,7 @@ func Await(done <-chan struct{}, end time.Time) bool {
 	case <-timer.C:
 	}
 	select {
-	case <-done: // both may have happened at the same time
+	case <-done: // done may have been closed when the timer fired
 		return true
 	default:
 		return false
@@ -53,7 +52,7 @@ func Pause(ctx context.Context, d time.Duration) error {
 
 // Elapsed returns the time from a to b, by the monotonic clock or by the wall clock, whichever is
 // longer: the monotonic clock stops while a machine is suspended (golang/go#24595), and the wall clock
-// can be set back. It is for times after which something may have expired.
+// can be set back. Use it to find out whether something may have expired between a and b.
 func Elapsed(a, b time.Time) time.Duration {
 	return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))
 }

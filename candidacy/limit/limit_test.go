@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAwait_DoneOrEnd checks that Await does not return before end while done is not closed, and reports that done is
-// closed when end has passed.
-func TestAwait_DoneOrEnd(t *testing.T) {
+// TestAwait_ReportsDoneEvenAfterEnd checks that Await waits until the time end while done is open, and returns
+// true if done is closed, even after that time.
+func TestAwait_ReportsDoneEvenAfterEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done := make(chan struct{})
 		begin := time.Now()
@@ -24,9 +24,9 @@ func TestAwait_DoneOrEnd(t *testing.T) {
 	})
 }
 
-// TestElapsed_ByEitherClock checks that both clocks count. While a machine is suspended, the monotonic clock
-// stops, and the wall clock continues.
-func TestElapsed_ByEitherClock(t *testing.T) {
+// TestElapsed_ReturnsLongerOfTwoClocks checks that Elapsed, Left and Expired include the time for which a
+// machine was suspended. The monotonic clock stops in this time, and the wall clock continues.
+func TestElapsed_ReturnsLongerOfTwoClocks(t *testing.T) {
 	begin := time.Now()
 	// A time without a monotonic reading is compared by the wall clock alone.
 	suspended := begin.Add(time.Second).Round(0).Add(time.Hour)

@@ -1,7 +1,8 @@
 package limit
 
-// SendNewest sends v on c, which has capacity one, and discards a value that was not received. It does
-// not block: receivers need only the newest value. Only one goroutine at a time may send on c.
+// SendNewest sends v on c, which must have capacity one. If c contains an earlier value, SendNewest
+// discards that value instead of blocking, because receivers need only the newest one. Only one
+// goroutine at a time may send on c.
 func SendNewest[T any](c chan T, v T) {
 	select {
 	case <-c:
@@ -10,13 +11,14 @@ func SendNewest[T any](c chan T, v T) {
 	c <- v
 }
 
-// Changes reports which values differ from the value before. The zero Changes has no value yet.
+// Changes detects which values of a sequence differ from the value before them. The zero
+// Changes is an empty sequence.
 type Changes[T comparable] struct {
 	last  T
 	known bool
 }
 
-// Add adds a value, and reports whether it is the first one or differs from the last one.
+// Add appends v to the sequence, and reports whether v is the first value or differs from the value before.
 func (c *Changes[T]) Add(v T) (changed bool) {
 	changed = !c.known || v != c.last
 	c.last, c.known = v, true

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSendNewest_ReplacesUnreadValue checks that SendNewest does not block, and that the receiver does not get an
-// older value.
+// TestSendNewest_ReplacesUnreadValue checks that SendNewest does not block while nothing is received, and that
+// the receiver gets only the value that was sent last.
 func TestSendNewest_ReplacesUnreadValue(t *testing.T) {
 	c := make(chan int, 1)
 	for i := range 3 {
@@ -19,8 +19,9 @@ func TestSendNewest_ReplacesUnreadValue(t *testing.T) {
 	require.Equal(t, 3, <-c)
 }
 
-// TestChanges_SkipEqualValues checks that Add reports each change, and does not report an equal value as a change.
-func TestChanges_SkipEqualValues(t *testing.T) {
+// TestChanges_AddReportsOnlyChangedValues checks that Add returns true for the first value, and for each value
+// that differs from the previous one.
+func TestChanges_AddReportsOnlyChangedValues(t *testing.T) {
 	var c Changes[int]
 	for _, step := range []struct {
 		value   int

@@ -10,25 +10,25 @@ import (
 	"unicode"
 )
 
-// limit is the maximum length of a name and of a value, in bytes. It is far below the maximum size of
+// maxLength is the maximum length of a name and of a value, in bytes. It is far below the maximum size of
 // a request, which is a megabyte on ZooKeeper and 1.5 MiB on etcd by default. ZooKeeper closes the
 // connection after a longer request.
-const limit = 64 << 10
+const maxLength = 64 << 10
 
-// separator separates the name from the value.
+// separator is between the name and the value in the data of a candidate. A name must not contain it.
 const separator = "\x00"
 
 // Check returns an error if a name or a value cannot be encoded. The error begins with the name of the
 // option, WithName or WithValue.
 func Check(name, value string) error {
 	switch {
-	case len(name) > limit:
-		return fmt.Errorf("WithName: %d bytes exceed the limit of %d", len(name), limit)
-	case len(value) > limit:
-		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), limit)
+	case len(name) > maxLength:
+		return fmt.Errorf("WithName: %d bytes exceed the limit of %d", len(name), maxLength)
+	case len(value) > maxLength:
+		return fmt.Errorf("WithValue: %d bytes exceed the limit of %d", len(value), maxLength)
 	case strings.ContainsFunc(name, unicode.IsControl): // control characters include the separator
 		return fmt.Errorf("WithName: %q contains a control character", clipText(name))
-	case strings.Contains(value, separator): // no environment variable can contain the separator
+	case strings.Contains(value, separator): // an environment variable cannot pass such a value to a program
 		return fmt.Errorf("WithValue: %q contains a null character", clipText(value))
 	}
 	return nil
@@ -37,7 +37,7 @@ func Check(name, value string) error {
 // clipText returns the beginning of a text, for an error message.
 func clipText(text string) string { return text[:min(len(text), 100)] }
 
-// Encode returns the data for a name and a value. If the value is empty, the data is the name.
+// Encode returns the data of a candidate with a name and a value. If the value is empty, the data is the name.
 func Encode(name, value string) []byte {
 	if value == "" {
 		return []byte(name)
@@ -51,9 +51,9 @@ func Decode(data []byte) (name, value string) {
 	return name, value
 }
 
-// header is the first line of data that contains requests to resign. Each further line is a name: the
+// requestsHeader is the first line of data that contains requests to resign. Each further line is a name: the
 // last element of the ID of a candidate.
-const header = "asked to resign:"
+const requestsHeader = "asked to resign:"
 
 // ParseRequests returns the names of the candidates that are requested to resign. If ok is false, the data
 // has another format, so it belongs to another application.
@@ -62,28 +62,29 @@ func ParseRequests(data []byte) (names []string, ok bool) {
 		return nil, true
 	}
 	lines := strings.Split(string(data), "\n")
-	if lines[0] != header {
+	if lines[0] != requestsHeader {
 		return nil, false
 	}
 	return lines[1:], true
 }
 
-// FormatRequests returns the data for names, which is empty if names is empty.
+// FormatRequests returns the data of an election node that requests the candidates in
+// names to resign. The data is empty if names is empty.
 func FormatRequests(names []string) []byte {
 	if len(names) == 0 {
 		return nil
 	}
-	return []byte(header + "\n" + strings.Join(names, "\n"))
+	return []byte(requestsHeader + "\n" + strings.Join(names, "\n"))
 }
 
-// AddRequests returns names with name at the end. It omits the names of candidates that are not present any
-// more, because no candidate will receive these requests.
+// AddRequests returns names, the candidates that are requested to resign, with name at the end. It omits
+// candidates that are not in present, the candidates of the election, because they have left.
 func AddRequests(names, present []string, name string) []string {
 	omit := func(n string) bool { return n == name || !slices.Contains(present, n) }
 	return append(slices.DeleteFunc(slices.Clone(names), omit), name)
 }
 
-// RemoveRequests returns names without name.
+// RemoveRequests returns names, the candidates that are requested to resign, without name.
 func RemoveRequests(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzDecode checks that Decode returns the name and the value that Encode has encoded, and does not change
-// arbitrary data.
+// FuzzDecode checks that Decode returns the name and the value that Encode has encoded, for each name and value
+// that arbitrary data contains.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("name"))
 	f.Add(Encode("name", "value"))
@@ -18,8 +18,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestParseRequests_InverseOfFormat checks that ParseRequests returns the names that were passed to FormatRequests.
-func TestParseRequests_InverseOfFormat(t *testing.T) {
+// TestParseRequests_InvertsFormatRequests checks that ParseRequests returns the names that were passed to
+// FormatRequests.
+func TestParseRequests_InvertsFormatRequests(t *testing.T) {
 	for _, names := range [][]string{nil, {"a"}, {"a", "b"}} {
 		parsed, ok := ParseRequests(FormatRequests(names))
 		require.True(t, ok)
@@ -27,9 +28,10 @@ func TestParseRequests_InverseOfFormat(t *testing.T) {
 	}
 }
 
-// TestParseRequests_DataOfOtherApplications checks that the data of another application is not read as requests.
-func TestParseRequests_DataOfOtherApplications(t *testing.T) {
-	for _, data := range []string{"x", "\n", "x\na\nb", header + " \na"} {
+// TestParseRequests_RejectsDataOfOtherApplications checks that ParseRequests does not take the data of another
+// application for requests.
+func TestParseRequests_RejectsDataOfOtherApplications(t *testing.T) {
+	for _, data := range []string{"x", "\n", "x\na\nb", requestsHeader + " \na"} {
 		names, ok := ParseRequests([]byte(data))
 		require.False(t, ok, "%q", data)
 		require.Empty(t, names, "%q", data)
@@ -37,7 +39,7 @@ func TestParseRequests_DataOfOtherApplications(t *testing.T) {
 }
 
 // TestAddRequests_OmitsCandidatesThatLeft checks that AddRequests removes the names of candidates that have
-// left, which would accumulate.
+// left, because such names would accumulate in the data.
 func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	present := []string{"a", "b", "c"}
 	names := AddRequests([]string{"gone", "a", "b"}, present, "a")
@@ -46,11 +48,10 @@ func TestAddRequests_OmitsCandidatesThatLeft(t *testing.T) {
 	require.Equal(t, []string{"b", "a"}, names, "Remove has changed its argument")
 }
 
-// FuzzParseRequests parses arbitrary data. The names that it contains must be the same after they were
-// formatted and parsed again.
+// FuzzParseRequests checks that FormatRequests returns the data that ParseRequests has parsed.
 func FuzzParseRequests(f *testing.F) {
-	f.Add([]byte(header + "\nn_0000000001"))
-	f.Add([]byte(header))
+	f.Add([]byte(requestsHeader + "\nn_0000000001"))
+	f.Add([]byte(requestsHeader))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if names, ok := ParseRequests(data); ok && len(names) > 0 {
 			require.Equal(t, data, FormatRequests(names))

@@ -69,8 +69,8 @@ func (*lock) RecordEvent(string) {}
 func (*lock) Identity() string   { return "this" }
 func (*lock) Describe() string   { return "lock" }
 
-// run calls lead in fake time until test returns. test receives true when the work begins, and false 9 s after its
-// context is done, when it ends.
+// run calls lead in fake time until test returns. The channel works receives true when the work begins, and
+// false when the work ends, 9 s after its context is done.
 func run(t *testing.T, old *lock, newErr error, test func(stop func(), works <-chan bool)) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -94,8 +94,9 @@ func run(t *testing.T, old *lock, newErr error, test func(stop func(), works <-c
 	return err
 }
 
-// TestLead_Stop checks that lead returns when the program is stopped, as the leader and as a follower.
-func TestLead_Stop(t *testing.T) {
+// TestLead_ReturnsWhenStopped checks that lead returns when its context is done, both while it leads and while
+// another replica holds the Lease.
+func TestLead_ReturnsWhenStopped(t *testing.T) {
 	require.NoError(t, run(t, &lock{}, nil, func(stop func(), works <-chan bool) {
 		require.True(t, <-works)
 		stop()
@@ -108,9 +109,9 @@ func TestLead_Stop(t *testing.T) {
 	}))
 }
 
-// TestLead_LeaseLost checks that the work has ended when the lost Lease expires, and that lead does not
-// release it. The last renewal succeeds, but its answer arrives late.
-func TestLead_LeaseLost(t *testing.T) {
+// TestLead_EndsWorkBeforeLostLeaseExpires checks that the work has ended before the lost Lease expires, and
+// that lead does not release the Lease. The last renewal succeeds, but its answer arrives late.
+func TestLead_EndsWorkBeforeLostLeaseExpires(t *testing.T) {
 	old := &lock{released: func() { t.Error("released") }}
 	require.ErrorContains(t, run(t, old, nil, func(_ func(), works <-chan bool) {
 		require.True(t, <-works)
@@ -124,14 +125,16 @@ func TestLead_LeaseLost(t *testing.T) {
 	}), "the old Lease was lost")
 }
 
-// TestLead_NoCandidate checks that lead releases the Lease when there is no candidate of the new election.
-func TestLead_NoCandidate(t *testing.T) {
+// TestLead_ReturnsErrorOfNewCandidate checks that lead returns the error if the candidate of the new election
+// cannot be created.
+func TestLead_ReturnsErrorOfNewCandidate(t *testing.T) {
 	want := errors.New("unsuitable")
 	require.ErrorIs(t, run(t, &lock{}, want, func(func(), <-chan bool) {}), want)
 }
 
-// TestLead_NotElected checks that lead releases the Lease after it has not led the new election for a minute.
-func TestLead_NotElected(t *testing.T) {
+// TestLead_GivesUpIfNotElectedInTime checks that lead returns errNotElected, and so does not renew the Lease
+// any more, if it has not led the new election for a minute.
+func TestLead_GivesUpIfNotElectedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := memory.NewTable()
 		other, err := changefeed.NewElection(table.Store("report"))
@@ -155,10 +158,10 @@ func TestLead_NotElected(t *testing.T) {
 	})
 }
 
-// TestClientGo_ReleaseOnCancel shows that client-go, after a failed renewal, cancels the context of the work
-// before it releases the Lease. docs/migration.md describes that problem: another process can begin while the
-// work still runs.
-func TestClientGo_ReleaseOnCancel(t *testing.T) {
+// TestClientGo_ReleasesLeaseBeforeCancellingWork shows that client-go, after a failed renewal, releases the
+// Lease before it cancels the context of the work. docs/migration.md describes the consequence: another process
+// can begin while the work still runs.
+func TestClientGo_ReleasesLeaseBeforeCancellingWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, releases := &lock{}, 0
 		var work context.Context

@@ -15,9 +15,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun_Succession checks that the leader writes, and that the second replica continues after the first
-// has stopped.
-func TestRun_Succession(t *testing.T) {
+// TestRun_SecondReplicaContinuesAfterFirst checks that the leader writes, and that the second replica writes
+// after the first has stopped.
+func TestRun_SecondReplicaContinuesAfterFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		var cancel [2]context.CancelFunc

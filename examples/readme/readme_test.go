@@ -43,8 +43,9 @@ func report(ctx context.Context, l *leaderelection.Leadership) error {
 	return nil
 }
 
-// TestReadme_LeadFunction checks that the function in README.md leads, and ends.
-func TestReadme_LeadFunction(t *testing.T) {
+// TestReadme_FunctionLeadsUntilStopped checks that the function in README.md leads until its context is done,
+// and leads again with a greater token.
+func TestReadme_FunctionLeadsUntilStopped(t *testing.T) {
 	srv := zktest.Start(t)
 	token := int64(0)
 	for range 2 {

@@ -115,8 +115,8 @@ func get(t *testing.T, url string, status int) string {
 	return string(body)
 }
 
-// TestTasks checks that each program of docs/tasks does what its page describes.
-func TestTasks(t *testing.T) {
+// TestTasks_ProgramsDoWhatTheirPagesDescribe checks that each program of docs/tasks does what its page describes.
+func TestTasks_ProgramsDoWhatTheirPagesDescribe(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("processes cannot be interrupted")
 	}
@@ -273,9 +273,9 @@ tenant-07: worker [1356], with token [0-9]+`, demonstration.output.Text())
 	}
 }
 
-// TestDeployment_ArgumentsAreAccepted checks that each program of docs/tasks accepts the arguments in the
+// TestDeployment_PassesValidArguments checks that each program of docs/tasks accepts the arguments in the
 // unit files and manifests that start it.
-func TestDeployment_ArgumentsAreAccepted(t *testing.T) {
+func TestDeployment_PassesValidArguments(t *testing.T) {
 	for file, want := range map[string]int{
 		"leader/deployment.yaml": 3, "leader/report.service": 3, "cron/invoices.service": 2, "cron/invoices-check.service": 3,
 	} {

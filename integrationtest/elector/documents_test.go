@@ -107,8 +107,8 @@ var examples = map[string]example{
 	`raftlog propose -c /etc/raftlog.yaml --request-id "$id" 'an update'`: {testedBy: "TestDocuments_Raftlog"},
 	"raftlog config -c /etc/raftlog.yaml --delete c":                      {testedBy: "TestDocuments_Raftlog"},
 
-	`zkCli.sh create /config "" ; zkCli.sh create /config/limit 10`: {testedBy: "TestTasks"},
-	"zkCli.sh set /config/limit 20":                                 {testedBy: "TestTasks"},
+	`zkCli.sh create /config "" ; zkCli.sh create /config/limit 10`: {testedBy: "TestTasks_ProgramsDoWhatTheirPagesDescribe"},
+	"zkCli.sh set /config/limit 20":                                 {testedBy: "TestTasks_ProgramsDoWhatTheirPagesDescribe"},
 
 	"docker build -t elector -f examples/elector/container/Containerfile examples/elector/container": {notRun: needsHost},
 	"docker compose up -d":                                                                           {notRun: needsHost},
@@ -221,7 +221,7 @@ func TestDocuments_GoLines(t *testing.T) {
 		}
 		dir := "../.."
 		if strings.HasPrefix(line.document, "examples/") || strings.HasPrefix(line.document, "docs/tasks/") || line.document == "docs/getting-started.md" {
-			continue // skip programs of the reader, which TestTasks and the tests of examples run
+			continue // skip programs of the reader, which the tests of examples run
 		}
 		if found := directory.FindStringSubmatch(line.text); found != nil {
 			dir = filepath.Join(dir, found[1])

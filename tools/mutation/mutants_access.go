@@ -40,7 +40,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`if o.StrictACL && len`, `if false && len`},
 		},
-		tests: ". -run ^TestWithStrictACL$",
+		tests: ". -run ^TestWithStrictACL_RejectsMorePermissiveNode$",
 	},
 	{
 		name: "access/strict/unreadable", breaks: "WithStrictACL accepts a znode whose ACL cannot be read",
@@ -67,7 +67,7 @@ var accessMutants = []mutant{
 	}
 `, ``},
 		},
-		tests: ". -run ^TestRoundTrips_WithACL$",
+		tests: ". -run ^TestRoundTrips_WithACLReadsNodeACLOnce$",
 	},
 	{
 		name: "access/once", breaks: "each attempt reads the ACL",
@@ -75,7 +75,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`(czxid == 0 || czxid == known)`, `czxid != 0 && czxid == known`},
 		},
-		tests: ". -run ^TestRoundTrips_WithACL$",
+		tests: ". -run ^TestRoundTrips_WithACLReadsNodeACLOnce$",
 	},
 	{
 		name: "access/create", breaks: "a contender creates its znode before it reads the ACL",
@@ -83,7 +83,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`cfg.CheckZnode(cfg.Dir, 0); err != nil`, `cfg.CheckZnode(cfg.Dir, 0); false && err != nil`},
 		},
-		tests: ". -run ^TestWithStrictACL$",
+		tests: ". -run ^TestWithStrictACL_RejectsMorePermissiveNode$",
 	},
 	{
 		name: "access/again", breaks: "the ACL of a node that was created again is not read",
@@ -91,7 +91,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`cfg.CheckZnode(cfg.Dir, found.Stat.Czxid)`, `nil`},
 		},
-		tests: ". -run ^TestWithStrictACL$",
+		tests: ". -run ^TestWithStrictACL_RejectsMorePermissiveNode$",
 	},
 	{
 		name: "access/again/stamp", breaks: "the ACL of the node of a lock that was created again is not read",

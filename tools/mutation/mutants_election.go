@@ -24,7 +24,7 @@ var electionMutants = []mutant{
 `, `				_ = wake
 `},
 		},
-		tests: ". -run ^TestObserve_ElectionIsBeingDeleted$",
+		tests: ". -run ^TestObserve_EndsWhenTombstoneIsCreated$",
 	},
 	{
 		name: "election/D2", breaks: "candidates are deleted from the head of the queue",
@@ -42,7 +42,7 @@ var electionMutants = []mutant{
 			{"\t\tmost = len(chunk) / 2\n", ""},
 			{"return !found", "return !found && name == chunk[0]"},
 		},
-		tests: ". -run ^TestDeleteElection_CandidatesLeave$",
+		tests: ". -run ^TestDeleteElection_LimitsRequestsWhileCandidatesLeave$",
 	},
 	{
 		name: "election/D3", breaks: "DeleteElection deletes the candidates of another election at the same path",
@@ -50,7 +50,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\tcase d.czxid != found.stat.Czxid:", "\tcase false:"},
 		},
-		tests: ". -run ^TestDeleteElection_LaterElectionAtSamePath$",
+		tests: ". -run ^TestDeleteElection_SparesLaterElectionAtSamePath$",
 	},
 	{
 		name: "election/D4", breaks: "the tombstone of an interrupted DeleteElection remains",
@@ -58,7 +58,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\t\t\treturn d.removeTombstone()\n", "\t\t\treturn nil\n"},
 		},
-		tests: ". -run ^TestDeleteElection_LaterElectionAtSamePath$",
+		tests: ". -run ^TestDeleteElection_SparesLaterElectionAtSamePath$",
 	},
 	{
 		name: "election/T1", breaks: "the loss of a leadership is not delivered",
@@ -66,15 +66,15 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"\tif s.Leadership == nil || f.held == nil || s.Leadership == f.held {", "\tif true {"},
 		},
-		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
+		tests: ". -run ^TestStatusFeed_DeliversLossOfReceivedLeadership$",
 	},
 	{
 		name: "election/statuses-order", breaks: "a loss is forgotten whose reader has not received the next leadership yet",
 		file: "streams.go",
 		edits: []edit{
-			{"if <-f.next.sent { // true", "if <-f.next.sent || true { // true"},
+			{"if <-f.next.sent {", "if <-f.next.sent || true {"},
 		},
-		tests: ". -run ^TestStatusFeed_LossIsDelivered$",
+		tests: ". -run ^TestStatusFeed_DeliversLossOfReceivedLeadership$",
 	},
 	{
 		name: "election/options-granted", breaks: "an election accepts a timeout longer than granted",
@@ -82,7 +82,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"err := o.Check(); err != nil", "err := o.Check(); false"},
 		},
-		tests: ". -run TestWithSessionTimeout_LongerThanGranted",
+		tests: ". -run TestWithSessionTimeout_RejectsLongerThanGranted",
 	},
 	{
 		name: "recipe/options-granted", breaks: "a recipe accepts a timeout longer than granted",
@@ -98,7 +98,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"connection.RecordOf(e.conn).Facts().Losses != e.lastSeen().losses", "false && connection.RecordOf(e.conn).Facts().Losses != 0"},
 		},
-		tests: ". -run TestDataLoss",
+		tests: ". -run AfterDataLoss$",
 	},
 	{
 		name: "election/starts-later", breaks: "NewElection with WithRejoin fails without ZooKeeper",
@@ -106,7 +106,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"!(o.rejoin && errors.Is(err, ErrUnreachable))", "true"},
 		},
-		tests: ". -run TestWithRejoin_ZooKeeperStartsLater",
+		tests: ". -run TestWithRejoin_WaitsUntilZooKeeperStarts",
 	},
 	{
 		name: "election/stopped-as-session-expires", breaks: "a stopped candidate reports session expiry as the reason",
@@ -114,7 +114,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if ctx.Err() != nil {\n\t\treturn context.Cause(ctx)", "if false {\n\t\treturn context.Cause(ctx)"},
 		},
-		tests: ". -run TestElection_StoppedAsSessionExpires",
+		tests: ". -run TestRejoinAfter_ReturnsReasonIfCandidacyIsOver",
 	},
 	{
 		name: "election/joined", breaks: "a second znode at the same path is not reported as joined",
@@ -122,7 +122,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"(!e.joined || s.Path != e.ID())", "s.Path != e.ID()"},
 		},
-		tests: ". -run TestEvents_SecondZnode",
+		tests: ". -run ^TestEvents_ReportsJoinedForNewZnodeAtSamePath$",
 	},
 	{
 		name: "watch/doubt", breaks: "a watch that was set before a reconnect is trusted",
@@ -154,7 +154,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if _, err := e.conn.Sync(e.node); err != nil {", "if _, err := \"\", error(nil); err != nil {"},
 		},
-		tests: ". -run TestNewElection_Lagging",
+		tests: ". -run ^TestNewElection_FindsPresentNodeOnLaggingServer$",
 	},
 	{
 		name: "election/unconfirmed", breaks: "a candidate ends because a lagging server has shown it an earlier election",
@@ -162,7 +162,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"cfg.QueueUnconfirmed = !seen.confirmed", "cfg.QueueUnconfirmed = false"},
 		},
-		tests: ". -run ^TestNewElection_Lagging",
+		tests: ". -run ^TestNewElection_FindsPresentNodeOnLaggingServer$",
 	},
 	{
 		name: "election/end-unconfirmed", breaks: "EndElection ends only the election that a lagging server has shown",
@@ -170,7 +170,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if seen := e.lastSeen(); seen.confirmed {", "if seen := e.lastSeen(); true {"},
 		},
-		tests: ". -run ^TestEndElection_Lagging",
+		tests: ". -run ^TestEndElection_EndsPresentElectionOnLaggingServer$",
 	},
 	{
 		name: "election/end-over", breaks: "EndElection of a candidate whose election was over ends a later one",
@@ -194,7 +194,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"case d.czxid != found.stat.Czxid:", "case false:"},
 		},
-		tests: ". -run TestDeleteElection_LaterElection",
+		tests: ". -run ^TestDeleteElection_SparesLaterElectionAtSamePath$",
 	},
 	{
 		name: "election/R1", breaks: "Done is closed after the status Suspended",
@@ -207,7 +207,7 @@ var electionMutants = []mutant{
 		c.endLeadership(reason)
 `},
 		},
-		tests: ". -run ^TestLeadership_DoneBeforeSuspended$",
+		tests: ". -run ^TestLeadership_ClosesDoneBeforeSuspendedStatus$",
 	},
 	{
 		name: "election/R2", breaks: "an unread leadership is delivered after its end",
@@ -217,7 +217,7 @@ var electionMutants = []mutant{
 `, `		_ = interim
 `},
 		},
-		tests: ". -run ^TestElection_UnreadLeadershipIsRetracted$",
+		tests: ". -run ^TestElection_RetractsUnreadLeadershipAfterLoss$",
 	},
 	{
 		name: "election/next", breaks: "a status does not say that the candidate is next",
@@ -225,7 +225,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{", Next: s.Next})", "})"},
 		},
-		tests: ". -run ^TestStatus_NextIsSecondCandidate$",
+		tests: ". -run ^TestStatus_NextIsTrueOnlyForSecondCandidate$",
 	},
 	{
 		name: "election/former", breaks: "the status of a leader does not say how the former leadership has ended",
@@ -233,7 +233,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"former := c.former", "var former error"},
 		},
-		tests: ". -run ^TestCandidacy_FormerErrOnlyOfLeader$",
+		tests: ". -run ^TestCandidacy_SetsFormerErrOnlyInStatusOfLeader$",
 	},
 	{
 		name: "election/transfer-order", breaks: "a transfer requests the leader to resign before the others that are ahead",
@@ -265,7 +265,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"leader.ID != \"\" && !isSameLeadership(candidates[0], leader)", "false"},
 		},
-		tests: "./resign -run ^TestQueue_PreferLeaderChanges$",
+		tests: "./resign -run ^TestQueue_PreferSparesNewLeader$",
 	},
 	{
 		name: "election/prefer-equal", breaks: "a candidate replaces a leader of the same or a higher priority",
@@ -306,7 +306,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"revoke := c.takeCurrent(); revoke != nil {", "revoke := c.takeCurrent(); false {\n_ = revoke"},
 		},
-		tests: ". -run TestCandidacy_StopEndsWithReason$",
+		tests: ". -run TestCandidacy_ReportsReasonOfEnd$",
 	},
 	{
 		name: "candidacy/vacated", breaks: "a predecessor that was not the leader counts as a hand-over",
@@ -314,7 +314,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if s.NowFollowing != \"\" {", "	if false {"},
 		},
-		tests: ". -run ^TestEvents_HandOverUnnoticed$",
+		tests: ". -run ^TestEvents_OmitsHandOverWithoutNotification$",
 	},
 	{
 		name: "events/order", breaks: "a new event is dropped, and not the oldest",
@@ -322,7 +322,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"		case s.c <- e:\n			return\n		default:\n		}\n", "		case s.c <- e:\n			return\n		default:\n			s.missed = e.Missed + 1\n			return\n		}\n"},
 		},
-		tests: ". -run ^TestEventStream_DropsOldest$",
+		tests: ". -run ^TestEventStream_DropsOldestEvents$",
 	},
 	{
 		name: "events/frequent", breaks: "checks displace other events",
@@ -338,7 +338,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"s.token == e.Token:", "s.token != e.Token:"},
 		},
-		tests: ". -run ^TestEvents_SuspendedAndResumed$",
+		tests: ". -run ^TestEvents_ReportsSuspensionAndResumption$",
 	},
 	{
 		name: "candidacy/once", breaks: "the last reason counts",
@@ -346,7 +346,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	first := !c.over.Load()\n", "	first := !c.over.Load()\n	c.err = reason\n"},
 		},
-		tests: ". -run TestCandidacy_StopEndsWithReason$",
+		tests: ". -run TestCandidacy_ReportsReasonOfEnd$",
 	},
 	{
 		name: "candidacy/skipped", breaks: "a candidacy that was stopped can start",
@@ -354,7 +354,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"c.skipped = c.skipped || !c.called", "c.skipped = false"},
 		},
-		tests: ". -run TestCandidacy_StopBeforeStart$",
+		tests: ". -run TestCandidacy_StopBeforeRunSkipsAlgorithm$",
 	},
 	{
 		name: "candidacy/parent", breaks: "the candidacy continues after the user's context is done",
@@ -362,7 +362,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"c.release = context.AfterFunc(ctx, func() { c.stop(ErrResigned) })", "_ = 0"},
 		},
-		tests: ". -run TestCandidacy_StopEndsWithReason$",
+		tests: ". -run TestCandidacy_ReportsReasonOfEnd$",
 	},
 	{
 		name: "candidacy/late", breaks: "leaderships begin after the end of the candidacy",
@@ -386,7 +386,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"s.Leadership != nil && s.Leadership.Err() != nil", "false"},
 		},
-		tests: ". -run TestCandidacy_ExpiredLease",
+		tests: ". -run ^TestCandidacy_CurrentReportsExpiredLeaderAsSuspended$",
 	},
 	{
 		name: "candidacy/attempts", breaks: "two attempts to end an election at a time",
@@ -394,7 +394,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"if a.newest != nil && (!isClosed", "if false && (!isClosed"},
 		},
-		tests: ". -run TestAttempts_RunOneAtATime|TestCandidacy_EndElectionOnlyIfConfirmed$",
+		tests: ". -run TestAttempts_RunOneAtATime|TestCandidacy_ContinuesIfElectionCannotBeEnded$",
 	},
 	{
 		name: "elector/in-use", breaks: "a call of Lead uses the candidate of another call",
@@ -418,7 +418,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"cfg.QueueMayVanish = e.createNode &&", "cfg.QueueMayVanish = false &&"},
 		},
-		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
+		tests: ". -run ^TestWithCreateNode_RecreatesNodeDeletedBeforeJoin$",
 	},
 	{
 		name: "election/container/tried", breaks: "a candidate that has joined before creates an ended election again",
@@ -426,7 +426,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"e.createNode && !seen.tried", "e.createNode"},
 		},
-		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
+		tests: ". -run ^TestWithCreateNode_RecreatesNodeDeletedBeforeJoin$",
 	},
 	{
 		name: "election/container/ending", breaks: "a candidate creates the node again that its EndElection deletes",
@@ -434,13 +434,13 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"seen.czxid == 0 && e.isEnding()", "false"},
 		},
-		tests: ". -run ^TestTrap36_NodeDeletedBeforeCreate$",
+		tests: ". -run ^TestWithCreateNode_RecreatesNodeDeletedBeforeJoin$",
 	},
 	{
 		name: "elector/rejected", breaks: "Lead receives the statuses of a candidate that other code has started",
 		file: "elector/candidacy.go",
 		edits: []edit{
-			{"	if !isFresh && l.isRejected() {", "	if _ = isFresh; false && l.isRejected() {"},
+			{"	if !isFresh && l.leaveIfAlreadyStarted() {", "	if _ = isFresh; false && l.leaveIfAlreadyStarted() {"},
 		},
 		tests: "./elector -run ^TestLead_RejectsUsedCandidate$",
 	},
@@ -450,7 +450,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"	if !watch.OnData(e.conn, e.node) {", "	if true || !watch.OnData(e.conn, e.node) {"},
 		},
-		tests: ". -run ^TestResignRequested_ManyElections$",
+		tests: ". -run ^TestResignRequested_LeavesNoWatches$",
 	},
 	{
 		name: "election/watch-herd", breaks: "each departure fires the watches of any number of candidates",
@@ -458,7 +458,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"ok && found.Stat.NumChildren <= removalLimit", "ok"},
 		},
-		tests: ". -run ^TestResignRequested_RemovalOfWatch$",
+		tests: ". -run ^TestResignRequested_RemovesWatchOfElectionNode$",
 	},
 	{
 		name: "election/watch-foreign", breaks: "a candidate that leaves writes data of another application",
@@ -466,6 +466,6 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"return ok && found.Stat.NumChildren", "return (ok || true) && found.Stat.NumChildren"},
 		},
-		tests: ". -run ^TestResignRequested_RemovalOfWatch$",
+		tests: ". -run ^TestResignRequested_RemovesWatchOfElectionNode$",
 	},
 }

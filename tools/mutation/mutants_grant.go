@@ -32,7 +32,7 @@ var grantMutants = []mutant{
 		guarded = append(guarded, &zk.CheckVersionRequest{Path: path, Version: -1})
 	}`},
 		},
-		tests: ". -run ^TestMulti_OnlyLeaderWrites$",
+		tests: ". -run ^TestMulti_AppliesOnlyTransactionsOfLeader$",
 	},
 	{
 		name: "grant/U2", breaks: "a lost reply is reported as an error of ZooKeeper",
@@ -42,7 +42,7 @@ var grantMutants = []mutant{
 		return nil, fmt.Errorf("%w: %w", connection.ErrUnconfirmed, a.Err)
 `, ""},
 		},
-		tests: ". -run ^TestTrap07_WriteReplyLost$",
+		tests: ". -run ^TestElection_AppliesWriteOnceAfterLostReply$",
 	},
 	{
 		name: "grant/size", breaks: "a transaction is sent that is larger than the servers accept",
@@ -50,7 +50,7 @@ var grantMutants = []mutant{
 		edits: []edit{
 			{"} else if err != nil {", "} else if false {"},
 		},
-		tests: ". -run ^TestMulti_UnacceptableRequestIsNotSent$",
+		tests: ". -run ^TestMulti_DoesNotSendInvalidTransaction$",
 	},
 	{
 		name: "grant/operation", breaks: "the error of a transaction does not name the operation",

@@ -14,14 +14,14 @@ var kubernetesMutants = []mutant{
 		breaks: "version 2 of a migration from client-go releases the Lease while its work still runs",
 		file:   "examples/clientgo/main.go",
 		edits:  []edit{{"LeaseDuration: 30 * time.Second,", "ReleaseOnCancel: true, LeaseDuration: 30 * time.Second,"}},
-		tests:  "./examples/clientgo -run ^TestLead_LeaseLost$",
+		tests:  "./examples/clientgo -run ^TestLead_EndsWorkBeforeLostLeaseExpires$",
 	},
 	{
 		name:   "kubernetes/clientgo-duration",
 		breaks: "version 2 of a migration from client-go works when its Lease has expired",
 		file:   "examples/clientgo/main.go",
 		edits:  []edit{{"LeaseDuration: 30 * time.Second,", "LeaseDuration: 21 * time.Second,"}},
-		tests:  "./examples/clientgo -run ^TestLead_LeaseLost$",
+		tests:  "./examples/clientgo -run ^TestLead_EndsWorkBeforeLostLeaseExpires$",
 	},
 	{
 		name:   "kubernetes/L1",

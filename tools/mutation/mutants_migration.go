@@ -8,7 +8,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"earlierDeadline(old.Deadline(), new.Deadline())", "old.Deadline()"},
 		},
-		tests: "./migration -run ^TestCandidate_Phases$",
+		tests: "./migration -run ^TestCandidate_JoinsNewElectionAfterLeadingOld$",
 	},
 	{
 		name: "migration/both-at-once", breaks: "a candidate joins the new election before it leads the old one",
@@ -16,7 +16,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"case p == waiting && inOld == leaderelection.Leader:", "case p == waiting:"},
 		},
-		tests: "./migration -run ^TestCandidate_Phases$",
+		tests: "./migration -run ^TestCandidate_JoinsNewElectionAfterLeadingOld$",
 	},
 	{
 		name: "migration/next", breaks: "a status does not say that the candidate is next",
@@ -24,7 +24,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{" || current.Next != waits.Next) {", ") {"},
 		},
-		tests: "./migration -run ^TestCandidate_NextInEitherElection$",
+		tests: "./migration -run ^TestCandidate_ReportsNextInEitherElection$",
 	},
 	{
 		name: "migration/lost-status", breaks: "a candidate that has lost a leadership and gained another continues to lead",
@@ -33,7 +33,7 @@ var migrationMutants = []mutant{
 			{"former != nil && former != status.Leadership", "false"},
 			{"case <-a.old.leadershipDone():", "case <-chan struct{}(nil):"},
 		},
-		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
+		tests: "./migration -run ^TestCandidate_RejoinsAfterLossOfEitherLeadership$",
 	},
 	{
 		name: "migration/lost-new", breaks: "the loss of the new election ends the leadership only when its status is received",
@@ -41,7 +41,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"case <-a.new.leadershipDone():", "case <-chan struct{}(nil):"},
 		},
-		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
+		tests: "./migration -run ^TestCandidate_RejoinsAfterLossOfEitherLeadership$",
 	},
 	{
 		name: "migration/listens", breaks: "a backend waits for the resignation of a program that does not listen to requests",
@@ -49,7 +49,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"	default:\n	}\n	s.start()", "	default:\n		s.listen()\n	}\n	s.start()"},
 		},
-		tests: "./migration -run ^TestCandidate_ResignRequested$",
+		tests: "./migration -run ^TestCandidate_ForwardsResignRequests$",
 	},
 	{
 		name: "migration/grace", breaks: "the other leadership is resigned at once",
@@ -57,7 +57,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"_ = limit.Pause(ctx, a.options.grace)", "_ = limit.Pause(ctx, 0)"},
 		},
-		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
+		tests: "./migration -run ^TestCandidate_RejoinsAfterLossOfEitherLeadership$",
 	},
 	{
 		name: "migration/late-revocation", breaks: "the leadership ends after the resignations",
@@ -65,7 +65,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"		a.candidacy.Revoke(reason)\n", "		defer a.candidacy.Revoke(reason)\n"},
 		},
-		tests: "./migration -run ^TestCandidate_LosesEitherLeadership$",
+		tests: "./migration -run ^TestCandidate_RejoinsAfterLossOfEitherLeadership$",
 	},
 	{
 		name: "migration/unreachable-pause", breaks: "a candidate joins the old election without a pause while the new backend is unreachable",
@@ -81,7 +81,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"	return a.joinTimer.C\n", "	return nil\n"},
 		},
-		tests: "./migration -run ^TestCandidate_JoinLimit$",
+		tests: "./migration -run ^TestCandidate_LeavesIfItCannotJoinNewElection$",
 	},
 	{
 		name: "migration/unstarted", breaks: "a candidate that resigns before its start leaves the old candidate behind",
@@ -89,7 +89,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"	return c.resign()\n", "	return nil\n"},
 		},
-		tests: "./migration -run ^TestCandidate_ResignBeforeStart$",
+		tests: "./migration -run ^TestCandidate_ResignBeforeStartResignsOldCandidate$",
 	},
 	{
 		name: "migration/stale-status", breaks: "a candidate leads although a leadership has ended since its status",
@@ -97,7 +97,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"	if next == leading {\n", "	if false {\n"},
 		},
-		tests: "./migration -run ^TestCandidate_StaleStatus$",
+		tests: "./migration -run ^TestCandidate_IgnoresStaleStatus$",
 	},
 	{
 		name: "migration/close", breaks: "the leadership ends only some time after the owner has closed a connection",
@@ -105,7 +105,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"	connection.EndOnClose(new, both)\n", ""},
 		},
-		tests: "./migration -run ^TestCandidate_ConnectionIsClosed$",
+		tests: "./migration -run ^TestCandidate_EndsLeadershipBeforeSessionIsClosed$",
 	},
 	{
 		name: "migration/turn-limit", breaks: "a leader of the old election waits for its turn in the new one without a limit",
@@ -113,7 +113,7 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"a.joinTimer.Reset(turnLimit * a.options.joinLimit)", "a.joinTimer.Stop()"},
 		},
-		tests: "./migration -run ^TestCandidate_TurnLimit$",
+		tests: "./migration -run ^TestCandidate_LeavesIfItNeverLeadsNewElection$",
 	},
 	{
 		name: "migration/unconfirmed", breaks: "Resign forgets an earlier resignation that is not confirmed",
@@ -121,6 +121,6 @@ var migrationMutants = []mutant{
 		edits: []edit{
 			{"s != new && s.isUnconfirmed()", "false"},
 		},
-		tests: "./migration -run ^TestCandidate_ResignUnconfirmed$",
+		tests: "./migration -run ^TestCandidate_ResignReturnsUnconfirmedErrors$",
 	},
 }

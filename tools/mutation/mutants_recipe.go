@@ -58,7 +58,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"|| r >= 0xfff0", "|| r >= 0xfff0 && r <= 0xffff"},
 		},
-		tests: ". -run ^TestCheckNode_AcceptsValidPaths$",
+		tests: ". -run ^TestCheckNode_AcceptsOnlyValidPaths$",
 	},
 	{
 		name: "znode/length", breaks: "a path is accepted with which transactions become larger than servers accept",
@@ -66,7 +66,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"case len(node) > maxPath:", "case false:"},
 		},
-		tests: ". -run ^TestCheckNode_AcceptsValidPaths$",
+		tests: ". -run ^TestCheckNode_AcceptsOnlyValidPaths$",
 	},
 	{
 		name: "recipe/rO1", breaks: "a batch is retried although the lost request may still be applied",
@@ -110,7 +110,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"	if what == watch.Data && connection.IsUnreadable(err) {", "	if false && connection.IsUnreadable(err) {"},
 		},
-		tests: ". -run ^TestElectLeader_ForeignParticipant$",
+		tests: ". -run ^TestElectLeader_FollowsUnusualForeignCandidates$",
 	},
 	{
 		name: "recipe/unreadable-doubt", breaks: "a contender waits for an event of a znode that it must not read",
@@ -118,14 +118,14 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{" || errors.Is(r.err, zk.ErrNoAuth)", ""},
 		},
-		tests: ". -run ^TestElectLeader_ForeignParticipant$",
+		tests: ". -run ^TestElectLeader_FollowsUnusualForeignCandidates$",
 	},
 	{
 		name: "recipe/confirm-late", breaks: "a confirmation counts as missing if it arrives at the time limit",
 		file: "candidacy/limit/limit.go",
 		edits: []edit{
-			{"	case <-done: // both may have happened at the same time\n		return true\n", ""},
+			{"	case <-done: // done may have been closed when the timer fired\n		return true\n", ""},
 		},
-		tests: "./candidacy/limit -run ^TestAwait_DoneOrEnd$",
+		tests: "./candidacy/limit -run ^TestAwait_ReportsDoneEvenAfterEnd$",
 	},
 }

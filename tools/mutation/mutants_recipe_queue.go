@@ -16,7 +16,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"		gauge.DeleteLabelValues(e.Path)\n", "		_ = gauge\n"},
 		},
-		tests: "./electionprom -run ^TestRecipeCollector_LocksQueuesCaches$",
+		tests: "./electionprom -run ^TestRecipeCollector_CountsLocksQueuesCaches$",
 	},
 	{
 		name: "recipe/queue-metrics-open", breaks: "the number of items of a queue disappears although another value reports it",
@@ -24,7 +24,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"if c.open[s]--; c.open[s] > 0 {", "if c.open[s]--; c.open[s] > 99 {"},
 		},
-		tests: "./electionprom -run ^TestRecipeCollector_LocksQueuesCaches$",
+		tests: "./electionprom -run ^TestRecipeCollector_CountsLocksQueuesCaches$",
 	},
 	{
 		name: "recipe/queue-later-stale", breaks: "a consumer that has listed an item before receives it before its delay is over",

@@ -27,7 +27,7 @@ var rejectionMutants = []mutant{
 	}
 `, ""},
 		},
-		tests: ". -run ^TestElectLeader_CheckIsRejected$",
+		tests: ". -run ^TestElectLeader_EndsIfServersRejectLeaseCheck$",
 	},
 	{
 		name: "rejection/rejoin", breaks: "a candidate with WithRejoin ends because of a condition that passes",
@@ -51,7 +51,7 @@ var rejectionMutants = []mutant{
 		edits: []edit{
 			{"if r.cfg.Rejoins && res.request.Last", "if false && res.request.Last"},
 		},
-		tests: ". -run ^TestElectLeader_RemovalIsRejected$",
+		tests: ". -run ^TestElectLeader_LeavesNoZnodeAfterRejectedRemoval$",
 	},
 	{
 		name: "rejection/keeper", breaks: "a group member ends because of a condition that passes",

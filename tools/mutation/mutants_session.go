@@ -40,7 +40,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return max(b.Sub(a), b.Round(0).Sub(a.Round(0)))", "return b.Sub(a)"},
 		},
-		tests: ". -run ^TestTrap17_LeaseExpiresByEitherClock$",
+		tests: ". -run ^TestLeadership_ExpiresByEitherClock$",
 	},
 	{
 		name: "session/S3", breaks: "a check of another session counts as a proof",
@@ -59,7 +59,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"v.proven = !limit.Expired(deadline.Add(-timeout/4), now)", "v.proven = true"},
 		},
-		tests: ". -run ^TestTrap42_LeadershipsDoNotOverlap$",
+		tests: ". -run ^TestLeadership_BeginsAfterEndOfPrevious$",
 	},
 	{
 		name: "session/S6", breaks: "expirations of the lease are not counted",
@@ -280,7 +280,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"m.lease.add(r.sent, r.acked)", "m.lease.add(r.acked, r.acked)"},
 		},
-		tests: ". -run ^TestTrap21_SlowConnection$",
+		tests: ". -run ^TestElectLeader_StaysSuspendedOnSlowConnection$",
 	},
 	{
 		name: "session/S7", breaks: "an old write counts as a proof",
@@ -323,7 +323,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"	for _, end := range ends {\n		end(", "	for _, end := range ends {\n		go end("},
 		},
-		tests: ". -run ^TestClose_GrantsEndFirst$",
+		tests: ". -run ^TestClose_EndsGrantsBeforeSession$",
 	},
 	{
 		name: "session/close-twice", breaks: "a second event of a closed connection does not wait until the grants have ended",
@@ -339,7 +339,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"hangs := ticked && m.hangs(now)", "hangs := ticked && m.hangs(now) && false"},
 		},
-		tests: ". -run ^TestConnect_HangsAfterFailedWrite$",
+		tests: ". -run ^TestHungConnection_EndsCandidaciesAndLocks$",
 	},
 	{
 		name: "session/evidence", breaks: "a forward step of the wall clock counts as age of a proof",

@@ -48,7 +48,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"case plain != \"\" && secure != \"\":", "case false:"},
 		},
-		tests: "./transport -run ^TestUsesTLS_RequiredByAddress$",
+		tests: "./transport -run ^TestUsesTLS_RejectsContradictoryAddresses$",
 	},
 	{
 		name: "transport/plain-scheme", breaks: "a scheme without TLS is accepted although options of TLS are set",
@@ -56,7 +56,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"case plain != \"\" && flags:", "case false:"},
 		},
-		tests: "./transport -run ^TestUsesTLS_RequiredByAddress$",
+		tests: "./transport -run ^TestUsesTLS_RejectsContradictoryAddresses$",
 	},
 	{
 		name: "transport/no-scheme", breaks: "an endpoint without a scheme is accepted together with one that has a scheme",
@@ -64,7 +64,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"case plain != \"\" && unspecified != \"\", secure != \"\" && unspecified != \"\" && !flags:", "case false:"},
 		},
-		tests: "./transport -run ^TestUsesTLS_RequiredByAddress$",
+		tests: "./transport -run ^TestUsesTLS_RejectsContradictoryAddresses$",
 	},
 	{
 		name: "transport/plain-credentials", breaks: "credentials are sent without TLS to the servers after a local one",
@@ -72,7 +72,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"if !IsLocal(host) {", "if !IsLocal(l.Hosts[0]) {"},
 		},
-		tests: "./transport -run ^TestLogin_Check$",
+		tests: "./transport -run ^TestLogin_CheckRejectsUnencryptedCredentials$",
 	},
 	{
 		name: "transport/local-host", breaks: "a host whose name begins like that of this machine is local",
@@ -80,7 +80,7 @@ var transportMutants = []mutant{
 		edits: []edit{
 			{"strings.EqualFold(strings.TrimSuffix(host, \".\"), \"localhost\")", "strings.HasPrefix(strings.ToLower(host), \"localhost\")"},
 		},
-		tests: "./transport -run ^TestLogin_Check$",
+		tests: "./transport -run ^TestLogin_CheckRejectsUnencryptedCredentials$",
 	},
 	{
 		name: "transport/postgres-downgrade", breaks: "the password of PostgreSQL is sent if the server answers that it does not support TLS",

@@ -8,7 +8,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"zk.WithMaxBufferSize(maxReply)(conn)", "_ = maxReply"},
 		},
-		tests: "./zkdial -run ^TestConnect_ForeignServer$",
+		tests: "./zkdial -run ^TestConnect_RejectsHugeReplyOfForeignServer$",
 	},
 	{
 		name: "zkdial/closing", breaks: "the dialer does not recognize the packet that ends the session",
@@ -16,7 +16,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"if op == opCloseSession {", "if op == 0 {"},
 		},
-		tests: ". -run ^TestClose_GrantsEndFirst$",
+		tests: ". -run ^TestClose_EndsGrantsBeforeSession$",
 	},
 	{
 		name: "zkdial/failed-write", breaks: "the client library receives the error of a write after the handshake",
@@ -24,7 +24,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"		c.abandon(err)\n	}\n	return len(b), nil", "		c.abandon(err)\n		return 0, err\n	}\n	return len(b), nil"},
 		},
-		tests: "./zkdial -run ^TestDialer_FailedWrite$",
+		tests: "./zkdial -run ^TestDialer_ReconnectsAfterFailedWrite$",
 	},
 	{
 		name: "zkdial/handshake-limit", breaks: "the client library waits for a silent server for several session timeouts",
@@ -32,7 +32,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"if !c.established.Load() && (t.IsZero() || t.After(c.deadline)) {", "if t.IsZero() {"},
 		},
-		tests: "./zkdial -run ^TestDialer_FaultyServer$",
+		tests: "./zkdial -run ^TestDialer_KeepsSessionDespiteFaultyServer$",
 	},
 	{
 		name: "zkdial/handshake-start", breaks: "the limit for one server begins after the network connection was opened",
@@ -40,7 +40,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"deadline: start.Add(limit)", "deadline: time.Now().Add(start.Sub(start)).Add(limit)"},
 		},
-		tests: "./zkdial -run ^TestDialer_LimitIncludesDial$",
+		tests: "./zkdial -run ^TestDialer_HandshakeLimitIncludesDial$",
 	},
 	{
 		name: "zkdial/no-zookeeper", breaks: "a server that is not a ZooKeeper server is not reported",
@@ -48,7 +48,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"c.dialer.fail(c.address, errNotZooKeeper)", "c.dialer.outage.close()"},
 		},
-		tests: "./zkdial -run ^TestOutage_NotZooKeeper$",
+		tests: "./zkdial -run ^TestOutage_RepeatsThatServerIsNotZooKeeper$",
 	},
 	{
 		name: "zkdial/handshake-grows", breaks: "servers that all answer slowly are given up on after the same time again and again",
@@ -56,7 +56,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"if isTimeout(err) || errors.Is(err, errSilent) {", "if isTimeout(err) {"},
 		},
-		tests: "./zkdial -run ^TestDialer_SlowServers$",
+		tests: "./zkdial -run ^TestDialer_ConnectsToSlowServers$",
 	},
 	{
 		name: "zkdial/outage-once", breaks: "each failed attempt is logged",
@@ -64,7 +64,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"case now.Before(r.at):", "case false:"},
 		},
-		tests: "./zkdial -run ^TestOutage_IsLogged$",
+		tests: "./zkdial -run ^TestOutage_LogsReasonAfterTwoSeconds$",
 	},
 	{
 		name: "zkdial/outage-reason", breaks: "an error that contains the local port or the time is logged for each attempt",
@@ -72,7 +72,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{`digits.ReplaceAllString(err.Error(), "0")`, "err.Error()"},
 		},
-		tests: "./zkdial -run ^TestOutage_ReasonsThatVary$",
+		tests: "./zkdial -run ^TestOutage_LimitsWarningsOfVaryingText$",
 	},
 	{
 		name: "zkdial/outage-full", breaks: "nothing is logged after many causes",
@@ -80,7 +80,7 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"		c = cause{}\n", "		return false\n"},
 		},
-		tests: "./zkdial -run ^TestOutage_ManyReasons$",
+		tests: "./zkdial -run ^TestOutage_LogsAfterManyReasons$",
 	},
 	{
 		name: "zkdial/outage-silent", breaks: "nothing is logged while a server does not answer",
@@ -88,6 +88,6 @@ var zkdialMutants = []mutant{
 		edits: []edit{
 			{"+time.Millisecond, func() { o.fail(server, errWaiting) })", "+time.Millisecond, func() {})"},
 		},
-		tests: "./zkdial -run ^TestOutage_IsLogged$",
+		tests: "./zkdial -run ^TestOutage_LogsReasonAfterTwoSeconds$",
 	},
 }

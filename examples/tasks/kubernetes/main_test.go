@@ -20,8 +20,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/adapters/controllerruntime"
 )
 
-// TestReconcile calls the reconciler on the leader of an election in memory, in fake time.
-func TestReconcile(t *testing.T) {
+// TestReconcile_LabelsConfigMapOnLeader calls the reconciler on the leader of an election in memory, in fake time.
+func TestReconcile_LabelsConfigMapOnLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}}
 		l := &labeler{fake.NewClientBuilder().WithObjects(object).Build()}
