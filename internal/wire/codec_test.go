@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCodec_RoundTrip checks that a decoded value equals the encoded value.
+// TestCodec_RoundTrip checks that the decoder returns the values that the encoder has encoded, and an error after
+// the end of the packet.
 func TestCodec_RoundTrip(t *testing.T) {
 	var e Encoder
 	start := e.Begin()
@@ -41,7 +42,8 @@ func TestCodec_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestRecords_RoundTrip checks that a decoded record equals the encoded record.
+// TestRecords_RoundTrip checks that the decoder returns the handshake, the watch event and the header that the
+// encoder has encoded.
 func TestRecords_RoundTrip(t *testing.T) {
 	var e Encoder
 	request := ConnectRequest{1, 2, 3, 4, []byte("password"), true, true}
@@ -68,9 +70,9 @@ func TestRecords_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestDecoder_InvalidLengths checks that the decoder does not allocate memory for a length that is greater
-// than the packet.
-func TestDecoder_InvalidLengths(t *testing.T) {
+// TestDecoder_RejectsInvalidLengths checks that the decoder rejects a length that is negative or greater than the
+// packet, without an allocation of that size.
+func TestDecoder_RejectsInvalidLengths(t *testing.T) {
 	for _, b := range []string{"\x7f\xff\xff\xff", "\xff\xff\xff\xfe", "\x00\x00\x00\x09abc"} {
 		for _, f := range []func(*Decoder){
 			func(d *Decoder) { d.Buffer() }, func(d *Decoder) { _ = d.String() }, func(d *Decoder) { d.Strings() }, func(d *Decoder) { d.readACLs() },
@@ -88,8 +90,8 @@ func TestDecoder_InvalidLengths(t *testing.T) {
 	}
 }
 
-// FuzzRequest checks that the decoder does not panic, does not change its input, and returns no more data
-// than the input contains.
+// FuzzRequest checks that the decoder does not panic, does not change its input, and returns at most as much data
+// as the input contains.
 func FuzzRequest(f *testing.F) {
 	for op := range opNames {
 		f.Add(int32(op), []byte("\x00\x00\x00\x02/a\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00"))

@@ -24,17 +24,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// TestFaults_AtEachRequest checks that a fault at any request does not cause an operation that hangs or has a
-// wrong result, two holders, or a znode or goroutine that remains.
-func TestFaults_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, faults) }
+// TestScripts_KeepGuaranteesAfterFaultAtEachRequest checks that after a fault at any request no operation of a
+// script hangs or has a wrong result, no two clients hold the same grant, and no znode or goroutine remains.
+func TestScripts_KeepGuaranteesAfterFaultAtEachRequest(t *testing.T) {
+	testScripts(t, 60, scripts, faults)
+}
 
-// TestCodes_AtEachRequest checks that an operation that a server rejects, with any code and at any request, either
-// continues when the condition has passed or ends with an error that names the code, the server, the path and
-// the remedy.
-func TestCodes_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, codeFaults()) }
+// TestScripts_ContinueOrExplainRejectionAtEachRequest checks that an operation that the server rejects, with any
+// code and at any request, either succeeds after the server has stopped rejecting requests or returns an error that
+// names the code, the server, the path and the remedy.
+func TestScripts_ContinueOrExplainRejectionAtEachRequest(t *testing.T) {
+	testScripts(t, 60, scripts, codeFaults())
+}
 
-// TestRejectedRemovals_Continue checks that a znode whose removal a server has rejected for a while is removed.
-func TestRejectedRemovals_Continue(t *testing.T) {
+// TestScripts_RetryRejectedRemovals checks that a recipe deletes its znode although the server rejects the deletion
+// for a while, here because of a quota.
+func TestScripts_RetryRejectedRemovals(t *testing.T) {
 	var some []Script
 	for _, s := range scripts {
 		if slices.Contains([]string{"mutex", "single", "group", "queue"}, s.Name) {
