@@ -237,8 +237,8 @@ func TestTrap32_SequenceNumbersOfRWMutexExhausted(t *testing.T) {
 }
 
 // TestTrap41_BreakAtEachRequest checks that a contender recovers after its connection breaks at any one of
-// its requests (CURATOR-518, helix #2815). It covers the requests of locks; TestTrap41_AnyRequestFails covers
-// those of the shared queue.
+// its requests (CURATOR-518, helix #2815). It covers the requests of locks;
+// TestContender_ContinuesAfterAnyRequestFails covers those of the shared queue.
 func TestTrap41_BreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"delay", "read", "write"} {
 		for _, l := range bubble.LostReplies {

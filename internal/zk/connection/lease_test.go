@@ -33,9 +33,9 @@ func every(step, until time.Duration) (sent []time.Duration) {
 	return sent
 }
 
-// TestLease_Deadline checks that the deadline that follows from a series of proofs agrees with the pings of
-// the client.
-func TestLease_Deadline(t *testing.T) {
+// TestLease_DeadlineFollowsProofs checks the deadline of a lease after various series of proofs. The deadline
+// depends on what the servers know from the pings of the client.
+func TestLease_DeadlineFollowsProofs(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent []time.Duration
 		want time.Duration
@@ -58,8 +58,9 @@ func TestLease_Deadline(t *testing.T) {
 	require.True(t, (&lease{timeout: timeout}).deadline().IsZero(), "no proof")
 }
 
-// During a pause of the process the client has sent no pings, so one proof is not sufficient.
-func TestLease_AfterPause(t *testing.T) {
+// TestLease_RequiresChainAfterPause checks that one proof does not start a lease after a pause of the process,
+// because the client has sent no pings during the pause.
+func TestLease_RequiresChainAfterPause(t *testing.T) {
 	l := leaseOf(0)
 	l.paused = at(-timeout / 2)
 	require.True(t, l.deadline().IsZero())
@@ -71,15 +72,15 @@ func TestLease_AfterPause(t *testing.T) {
 	require.Equal(t, timeout/4+timeout/2, l.deadline().Sub(start), "a chain after the pause")
 }
 
-// TestLease_KeepsFewProofs checks that the memory of a lease does not grow with the number of proofs.
+// TestLease_KeepsFewProofs checks that the number of proofs that a lease keeps in memory is limited.
 func TestLease_KeepsFewProofs(t *testing.T) {
 	l := leaseOf(every(time.Millisecond, 10*timeout)...)
 	require.LessOrEqual(t, len(l.proofs), 8)
 }
 
-// TestLease_WallClockIsSet checks that a step of the wall clock does not make a lease longer, and that a
-// lease is renewed after it.
-func TestLease_WallClockIsSet(t *testing.T) {
+// TestLease_IsNotExtendedByStepOfWallClock checks that a step of the wall clock does not extend a lease, and that
+// proofs after the step renew the lease.
+func TestLease_IsNotExtendedByStepOfWallClock(t *testing.T) {
 	for name, c := range map[string]struct{ before, step, pause time.Duration }{
 		"forward, in a short chain":       {before: 0, step: timeout / 4},
 		"far forward, in a short chain":   {before: timeout / 8, step: time.Hour},
@@ -131,8 +132,9 @@ func withWall(t time.Time, d time.Duration) time.Time {
 	return u
 }
 
-// A proof of a chain counts from its acknowledgement.
-func TestLease_ChainCountsFromAcknowledgements(t *testing.T) {
+// TestLease_CountsChainFromAcknowledgements checks that a proof extends a chain from the time of its
+// acknowledgement, not from the time at which the client has sent the proof.
+func TestLease_CountsChainFromAcknowledgements(t *testing.T) {
 	l := &lease{timeout: timeout}
 	l.add(at(0), at(timeout/8))
 	l.add(at(timeout/4), at(timeout/4))
@@ -186,9 +188,9 @@ func (m *model) expiry() time.Duration {
 	return ((end-m.tick)/(2*m.half)+1)*2*m.half + m.tick // rounded up to a tick
 }
 
-// The lease ends before the session for every latency of each packet, and also after a pause of
-// the process, during which the client sends no pings.
-func TestLease_Latency(t *testing.T) {
+// TestLease_EndsBeforeSessionAtAnyLatency checks that the lease ends before the session with random latencies of
+// each packet, also after a pause of the process, during which the client sends no pings.
+func TestLease_EndsBeforeSessionAtAnyLatency(t *testing.T) {
 	for name, c := range map[string]struct {
 		tick, lag, pause time.Duration
 	}{
@@ -257,9 +259,9 @@ func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n
 	return n, left
 }
 
-// TestLease_CheckInterval checks that checks are sent no more often than the interval requires, and that a
-// lease does not end while they are answered in time.
-func TestLease_CheckInterval(t *testing.T) {
+// TestLease_ContinuesWithChecksAtInterval checks that the client sends checks no more often than the check interval
+// requires, and that the lease does not end while the server answers the checks in time.
+func TestLease_ContinuesWithChecksAtInterval(t *testing.T) {
 	byDefault, _ := checksPerMinute(t, timeout, 0, 2*time.Millisecond)
 	require.InDelta(t, 120, byDefault, 5)
 	slowest, left := checksPerMinute(t, timeout, timeout/4, 2*time.Millisecond)

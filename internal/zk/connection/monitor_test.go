@@ -58,8 +58,9 @@ func timeoutOf(s *Subscription) time.Duration {
 	return s.m.timeout(s.stated)
 }
 
-// TestTimeout_Granted checks that the timeout is the granted timeout, or the configured timeout when that is shorter.
-func TestTimeout_Granted(t *testing.T) {
+// TestTimeout_IsShorterOfGrantedAndConfigured checks that SessionTimeout returns the granted timeout, or the
+// configured timeout if that is shorter, and that leases use the returned timeout.
+func TestTimeout_IsShorterOfGrantedAndConfigured(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
 		"granted less than is assumed": {time.Second, 0, time.Second},
 		"granted more than is assumed": {20 * time.Second, 0, 20 * time.Second},
@@ -81,9 +82,10 @@ func TestTimeout_Granted(t *testing.T) {
 	}
 }
 
-// A subscription that was created before the first session assumes 4 s until the granted timeout
-// is known. If that is shorter than the configured one, a warning is logged once.
-func TestTimeout_GrantedLater(t *testing.T) {
+// TestTimeout_IsAssumedUntilGranted checks that a subscription that was created before the first session assumes
+// the configured timeout, or 4 s, until the servers grant a timeout, and that a warning is logged once if the
+// granted timeout is shorter than the configured timeout.
+func TestTimeout_IsAssumedUntilGranted(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, before, after time.Duration }{
 		"less":             {time.Second, 0, 4 * time.Second, time.Second},
 		"more":             {20 * time.Second, 0, 4 * time.Second, 20 * time.Second},
@@ -123,9 +125,9 @@ func TestTimeout_GrantedLater(t *testing.T) {
 	}
 }
 
-// After a reconnect the servers may grant a shorter timeout, which applies immediately, or a
-// longer one, which does not apply to earlier proofs.
-func TestTimeout_Reconnect(t *testing.T) {
+// TestTimeout_ChangesAfterReconnect checks that a shorter timeout that the servers grant after a reconnect applies
+// immediately, and that a longer timeout does not apply to earlier proofs.
+func TestTimeout_ChangesAfterReconnect(t *testing.T) {
 	runTest(t, 8*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -150,8 +152,9 @@ func TestTimeout_Reconnect(t *testing.T) {
 	})
 }
 
-// No break of a connection is missed, even if the session timeout is long.
-func TestMonitor_SeesEveryBreak(t *testing.T) {
+// TestMonitor_ChangesEpochAtEachBreak checks that the monitor changes Epoch at each break of the connection, even
+// if the session timeout is long.
+func TestMonitor_ChangesEpochAtEachBreak(t *testing.T) {
 	for _, granted := range []time.Duration{4 * time.Second, 40 * time.Second, 5 * time.Minute} {
 		runTest(t, granted, func(t *bubble.Test) {
 			sub := Subscribe(t.Conn, 0)
@@ -168,9 +171,9 @@ func TestMonitor_SeesEveryBreak(t *testing.T) {
 	}
 }
 
-// A break that package zkdial has counted increases Epoch even if the connection has the same state
-// before and after it.
-func TestMonitor_CountedBreak(t *testing.T) {
+// TestMonitor_IncreasesEpochAtReportedBreak checks that a break that package zkdial reports increases Epoch even if
+// the state of the connection is the same before and after the break.
+func TestMonitor_IncreasesEpochAtReportedBreak(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -188,8 +191,8 @@ func TestMonitor_CountedBreak(t *testing.T) {
 	})
 }
 
-// The end of a lease is counted even if a proof renews it before the state is read, because a user
-// may have compared the deadline with the clock.
+// TestMonitor_CountsLapseBeforeRenewal checks that Lapses counts the end of a lease even if a proof renews the
+// lease before State is called, because the user of the lease may have compared the deadline with the clock.
 func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
@@ -213,8 +216,9 @@ func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 	})
 }
 
-// After a lease has ended, the next one is that of a first proof.
-func TestProve_AfterTheLease(t *testing.T) {
+// TestProve_GrantsShortLeaseAfterLeaseEnds checks that the lease that Prove starts after the end of an earlier
+// lease is as short as a lease after a first proof.
+func TestProve_GrantsShortLeaseAfterLeaseEnds(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub, other := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -231,9 +235,10 @@ func TestProve_AfterTheLease(t *testing.T) {
 	})
 }
 
-// A lease that was not needed for a while continues, without a check before the next regular one. If
-// it ends soon, a check is awaited, so that a leadership does not begin with a suspension.
-func TestProve_DuringTheLease(t *testing.T) {
+// TestProve_ContinuesUnusedLease checks that Prove continues a lease that no subscription has used for a while,
+// without a check before the next regular check. If that lease ends soon, Prove waits for a check, so that a
+// leadership does not begin with a suspension.
+func TestProve_ContinuesUnusedLease(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		var checks atomic.Int64
 		sub, next := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
@@ -277,8 +282,9 @@ func TestProve_DuringTheLease(t *testing.T) {
 	})
 }
 
-// An old write is not a proof: there is no lease until a check is acknowledged.
-func TestProve_OldWrite(t *testing.T) {
+// TestProve_IgnoresOldWrite checks that Prove does not accept an old write as a proof: the lease starts only when
+// the server has acknowledged a check.
+func TestProve_IgnoresOldWrite(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -291,8 +297,9 @@ func TestProve_OldWrite(t *testing.T) {
 	})
 }
 
-// After a reconnect a check is sent before the next one is due.
-func TestMonitor_ChecksAfterReconnect(t *testing.T) {
+// TestMonitor_ChecksSoonAfterReconnect checks that the monitor sends a check soon after a reconnect, before the
+// next regular check is due.
+func TestMonitor_ChecksSoonAfterReconnect(t *testing.T) {
 	runTest(t, 40*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -309,8 +316,9 @@ func TestMonitor_ChecksAfterReconnect(t *testing.T) {
 	})
 }
 
-// A pause of the process is detected by the first call after it, and by the timer.
-func TestPause_EndsFirstProof(t *testing.T) {
+// TestMonitor_RequiresSecondProofAfterPause checks that a call and the timer of the monitor detect a pause of the
+// process, and that one proof does not start a lease after the pause.
+func TestMonitor_RequiresSecondProofAfterPause(t *testing.T) {
 	const limit = 500 * time.Millisecond // an eighth of the timeout
 	pause := func(t *bubble.Test, d time.Duration) {
 		p := pauseMonitors.Of(t.Conn)
@@ -348,7 +356,9 @@ func TestPause_EndsFirstProof(t *testing.T) {
 	})
 }
 
-func TestPauseMonitor_Last(t *testing.T) {
+// TestPauseMonitor_LastReturnsEndOfPause checks that last returns the time at which the process has resumed after a
+// gap that is longer than the limit, and the zero time if there was no such gap.
+func TestPauseMonitor_LastReturnsEndOfPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pauseMonitor{running: time.Now()}
 		for range 100 {
@@ -363,8 +373,9 @@ func TestPauseMonitor_Last(t *testing.T) {
 	})
 }
 
-// Sessions that end shortly after they began are logged once.
-func TestWarnings_ShortSessions(t *testing.T) {
+// TestWarnings_LogShortSessionsOnce checks that the monitor logs one warning if several sessions end shortly after
+// they began.
+func TestWarnings_LogShortSessionsOnce(t *testing.T) {
 	bubble.Run(t, func(t *bubble.Test) {
 		conn := bubble.Connect(t, t.Server, time.Minute)
 		var log testenv.Buffer
@@ -385,8 +396,9 @@ func TestWarnings_ShortSessions(t *testing.T) {
 	}, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
 }
 
-// An outage longer than the session timeout is logged once.
-func TestWarnings_Outage(t *testing.T) {
+// TestWarnings_LogLongOutageOnce checks that the monitor logs one warning for each outage that is longer than the
+// session timeout.
+func TestWarnings_LogLongOutageOnce(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		var log testenv.Buffer
 		sub := (&Options{Conn: t.Conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
@@ -407,8 +419,9 @@ func TestWarnings_Outage(t *testing.T) {
 	})
 }
 
-// Each event that ends the connection ends all grants before it returns, although another event is about to
-// end them. The dialer writes the packet that ends the session when the event Closing has returned.
+// TestEndOnClose_EachEventEndsGrants checks that each event that ends the connection ends all grants before Push
+// returns, even while Push of an earlier such event is still ending the grants. The dialer sends the packet that
+// ends the session when Push of the event Closing has returned.
 func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
@@ -436,9 +449,9 @@ func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 	})
 }
 
-// A function that is set after Close of the last subscription is called if the connection was closed
-// before.
-func TestEndOnClose_AfterClose(t *testing.T) {
+// TestEndOnClose_CallsFunctionIfConnectionWasClosed checks that EndOnClose calls its function at once if the
+// connection was closed before, even after Close of the last subscription.
+func TestEndOnClose_CallsFunctionIfConnectionWasClosed(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		RecordOf(t.Conn).Push(Event{Kind: Closing})
@@ -449,8 +462,9 @@ func TestEndOnClose_AfterClose(t *testing.T) {
 	})
 }
 
-// A check finds every missing znode, although a transaction fails at the first one.
-func TestConfirm_FindsAllMissing(t *testing.T) {
+// TestConfirm_FindsAllMissingZnodes checks that confirm finds every missing znode, although a transaction fails at
+// the first missing znode.
+func TestConfirm_FindsAllMissingZnodes(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		missing, err := confirm(t.Conn, []string{znode, "/missing-1", znode, "/missing-2", znode})
 		require.NoError(t, err)

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// From the first session on, the client library's private field contains the granted timeout, even
-// while the connection breaks and is restored.
-func TestGranted_ByReflection(t *testing.T) {
+// TestGranted_ReadsTimeoutByReflection checks that Granted reads the granted timeout from the private field of the
+// client library from the first session on, even while the connection breaks and the client reconnects.
+func TestGranted_ReadsTimeoutByReflection(t *testing.T) {
 	require.GreaterOrEqual(t, timeoutField, 0, "this release of the client library does not contain the field")
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
@@ -46,8 +46,9 @@ func (m *Map[V]) Len() int {
 	return len(m.values)
 }
 
-// All calls for one connection return the same value, and other connections have different values.
-func TestMap_OfKeepsOneValue(t *testing.T) {
+// TestMap_OfReturnsSameValueForConnection checks that all calls of Of for one connection return the same value, and
+// that another connection has another value.
+func TestMap_OfReturnsSameValueForConnection(t *testing.T) {
 	created := 0
 	m := NewMap(func(*zk.Conn) *int {
 		created++
@@ -65,8 +66,9 @@ func TestMap_OfKeepsOneValue(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// Concurrent calls create one value, and all of them return it.
-func TestOf_ConcurrentCalls(t *testing.T) {
+// TestMap_ConcurrentCallsReturnOneValue checks that concurrent calls of Of create one value, and that all of these
+// calls return this value.
+func TestMap_ConcurrentCallsReturnOneValue(t *testing.T) {
 	m := NewMap(func(*zk.Conn) *int { return new(int) })
 	conn := new(zk.Conn)
 	values := make([]*int, 50)
@@ -82,8 +84,9 @@ func TestOf_ConcurrentCalls(t *testing.T) {
 	runtime.KeepAlive(conn)
 }
 
-// The function that creates the value of a connection may get the value of another connection from the map.
-func TestOf_CalledByCreate(t *testing.T) {
+// TestMap_OfMayBeCalledByCreate checks that the function that creates the value of a connection may call Of for
+// another connection.
+func TestMap_OfMayBeCalledByCreate(t *testing.T) {
 	outer, inner := new(zk.Conn), new(zk.Conn)
 	var m *Map[int]
 	m = NewMap(func(conn *zk.Conn) int {
@@ -97,7 +100,8 @@ func TestOf_CalledByCreate(t *testing.T) {
 	runtime.KeepAlive(inner)
 }
 
-// A value is dropped with its connection, and values of other connections stay.
+// TestMap_DropsValuesOfUnreachableConnections checks that the map drops the value of a connection that the program
+// does not reference any more, and keeps the values of other connections.
 func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	m := NewMap(func(*zk.Conn) *[1 << 10]byte { return new([1 << 10]byte) })
 	kept := new(zk.Conn)
@@ -113,8 +117,9 @@ func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// A table that is full forgets all entries before it remembers the next one, but not when an entry changes.
-func TestTable_Remember(t *testing.T) {
+// TestTable_ForgetsAllEntriesWhenFull checks that Remember removes all entries of a full table before it adds an
+// entry, but not if it changes an existing entry.
+func TestTable_ForgetsAllEntriesWhenFull(t *testing.T) {
 	table := newTable[int, bool]()
 	for i := range maxRemembered {
 		table.Remember(i, true)

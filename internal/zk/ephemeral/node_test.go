@@ -39,9 +39,9 @@ func setup(w *bubble.Test, conn *zk.Conn) *recipe.Setup {
 	return s
 }
 
-// TestCreate_ExistsUntilRemoved checks that Create does not replace an existing znode, and that its error
-// identifies the owner.
-func TestCreate_ExistsUntilRemoved(t *testing.T) {
+// TestCreate_KeepsZnodeUntilRemove checks that the znode of Create exists until Remove, and that Create does not
+// replace an existing znode, but returns an error that identifies the owner.
+func TestCreate_KeepsZnodeUntilRemove(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		n, err := Create(w.Context(), s, node, []byte("data"), taken)
@@ -69,8 +69,10 @@ func TestCreate_ExistsUntilRemoved(t *testing.T) {
 	})
 }
 
-// A lost reply must not leave a znode behind, or make Create return an error.
-func TestTrap01_ReplyOrRequestLost(t *testing.T) {
+// TestCreate_SucceedsIfReplyOrRequestIsLost checks that a lost request or reply neither leaves a second znode nor
+// makes Create return an error.
+// Scenario 1 of docs/traps.md.
+func TestCreate_SucceedsIfReplyOrRequestIsLost(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
@@ -84,8 +86,10 @@ func TestTrap01_ReplyOrRequestLost(t *testing.T) {
 	})
 }
 
-// The znode of an expired session must not be used (CURATOR-498, KAFKA-1387).
-func TestTrap02_SessionExpiresBeforeTheReply(t *testing.T) {
+// TestCreate_IgnoresZnodeOfExpiredSession checks that Create does not use the znode of a session that expires
+// before the reply, but creates a znode in the next session (CURATOR-498, KAFKA-1387).
+// Scenario 2 of docs/traps.md.
+func TestCreate_IgnoresZnodeOfExpiredSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
@@ -99,8 +103,9 @@ func TestTrap02_SessionExpiresBeforeTheReply(t *testing.T) {
 	})
 }
 
-// The grant must end with the znode or its lease, and for this reason.
-func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
+// TestGrant_EndsWithZnodeOrLease checks that the grant ends when the znode is lost or its lease expires, and with
+// the error for this reason.
+func TestGrant_EndsWithZnodeOrLease(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose func(w *bubble.Test, s *recipe.Setup)
 		want error
@@ -134,8 +139,10 @@ func TestGrant_EndsWithTheZnodeOrTheLease(t *testing.T) {
 	}
 }
 
-// Create must return when its context is done, and leave no znode behind.
-func TestTrap06_ContextIsDoneFirst(t *testing.T) {
+// TestCreate_DeletesZnodeIfContextIsDone checks that Create returns when its context is done before the reply, and
+// deletes the znode that the server creates nevertheless.
+// Scenario 6 of docs/traps.md.
+func TestCreate_DeletesZnodeIfContextIsDone(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -153,8 +160,9 @@ func TestTrap06_ContextIsDoneFirst(t *testing.T) {
 	})
 }
 
-// TestCreate_WithoutPermission checks that the error says that the servers have denied the permission.
-func TestCreate_WithoutPermission(t *testing.T) {
+// TestCreate_ReportsMissingPermission checks that the error of Create wraps ErrPermission if the ACL of the
+// directory denies the create.
+func TestCreate_ReportsMissingPermission(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		_, err := s.Conn.Create("/members", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
@@ -164,8 +172,9 @@ func TestCreate_WithoutPermission(t *testing.T) {
 	})
 }
 
-// Create must not return a grant for a znode that was deleted before it was read.
-func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
+// TestCreate_ReportsDeletionBeforeRead checks that Create returns an error and no grant if another client deletes
+// the znode before Create has read it.
+func TestCreate_ReportsDeletionBeforeRead(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s, other := connect(w), connect(w).Conn
 		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: node}, func(q *zktest.Request) zktest.Verdict {
@@ -177,9 +186,9 @@ func TestCreate_DeletedBeforeItIsRead(t *testing.T) {
 	})
 }
 
-// TestNode_ReasonOfCaller checks that the znode is deleted, in a session that lives, when the caller removes
-// it for a reason that is also the loss of a znode: the reason can be the loss of another znode.
-func TestNode_ReasonOfCaller(t *testing.T) {
+// TestNode_RemoveDeletesZnodeForAnyReason checks that Remove deletes the znode even if the reason of the caller is
+// an error that also describes the loss of a znode: the reason can be the loss of another znode.
+func TestNode_RemoveDeletesZnodeForAnyReason(t *testing.T) {
 	for _, reason := range []error{errDone, connection.ErrDeleted, connection.ErrSessionExpired} {
 		bubble.Run(t, func(w *bubble.Test) {
 			n, err := Create(w.Context(), connect(w), node, nil, taken)

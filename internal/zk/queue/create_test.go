@@ -12,15 +12,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap01_CreateReplyLost checks that a znode whose create has lost its reply does not remain as a second
-// znode of the contender, which would block the queue (CURATOR-45, CURATOR-79).
-func TestTrap01_CreateReplyLost(t *testing.T) {
+// TestContender_KeepsOneZnodeIfCreateReplyIsLost checks that a contender whose create has lost its reply does not
+// leave a second znode, which would block the queue (CURATOR-45, CURATOR-79).
+// Scenario 1 of docs/traps.md.
+func TestContender_KeepsOneZnodeIfCreateReplyIsLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testCreateReplyLost)
 }
 
-// TestTrap10_SessionMovedDuringCreate checks that a contender does not take the reply that its session has
-// moved for proof that its create was not applied (ZOOKEEPER-2886).
-func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
+// TestContender_KeepsOneZnodeIfSessionMovesDuringCreate checks that a contender does not conclude from the reply
+// "session moved" that the server has not applied the create (ZOOKEEPER-2886).
+// Scenario 10 of docs/traps.md.
+func TestContender_KeepsOneZnodeIfSessionMovesDuringCreate(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, testCreateReplyLost)
 }
 
@@ -43,9 +45,10 @@ func testCreateReplyLost(h *harness, l bubble.Fault) {
 	h.requireContenders()
 }
 
-// TestTrap01_GivesUpAfterLostReply checks that a contender that gives up while the outcome of its create is
-// unknown does not leave a znode (CURATOR-79, CURATOR-62).
-func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
+// TestContender_RemovesZnodeWhenGivingUpAfterLostReply checks that a contender that gives up while the outcome of
+// its create is unknown does not leave a znode (CURATOR-79, CURATOR-62).
+// Scenario 1 of docs/traps.md.
+func TestContender_RemovesZnodeWhenGivingUpAfterLostReply(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		conn := h.connect()
 		session := conn.SessionID()
@@ -59,9 +62,10 @@ func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
 	})
 }
 
-// TestTrap02_ZnodeOfOtherSession checks that a contender that searches for the znode of its unanswered create
-// does not use a znode of another session, which may be about to expire (CURATOR-498).
-func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
+// TestContender_IgnoresZnodeOfOtherSession checks that a contender that searches for the znode of its unanswered
+// create does not use a znode of another session, which may be about to expire (CURATOR-498).
+// Scenario 2 of docs/traps.md.
+func TestContender_IgnoresZnodeOfOtherSession(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		lost := h.cutAfterCreate()
 		c := h.joinNew()
@@ -85,9 +89,10 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 	})
 }
 
-// TestTrap02_SessionExpiresBeforeSearch checks that a contender whose session expires between its create and
-// the search for the znode creates a znode in the next session (CURATOR-498).
-func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
+// TestContender_CreatesZnodeAgainIfSessionExpires checks that a contender whose session expires between its create
+// and the search for the created znode creates a znode in the next session (CURATOR-498).
+// Scenario 2 of docs/traps.md.
+func TestContender_CreatesZnodeAgainIfSessionExpires(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
 		old := conn.SessionID()
@@ -103,9 +108,10 @@ func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
 	})
 }
 
-// TestTrap03_SearchAtLaggingServer checks that a contender does not create a second znode when a server that
-// lags behind does not show the first (ZOOKEEPER-1675).
-func TestTrap03_SearchAtLaggingServer(t *testing.T) {
+// TestContender_CreatesOneZnodeAtLaggingServer checks that a contender does not create a second znode if a server
+// that lags behind does not show the first znode to the contender yet (ZOOKEEPER-1675).
+// Scenario 3 of docs/traps.md.
+func TestContender_CreatesOneZnodeAtLaggingServer(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
 		c := h.prepare(conn)
@@ -125,9 +131,11 @@ func TestTrap03_SearchAtLaggingServer(t *testing.T) {
 	})
 }
 
-// TestTrap03_SecondZnodeAppearsLate checks that a contender does not wait for itself when a znode that its
-// search has not found appears later, with a smaller number than that of its second znode (ZOOKEEPER-3600).
-func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
+// TestContender_DoesNotWaitForItsOwnLateZnode checks that a contender does not wait for its own first znode if its
+// search has not found this znode, the contender has created a second znode, and the first znode appears afterwards
+// with a smaller sequence number (ZOOKEEPER-3600).
+// Scenario 3 of docs/traps.md.
+func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
 		ahead := h.createContender()
@@ -162,9 +170,10 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 	})
 }
 
-// TestTrap04_NewGUIDForEachCreate checks that two creates do not use the same name, which is possible when
-// one GUID serves several creates, as in kazoo's Lock.
-func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
+// TestContender_UsesNewGUIDForEachCreate checks that no two creates of a contender use the same name, which is
+// possible if several creates use one GUID, as in the Lock of kazoo.
+// Scenario 4 of docs/traps.md.
+func TestContender_UsesNewGUIDForEachCreate(t *testing.T) {
 	forEachKind(t, []kind{election, mutex, semaphore}, 3, func(h *harness) {
 		conn := h.connect()
 		first := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
@@ -189,9 +198,10 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	})
 }
 
-// TestTrap40_GivesUpDuringCreate checks that a contender that gives up while its create is in flight does not
-// leave a znode (CURATOR-18, CURATOR-3).
-func TestTrap40_GivesUpDuringCreate(t *testing.T) {
+// TestContender_RemovesZnodeWhenGivingUpDuringCreate checks that a contender that gives up while its create is in
+// flight does not leave a znode (CURATOR-18, CURATOR-3).
+// Scenario 40 of docs/traps.md.
+func TestContender_RemovesZnodeWhenGivingUpDuringCreate(t *testing.T) {
 	subtestForEachKind(t, "the reply is late", all, 1, func(h *harness) {
 		hook, open := bubble.Hold(h)
 		h.srv.After(zktest.Match{Path: below, Nth: 1}, hook)

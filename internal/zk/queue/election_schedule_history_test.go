@@ -180,7 +180,8 @@ func verifyWrites(writes []guardedWrite) (violations []string) {
 	return violations
 }
 
-// TestVerifyLeaderships_FindsTwoLeaders checks that TestElectionSchedules notices two leaders and a wrong token.
+// TestVerifyLeaderships_FindsTwoLeaders checks that verifyLeaderships finds leaderships that overlap and tokens
+// that do not increase.
 func TestVerifyLeaderships_FindsTwoLeaders(t *testing.T) {
 	ms := time.Millisecond
 	leadership := func(who string, token int64, from, until time.Duration) *observedLeadership {
@@ -207,13 +208,15 @@ func TestVerifyLeaderships_FindsTwoLeaders(t *testing.T) {
 	}
 }
 
-// TestVerifyWrites_FindsFormerLeader checks that TestElectionSchedules notices a write of a former leader.
+// TestVerifyWrites_FindsFormerLeader checks that verifyWrites finds a write of a former leader after a write of its
+// successor.
 func TestVerifyWrites_FindsFormerLeader(t *testing.T) {
 	require.Empty(t, verifyWrites([]guardedWrite{{5, 2}, {1, 1}, {6, 2}, {9, 3}}))
 	require.Len(t, verifyWrites([]guardedWrite{{1, 1}, {5, 2}, {6, 1}, {9, 3}}), 1)
 }
 
-// TestVerifyEnd_FindsLeaderOfDeletedElection checks that TestElectionSchedules notices a leader of a deleted election.
+// TestVerifyEnd_FindsLeaderOfDeletedElection checks that verifyEnd finds a candidate that becomes the leader after
+// the deletion of the election.
 func TestVerifyEnd_FindsLeaderOfDeletedElection(t *testing.T) {
 	a, b := &observedLeadership{id: "a", from: time.Second}, &observedLeadership{id: "b", from: 3 * time.Second}
 	again := &observedLeadership{id: "a", from: 4 * time.Second}

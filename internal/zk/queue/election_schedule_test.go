@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestElectionSchedules runs elections under random faults, with fake time. There must be at most one leader at a
-// time, tokens must increase, and each candidacy that ends must have a reason. When all faults are healed, a candidate
-// must lead, and no znodes or watches may remain. Package faultschedule describes the flags that select schedules.
-//
-// In schedules with a latency, few goroutines run at the same instant of fake time.
-func TestElectionSchedules(t *testing.T) {
+// TestElectionSchedules_HaveOneLeaderAtMost runs elections under random faults, with fake time, and checks that
+// there is at most one leader at a time, that tokens increase, and that each candidacy that ends has a reason.
+// After all faults are healed, a candidate must lead, and no unneeded znodes or watches may remain. Package
+// faultschedule describes the flags that select schedules. Some schedules have a latency, so that few goroutines
+// run at the same instant of fake time.
+func TestElectionSchedules_HaveOneLeaderAtMost(t *testing.T) {
 	faultschedule.Run(t, 100, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		h := runSchedule(t, s, verbose)
@@ -51,9 +51,9 @@ func logShortest(t *testing.T, s schedule) {
 	t.Logf("the shortest: %v\n%v", s, h)
 }
 
-// TestElectionSchedules_Defects runs schedules that have found defects, without the steps that were not
-// needed.
-func TestElectionSchedules_Defects(t *testing.T) {
+// TestElectionSchedules_PassWithFormerDefects checks that the schedules that have found defects of earlier versions
+// pass. The steps that did not contribute to the defects are removed.
+func TestElectionSchedules_PassWithFormerDefects(t *testing.T) {
 	ms := time.Millisecond
 	for name, s := range map[string]schedule{
 		"an election is ended while its rejoining leader leaves an expired session": {
@@ -79,11 +79,12 @@ func TestElectionSchedules_Defects(t *testing.T) {
 	}
 }
 
-// TestElectionSchedules_LeaseTooLong checks that schedules find two leaders when leases are too long. Here
-// clients assume a session timeout that is 7/4 of the granted one. A lease lasts for half of the assumed
-// timeout after the last check, which is 7/8 of the granted one. But a session with the shortest timeout can
-// expire 3/4 of that timeout after the check, if its server was cut off before it reported the check.
-func TestElectionSchedules_LeaseTooLong(t *testing.T) {
+// TestElectionSchedules_DetectLeasesThatAreTooLong checks that the schedules find two leaders if leases are too
+// long. In this test, clients assume a session timeout that is 7/4 of the granted timeout. A lease lasts for half
+// of the assumed timeout after the last check, which is 7/8 of the granted timeout. But a session with the shortest
+// timeout can expire 3/4 of the granted timeout after the check, if the server of the client was cut off before the
+// server has reported the check to the leader.
+func TestElectionSchedules_DetectLeasesThatAreTooLong(t *testing.T) {
 	for seed := range uint64(200) {
 		s := newSchedule(1 + seed)
 		if !s.isolations {

@@ -12,10 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap32_SequenceNumbersExhausted checks that a contender does not join a queue whose sequence numbers
-// are exhausted, and that those that have joined before keep their order. Servers since 3.6 assign 2147483647
-// to all further znodes (ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730).
-func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
+// TestContender_RejectsExhaustedSequenceNumbers checks that a contender does not join a queue whose sequence
+// numbers are exhausted, and that the contenders that have joined before keep their order. Servers since 3.6 assign
+// 2147483647 to all further znodes (ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730).
+// Scenario 32 of docs/traps.md.
+func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-3))
 		var line, late []*client
@@ -51,9 +52,11 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 	})
 }
 
-// TestTrap32_NegativeNumbers checks that a znode with a negative number does not count as earlier. Servers up to
-// 3.5 continue with -2147483648, which comes first in the order of the texts (kazoo #730, go-zookeeper PR 65).
-func TestTrap32_NegativeNumbers(t *testing.T) {
+// TestContender_OrdersNegativeNumbersLast checks that a contender does not wait for a znode with a negative
+// sequence number. Servers up to 3.5 continue with -2147483648 after the greatest number, and this text precedes
+// all others in the order of the texts (kazoo #730, go-zookeeper PR 65).
+// Scenario 32 of docs/traps.md.
+func TestContender_OrdersNegativeNumbersLast(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-2))
 		ahead, c := h.createContender(), h.joinNew()
@@ -75,9 +78,10 @@ func TestTrap32_NegativeNumbers(t *testing.T) {
 	})
 }
 
-// TestTrap34_OtherChildren checks that a child that is not a contender does not change the order, and is not
-// taken for a predecessor (CURATOR-43, go-zookeeper's parseSeq).
-func TestTrap34_OtherChildren(t *testing.T) {
+// TestContender_IgnoresChildrenOfOtherKinds checks that a contender does not wait for a child of the queue that is
+// not the znode of a contender (CURATOR-43, parseSeq of go-zookeeper).
+// Scenario 34 of docs/traps.md.
+func TestContender_IgnoresChildrenOfOtherKinds(t *testing.T) {
 	const guid = "_c_00000000-0000-4000-8000-000000000000"
 	forEachKind(t, all, 1, func(h *harness) {
 		for _, name := range []string{
@@ -98,8 +102,10 @@ func TestTrap34_OtherChildren(t *testing.T) {
 	})
 }
 
-// Contenders of other libraries are queued in the order of their sequence numbers.
-func TestTrap34_OtherLibraries(t *testing.T) {
+// TestContender_WaitsForContendersOfOtherLibraries checks that a contender waits for earlier contenders of other
+// libraries, in the order of their sequence numbers.
+// Scenario 34 of docs/traps.md.
+func TestContender_WaitsForContendersOfOtherLibraries(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
 		var ahead []string
 		for _, name := range []string{
@@ -121,9 +127,10 @@ func TestTrap34_OtherLibraries(t *testing.T) {
 	})
 }
 
-// TestTrap35_NumbersRestart checks that the fencing tokens do not decrease when a queue is deleted and
-// created again, which lets its sequence numbers restart at 0.
-func TestTrap35_NumbersRestart(t *testing.T) {
+// TestToken_IncreasesWhenSequenceNumbersRestart checks that the fencing tokens increase although the queue is
+// deleted and created again, which makes its sequence numbers restart at 0.
+// Scenario 35 of docs/traps.md.
+func TestToken_IncreasesWhenSequenceNumbersRestart(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
 		last := int64(0)
@@ -153,9 +160,11 @@ func children(h *harness) []string {
 	return names
 }
 
-// TestTrap39_NoCreateStorm checks that a contender whose predecessor does not exist does not create its znode
-// again, which would make the next contender do the same, without end (CURATOR-504, CURATOR-644, FLINK-28078).
-func TestTrap39_NoCreateStorm(t *testing.T) {
+// TestContender_CreatesNoZnodeIfPredecessorIsMissing checks that a contender whose predecessor does not exist does
+// not create its own znode again, because the next contender would then do the same, without end (CURATOR-504,
+// CURATOR-644, FLINK-28078).
+// Scenario 39 of docs/traps.md.
+func TestContender_CreatesNoZnodeIfPredecessorIsMissing(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		const count = 30
 		conns := []*zk.Conn{h.connect(), h.connect()}
@@ -194,10 +203,11 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 	})
 }
 
-// TestTrap41_AnyRequestFails checks that a contender continues after its connection breaks at any one of its
-// requests, in any way (CURATOR-518, helix #2815). A session that has moved is an error code, which all kinds
-// handle alike.
-func TestTrap41_AnyRequestFails(t *testing.T) {
+// TestContender_ContinuesAfterAnyRequestFails checks that a contender continues after its connection breaks at any
+// one of its requests, in any way (CURATOR-518, helix #2815). The reply "session moved" is tested with elections
+// only, because all kinds of contenders handle error codes alike.
+// Scenario 41 of docs/traps.md.
+func TestContender_ContinuesAfterAnyRequestFails(t *testing.T) {
 	for _, k := range all {
 		losses := bubble.ConnectionLost
 		if k.name == election.name {

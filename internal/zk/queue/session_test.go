@@ -14,9 +14,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap11_ZnodeOfEarlierSession checks that it is not a contender's turn while its znode belongs to its previous
-// session and will be deleted. A server that lags behind can still show such a znode (CURATOR-696, CURATOR-604).
-func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
+// TestContender_IgnoresZnodeOfEarlierSession checks that a contender does not have its turn while its znode belongs
+// to its previous session, whose end will delete the znode. A server that lags behind can still show such a znode
+// (CURATOR-696, CURATOR-604).
+// Scenario 11 of docs/traps.md.
+func TestContender_IgnoresZnodeOfEarlierSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		first, c := h.joinNew(), h.joinNew()
 		own := h.contenders()[1]
@@ -38,9 +40,11 @@ func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
 	})
 }
 
-// TestTrap11_SessionEndsAtHandOver checks that it does not become a contender's turn when the expiry of a session
-// has deleted the znode of its predecessor, and its own znode belongs to the same session (CURATOR-696).
-func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
+// TestContender_GetsNoTurnInExpiredSession checks that a contender does not have its turn if the end of a session
+// has deleted the znode of its predecessor, and the znode of the contender belongs to the same session
+// (CURATOR-696).
+// Scenario 11 of docs/traps.md.
+func TestContender_GetsNoTurnInExpiredSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		conn := h.connect()
 		first, second := h.join(conn), h.join(conn)
@@ -68,9 +72,10 @@ func (c *client) requireSessionLost() {
 	require.Len(c.h, bubble.Session(c.h, c.h.ensemble, c.conn).Ephemerals, 1)
 }
 
-// TestTrap12_LeaseStartsAtLastCheck checks that a lease expires before the session, and does not start when
-// the client notices that the connection is broken (CURATOR-460, TN14).
-func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
+// TestLease_StartsAtLastCheck checks that a lease expires before the session, because it starts at the last check
+// and not when the client notices that the connection is broken (CURATOR-460, TN14).
+// Scenario 12 of docs/traps.md.
+func TestLease_StartsAtLastCheck(t *testing.T) {
 	for name, fault := range map[string]func(h *harness, conn *zk.Conn){
 		"packets are lost": (*harness).isolate,
 		"the connection breaks": func(h *harness, conn *zk.Conn) {
@@ -104,9 +109,10 @@ func (c *client) requireExpired() {
 	}
 }
 
-// TestTrap13_PartitionedServerAnswers checks that the holder loses its turn when the other servers expire its
-// session, although a server that is cut off still answers its reads (CURATOR-444).
-func TestTrap13_PartitionedServerAnswers(t *testing.T) {
+// TestHolder_LosesTurnAtPartitionedServer checks that the holder loses its turn when the other servers expire its
+// session, although the server that is cut off from them still answers reads (CURATOR-444).
+// Scenario 13 of docs/traps.md.
+func TestHolder_LosesTurnAtPartitionedServer(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
 		reader, znode := h.connectTo(0), h.contenders()[0]
@@ -131,9 +137,10 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 	})
 }
 
-// TestTrap10_SessionMovedDuringCheck checks that a reply that the session has moved neither ends the turn nor
-// renews the lease (ZOOKEEPER-2886).
-func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
+// TestHolder_KeepsTurnIfSessionMovesDuringCheck checks that the reply "session moved" to a check neither ends the
+// turn of the holder nor renews the lease (ZOOKEEPER-2886).
+// Scenario 10 of docs/traps.md.
+func TestHolder_KeepsTurnIfSessionMovesDuringCheck(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, func(h *harness, l bubble.Fault) {
 		c, next := h.joinNew(), h.joinNew()
 		g, znode := c.requireTurn(), h.contenders()[0]
@@ -158,9 +165,10 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	})
 }
 
-// TestTrap14_DoneIsClosed checks that the holder is notified that it has lost its turn (CURATOR-206, kazoo
-// #2, go-zookeeper #190).
-func TestTrap14_DoneIsClosed(t *testing.T) {
+// TestDone_IsClosedWhenTurnEnds checks that Done is closed when the holder loses its turn, for each reason
+// (CURATOR-206, kazoo #2, go-zookeeper #190).
+// Scenario 14 of docs/traps.md.
+func TestDone_IsClosedWhenTurnEnds(t *testing.T) {
 	for name, end := range map[string]struct {
 		do     func(h *harness, c *client)
 		reason error // the reason of the end; nil for leave
@@ -200,10 +208,11 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 	}
 }
 
-// TestTrap16_StoppedHolderWrites checks that a holder that was stopped cannot write after the turn of the
-// next holder has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). Here its lease is far too long, which has
-// the same effect as a stop directly after a check of the clock.
-func TestTrap16_StoppedHolderWrites(t *testing.T) {
+// TestHolder_CannotWriteAfterNextTurnBegins checks that a holder whose process was suspended cannot write after the
+// turn of the next holder has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). The lease in this test is far too
+// long, which has the same effect as a suspension right after the holder has compared the lease with the clock.
+// Scenario 16 of docs/traps.md.
+func TestHolder_CannotWriteAfterNextTurnBegins(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
 		h.create("/register")
@@ -240,9 +249,10 @@ func writeRegister(g grant, data string) error {
 	return err
 }
 
-// TestTrap16_WriteInFlight checks that a write of the previous holder that is in flight when the next turn
-// begins is not applied (Kleppmann 2016).
-func TestTrap16_WriteInFlight(t *testing.T) {
+// TestHolder_WriteInFlightFailsAfterNextTurnBegins checks that the server does not apply a write of the previous
+// holder that is in flight when the next turn begins (Kleppmann 2016).
+// Scenario 16 of docs/traps.md.
+func TestHolder_WriteInFlightFailsAfterNextTurnBegins(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
 		h.create("/register")
@@ -260,9 +270,10 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 	})
 }
 
-// TestTrap18_NewSessionUnnoticed checks that a contender notices that the client library has continued in a
-// new session, for which the library reports no expiry (ClickHouse #116690).
-func TestTrap18_NewSessionUnnoticed(t *testing.T) {
+// TestContender_NoticesUnreportedNewSession checks that a contender notices that the client library continues in a
+// new session, even if the library reports no expiry (ClickHouse #116690).
+// Scenario 18 of docs/traps.md.
+func TestContender_NoticesUnreportedNewSession(t *testing.T) {
 	subtestForEachKind(t, "during its turn", all, 3, func(h *harness) {
 		c := h.joinNew()
 		old := c.conn.SessionID()
@@ -298,9 +309,11 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 	})
 }
 
-// TestTrap22_NothingHangs checks that a contender does not wait forever on a connection that is suspended or
-// was closed (kazoo PR 170, #116, #482).
-func TestTrap22_NothingHangs(t *testing.T) {
+// TestContender_EndsInAnyState checks that a contender ends, and does not wait forever, if it leaves or if its
+// connection, its context or its election ends, in any state of the contender and of its connection (kazoo PR 170,
+// #116, #482).
+// Scenario 22 of docs/traps.md.
+func TestContender_EndsInAnyState(t *testing.T) {
 	for state, prepare := range map[string]func(h *harness, c *client){
 		"during its turn": func(*harness, *client) {},
 		"waiting":         func(h *harness, _ *client) { h.createContender() },
@@ -363,10 +376,11 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	}
 }
 
-// TestTrap22_CloseWithSeveralContenders checks that each of several contenders on a connection that is closed
-// leaves, and does not take the deletion of its predecessor, which the server still reports, for its turn
+// TestContenders_LeaveWhenConnectionIsClosed checks that all contenders on a connection leave when the connection
+// is closed, and that none of them has its turn because the server still reports the deletion of the predecessor
 // (kazoo #482).
-func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
+// Scenario 22 of docs/traps.md.
+func TestContenders_LeaveWhenConnectionIsClosed(t *testing.T) {
 	for name, leaves := range map[string]bool{"during its turn": false, "leaving": true} {
 		subtestForEachKind(t, name, all, 1, func(h *harness) {
 			conn := h.connect()

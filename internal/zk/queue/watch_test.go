@@ -11,9 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap24_PredecessorDoesNotExist checks that a contender whose predecessor is deleted before it is
-// watched wakes, and does not leave a watch on that znode (CURATOR-107, helix #44).
-func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
+// TestContender_WakesIfPredecessorIsDeletedBeforeWatch checks that a contender has its turn although its
+// predecessor is deleted before the contender watches it, and that the contender leaves no watch on the deleted
+// znode (CURATOR-107, helix #44).
+// Scenario 24 of docs/traps.md.
+func TestContender_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		subtestForEachKind(t, fmt.Sprintf("after a lost reply: %v", lost), exclusive, 1, func(h *harness) {
 			ahead := h.createContender()
@@ -36,9 +38,10 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 	}
 }
 
-// TestTrap25_WatchesDoNotAddUp checks that the watches of a contender do not add up with each reconnect, each
-// event or each contender that leaves (kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76).
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// TestContender_AccumulatesNoWatches checks that the number of watches of a contender does not grow with each
+// reconnect, each event or each contender that leaves (kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76).
+// Scenario 25 of docs/traps.md.
+func TestContender_AccumulatesNoWatches(t *testing.T) {
 	forEachKind(t, exclusive, 3, func(h *harness) {
 		conn := h.connect()
 		ahead, c := h.createContender(), h.join(conn)
@@ -77,9 +80,10 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap26_UnrelatedEvents checks that a watch is set again after an unrelated event has consumed it
-// (CURATOR-258, CURATOR-329).
-func TestTrap26_UnrelatedEvents(t *testing.T) {
+// TestContender_SetsWatchAgainAfterUnrelatedEvent checks that a contender sets its watch again after an unrelated
+// event has consumed the watch (CURATOR-258, CURATOR-329).
+// Scenario 26 of docs/traps.md.
+func TestContender_SetsWatchAgainAfterUnrelatedEvent(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
 		ahead, c, last := h.createContender(), h.joinNew(), h.joinNew()
 		znodes := append(h.contenders(), dir)
@@ -108,9 +112,10 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 	})
 }
 
-// TestTrap27_WatchesLost checks that a contender does not miss a change that happens while the connection is
-// down, even when the watches are lost (CURATOR-623, CURATOR-311, CURATOR-97).
-func TestTrap27_WatchesLost(t *testing.T) {
+// TestContender_NoticesChangesWhileDisconnected checks that a contender notices a change that happens while it has
+// no connection, even if its watches are lost (CURATOR-623, CURATOR-311, CURATOR-97).
+// Scenario 27 of docs/traps.md.
+func TestContender_NoticesChangesWhileDisconnected(t *testing.T) {
 	subtestForEachKind(t, "the predecessors are deleted", all, 3, func(h *harness) {
 		first, second := h.createContender(), h.createContender()
 		c := h.joinNew()
@@ -163,9 +168,11 @@ func TestTrap27_WatchesLost(t *testing.T) {
 	}
 }
 
-// TestTrap52_NoHerd checks that the deletion of one znode wakes only the next two contenders, and not all, as
-// it does when all clients watch the first znode or the parent (ZooKeeper's page of recipes).
-func TestTrap52_NoHerd(t *testing.T) {
+// TestDeletion_WakesOnlyNextTwoContenders checks that the deletion of a znode wakes only the next two contenders.
+// It would wake all contenders if they watched the first znode or the parent, as the page of recipes of ZooKeeper
+// warns.
+// Scenario 52 of docs/traps.md.
+func TestDeletion_WakesOnlyNextTwoContenders(t *testing.T) {
 	forEachKind(t, exclusive, 1, func(h *harness) {
 		const count = 20
 		var line []*client

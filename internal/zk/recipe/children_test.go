@@ -45,8 +45,9 @@ func runTest(t *testing.T, f func(w *bubble.Test, setup *Setup)) {
 
 func requests(w *bubble.Test) int { return len(w.Server.Log().Requests()) }
 
-// Children that have not changed must not be read again, and changes must be detected.
-func TestReader_ReadsWhatHasChanged(t *testing.T) {
+// TestChildReader_ReadsOnlyChangedChildren checks that a ChildReader reads only the children that have changed
+// since its last read, and notices each change.
+func TestChildReader_ReadsOnlyChangedChildren(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
 		defer r.Close()
@@ -80,8 +81,9 @@ func TestReader_ReadsWhatHasChanged(t *testing.T) {
 	})
 }
 
-// A znode that does not exist yet must be watched, and no data may be read without need.
-func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
+// TestChildReader_WatchesZnodeThatIsCreatedLater checks that a ChildReader watches a znode that does not exist yet,
+// and reads no data with NamesOnly.
+func TestChildReader_WatchesZnodeThatIsCreatedLater(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{
 			Path: "/later", NamesOnly: true, Parse: texts, Skip: func(name string) bool { return name == "skipped" },
@@ -104,8 +106,9 @@ func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 	})
 }
 
-// Wait must return when the connection is closed.
-func TestReader_ConnectionClosed(t *testing.T) {
+// TestChildReader_WaitReturnsWhenConnectionIsClosed checks that Wait returns ErrConnClosed when the connection is
+// closed.
+func TestChildReader_WaitReturnsWhenConnectionIsClosed(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
 		defer r.Close()
@@ -116,7 +119,8 @@ func TestReader_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// A missing znode must not be an error, and ListChildren must not set watches.
+// TestListChildren_SetsNoWatch checks that ListChildren sets no watch, and returns no error if the znode does not
+// exist.
 func TestListChildren_SetsNoWatch(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The estimate uses the newest reply, but not a slow reply if a better one is not too old.
+// TestClock_EstimatesTimeOfLeader checks that the estimate of the leader's time uses the newest reply, but not a
+// slow reply while a faster reply is recent enough.
 func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	begin := time.UnixMilli(1_000_000)
 	at := func(d time.Duration) time.Time { return begin.Add(d) }
@@ -35,9 +36,10 @@ func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	require.False(t, valid, "the leader's clock may have drifted, or another server may be the leader")
 }
 
-// The estimate is not used any more after the local wall clock was set, or after the monotonic clock
-// has stopped while the machine was suspended. A time has both readings only in real time.
-func TestClock_LocalClocksDiverge(t *testing.T) {
+// TestClock_DropsEstimateIfLocalClocksDiverge checks that the clock returns no estimate after the local wall clock
+// was set, or after the monotonic clock has not advanced while the machine was suspended. The test uses real time,
+// because a time in a bubble of testing/synctest has no monotonic reading.
+func TestClock_DropsEstimateIfLocalClocksDiverge(t *testing.T) {
 	begin := time.Now()
 	stamp := begin.UnixMilli()
 	for name, local := range map[string]time.Time{
@@ -77,9 +79,9 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestWriter_LeaderTime checks that LeaderTime returns no estimate before a transaction, or when the last
-// measurement is too old.
-func TestWriter_LeaderTime(t *testing.T) {
+// TestWriter_LeaderTimeReturnsNoStaleEstimate checks that LeaderTime returns no estimate before the first
+// transaction, or after the last measurement has become too old.
+func TestWriter_LeaderTimeReturnsNoStaleEstimate(t *testing.T) {
 	run(t, func(h *writerTest) {
 		_, _, ok := h.w.LeaderTime()
 		require.False(t, ok)

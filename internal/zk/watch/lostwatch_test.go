@@ -477,9 +477,9 @@ func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 	}
 }
 
-// Nothing that waits for a watch may wait forever when an event is lost, or when the server does not set the
-// watches again after a break of the connection that the client does not notice.
-func TestLostWatch_IsNoticed(t *testing.T) {
+// TestRecipes_NoticeLostWatches checks that no election and no recipe waits forever if an event is lost, or if the
+// server does not set the watches again after a break of the connection that the client does not notice.
+func TestRecipes_NoticeLostWatches(t *testing.T) {
 	for _, s := range lostWatchScenarios {
 		t.Run(s.name, func(t *testing.T) {
 			// run returns the number of events in the scenario without a fault, or whether the
