@@ -17,7 +17,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(d time.Duration) time.Time { return start.Add(d) }
 
-// leaseOf returns a lease with proofs sent at these times after start.
+// leaseOf returns a lease with proofs that were sent, and acknowledged, at these times after start.
 func leaseOf(sent ...time.Duration) *lease {
 	l := &lease{timeout: timeout}
 	for _, d := range sent {
@@ -102,7 +102,8 @@ func TestLease_IsNotExtendedByStepOfWallClock(t *testing.T) {
 				}
 				unstepped.add(actual, actual)
 				l.add(shown, shown)
-				// As far as the clock shows that was not set: the lease ends by either clock.
+				// Compute the deadline by the clock that was not set: the lease ends when either clock has passed
+				// the deadline.
 				return l.deadline().Sub(begin)
 			}
 			if c.pause > 0 {
@@ -119,8 +120,8 @@ func TestLease_IsNotExtendedByStepOfWallClock(t *testing.T) {
 	}
 }
 
-// withWall returns t with its wall clock reading changed by d. Package time cannot create a time whose
-// clock readings differ.
+// withWall returns t with its wall clock reading changed by d. It uses unsafe, because package time cannot create a
+// time whose clock readings differ.
 func withWall(t time.Time, d time.Duration) time.Time {
 	u := t.Add(d)
 	fields := (*struct {
@@ -150,20 +151,20 @@ func TestLease_CountsChainFromAcknowledgements(t *testing.T) {
 	require.Equal(t, timeout*3/2+timeout*3/8, l.deadline().Sub(start))
 }
 
-// model is the leader of an ensemble and the server that a client is connected to. The server
-// reports the activity of sessions with its replies to pings, half a tick apart.
+// model simulates the leader of an ensemble and the server of a client. The server reports the activity of sessions
+// to the leader with its replies to pings, half a tick apart.
 type model struct {
 	r          *rand.Rand
 	half       time.Duration // half a tick of the server
-	ping, tick time.Duration // the offsets of the pings and of the ticks
+	ping, tick time.Duration // the times of the first ping and of the first tick
 	lag        time.Duration // the longest latency
 	last       time.Duration // the arrival of the last packet
-	reported   time.Duration // the last activity that was reported
+	reported   time.Duration // the last activity that the server has reported to the leader
 	unreported []time.Duration
 }
 
-// deliver returns when a packet arrives that the client sends at the time sent. Packets arrive
-// in order.
+// deliver returns the time at which a packet arrives that the client sends at the time sent. Packets arrive in the
+// order in which they were sent.
 func (m *model) deliver(sent time.Duration) time.Duration {
 	arrival := sent
 	if m.r.IntN(2) == 0 {
@@ -174,13 +175,14 @@ func (m *model) deliver(sent time.Duration) time.Duration {
 	return m.last
 }
 
-// expiry returns when the leader expires the session if the client's server is cut off from the leader right after
-// the last packet has arrived.
+// expiry returns when the leader expires the session if the server of the client is cut off from the leader right
+// after the last packet has arrived.
 func (m *model) expiry() time.Duration {
 	lastPing := m.ping + (m.last-m.ping)/m.half*m.half
 	for _, a := range m.unreported {
 		if a <= lastPing {
-			// A session is active at the time of the report.
+			// The server reports the time of its report, not of the activity, so the session is active at that
+			// time.
 			m.reported = max(m.reported, m.ping+(a-m.ping+m.half-1)/m.half*m.half)
 		}
 	}
@@ -237,9 +239,9 @@ func TestLease_EndsBeforeSessionAtAnyLatency(t *testing.T) {
 	}
 }
 
-// checksPerMinute simulates a minute of checks that are acknowledged after a round trip, for a
-// user with the timeout stated. It returns their number, and the shortest remaining lease at an
-// acknowledgement.
+// checksPerMinute simulates a minute of checks that the server acknowledges after a round trip, for a user with the
+// configured timeout stated, and requires that the lease does not end in this minute. It returns the number of
+// checks, and the shortest time for which the lease was still valid at an acknowledgement.
 func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n int, left time.Duration) {
 	step := stated / 32
 	l := &lease{timeout: timeout}
@@ -272,8 +274,8 @@ func TestLease_ContinuesWithChecksAtInterval(t *testing.T) {
 	between, _ := checksPerMinute(t, timeout, timeout/6, 2*time.Millisecond)
 	require.Less(t, between, byDefault)
 	require.Greater(t, between, slowest)
-	// With round trips longer than that, the first lease, a third of the timeout, ends too early
-	// by default as well.
+	// If round trips are longer than a seventh of the timeout, even a client with the default interval loses its
+	// first lease, which lasts for a third of the timeout.
 	for _, stated := range []time.Duration{timeout, timeout * 7 / 8, timeout * 2 / 3, timeout / 4, timeout / 40} {
 		for roundTrip := time.Millisecond; roundTrip < stated/7; roundTrip += stated / 64 {
 			checksPerMinute(t, stated, 0, roundTrip)

@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// znode is the path of the ephemeral znode of [runTest].
+// znode is the path of the ephemeral znode that [runTest] creates.
 const znode = "/n0000000000"
 
-// runTest runs f in a bubble with a server and a connection with a session and an ephemeral znode.
+// runTest runs f in a bubble with a server and a connection that has a session and an ephemeral znode.
 func runTest(t *testing.T, granted time.Duration, f func(*bubble.Test)) {
 	bubble.Run(t, func(t *bubble.Test) {
 		t.Conn = bubble.Connect(t, t.Server, time.Minute)
@@ -39,13 +39,13 @@ func create(t *bubble.Test) string {
 	return path
 }
 
-// count returns how often text was logged, in a bubble.
+// count waits until all goroutines of the bubble are blocked, and returns how often the log contains text.
 func count(log *testenv.Buffer, text string) int {
 	synctest.Wait()
 	return strings.Count(log.String(), text)
 }
 
-// leaseOfMonitor returns a copy of the lease.
+// leaseOfMonitor returns a copy of the lease of m.
 func leaseOfMonitor(m *monitor) lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +181,8 @@ func TestMonitor_IncreasesEpochAtReportedBreak(t *testing.T) {
 		require.Equal(t, epoch, sub.State().Epoch)
 		RecordOf(t.Conn).Push(Event{Kind: Broken})
 		require.Greater(t, sub.State().Epoch, epoch)
-		// While the connection is down as well: it may have been up between two polls.
+		// Epoch also increases while the connection is down, because the connection may have been up between two
+		// polls.
 		t.Server.Stop()
 		time.Sleep(time.Second)
 		require.False(t, sub.State().Up)
@@ -201,7 +202,7 @@ func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		before := sub.State()
 		require.True(t, before.Proven)
-		// The goroutine of the monitor does not run while the lease ends. Then it receives the
+		// The goroutine of the monitor does not run while the lease ends. Afterwards the goroutine receives the
 		// reply to a check.
 		m := sub.m
 		m.mu.Lock()
@@ -310,7 +311,7 @@ func TestMonitor_ChecksSoonAfterReconnect(t *testing.T) {
 		for len(checks) > 0 {
 			<-checks
 		}
-		last := <-checks // the next one is due after 5 s
+		last := <-checks // the next check is due after 5 s
 		t.Server.DropConnections()
 		require.Less(t, (<-checks).Sub(last), 3*time.Second)
 	})
@@ -340,8 +341,8 @@ func TestMonitor_RequiresSecondProofAfterPause(t *testing.T) {
 		time.Sleep(time.Second)
 		require.WithinDuration(t, begin, leaseOfMonitor(sub.m).paused, 200*time.Millisecond)
 	})
-	// The pause is before Subscribe, and the first proof right after it. During the pause the
-	// client has sent no pings, so there is no lease before there is a chain.
+	// The process pauses before Subscribe, and the first proof follows right after it. The client has sent no pings
+	// during the pause, so there is no lease before a chain of two proofs.
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		require.NoError(t, checkTimeout(t.Conn, 0))
 		time.Sleep(time.Minute)

@@ -39,7 +39,8 @@ func TestGranted_ReadsTimeoutByReflection(t *testing.T) {
 	})
 }
 
-// Len returns the number of connections with a value, perhaps with unreachable ones.
+// Len returns the number of connections with a value. It may include connections that the program does not
+// reference any more.
 func (m *Map[V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -166,7 +166,8 @@ func TestBackoff_DoublesPausesUntilQuietSecond(t *testing.T) {
 
 const bufferSize = 64 << 10
 
-// small is a client with a small receive buffer, and other a client without a limit.
+// large is a test with replies that are too large: small is a client with a small receive buffer, and other is a
+// client without a limit.
 type large struct {
 	*testing.T
 	srv          *zktest.Server
@@ -196,7 +197,7 @@ func (l large) create(path string, size int) {
 	require.NoError(l, err)
 }
 
-// breaks returns how often clients have connected since the last call.
+// breaks returns how often clients have connected since the last call of breaks.
 func (l large) breaks() int {
 	n := l.srv.Log().Count(zktest.OpConnect)
 	l.srv.ResetLog()

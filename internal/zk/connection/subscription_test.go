@@ -10,8 +10,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// checksIn returns how many checks are sent during d. It differs by a few if the goroutine of the
-// monitor runs more often, because checks are less late then.
+// checksIn returns the number of checks that the client sends during d. The number is a little higher if the
+// goroutine of the monitor runs more often, because the client then sends checks less late.
 func checksIn(t *bubble.Test, d time.Duration) int {
 	t.Server.ResetLog()
 	time.Sleep(d)
@@ -145,7 +145,7 @@ func TestCheckInterval_ChecksZnodeDespiteOtherWrites(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for range 150 { // wait for 90 seconds
+			for range 150 { // use the connection for 90 seconds
 				brief := Subscribe(t.Conn, 0)
 				brief.Prove(create(t), time.Now())
 				time.Sleep(100 * time.Millisecond)

@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// container is the ephemeralOwner of a container of the servers in these tests.
+// container is the ephemeralOwner of containers on the servers in these tests.
 const container int64 = math.MinInt64
 
 func runMake(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn *zk.Conn), opts ...zktest.Option) {
@@ -167,7 +167,7 @@ func TestOptions_CheckRejectsStrictOpenACL(t *testing.T) {
 	require.NoError(t, check(closed, true))
 }
 
-// checkTimeout checks the options of a recipe with this session timeout.
+// checkTimeout calls Check with the configured session timeout stated.
 func checkTimeout(conn *zk.Conn, stated time.Duration) error {
 	return (&Options{Conn: conn, ACL: zk.WorldACL(zk.PermAll), Timeout: stated, Log: slog.New(slog.DiscardHandler)}).Check()
 }

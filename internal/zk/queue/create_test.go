@@ -80,7 +80,7 @@ func TestContender_IgnoresZnodeOfOtherSession(t *testing.T) {
 			require.NotEqual(h, []string{other}, h.contenders())
 			return
 		}
-		// A znode whose name contains no GUID belongs to another contender, and is not deleted.
+		// A znode whose name contains no GUID belongs to another contender, so it is not deleted.
 		c.requireWaits()
 		require.Len(h, h.contenders(), 2)
 		h.remove(other)
@@ -123,7 +123,7 @@ func TestContender_CreatesOneZnodeAtLaggingServer(t *testing.T) {
 		require.Equal(h, lagging.Name(), conn.Server())
 		require.NotContains(h, lagging.Tree(), h.created()[0][len(dir)+1:])
 		h.advance(timeout / 4)
-		c.requireWaits() // the outcome is not known yet
+		c.requireWaits() // the outcome of the create is not known yet
 		lagging.Heal()
 		h.advance(0)
 		c.requireOnly()
@@ -139,7 +139,7 @@ func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
 		ahead := h.createContender()
-		h.remove(h.createContender()) // its number is not used again
+		h.remove(h.createContender()) // the servers do not use its sequence number again
 		lost := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireRan(lost)
@@ -155,7 +155,7 @@ func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 		late("0000000001")
 		h.requireContenders(ahead, first+"0000000001", own)
 		h.set(ahead, "makes the contender list the queue")
-		if h.name != semaphore.name { // a semaphore does not list until it could be admitted
+		if h.name != semaphore.name { // a semaphore does not list the queue before it could be admitted
 			h.requireContenders(ahead, own)
 		}
 		c.requireWaits()
@@ -163,7 +163,7 @@ func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 		h.remove(ahead)
 		h.advance(0)
 		c.requireOnly()
-		// A znode that appears even later is deleted when the contender leaves.
+		// When the contender leaves, it also deletes a znode that appears even later.
 		late("0000000000")
 		c.requireLeaves()
 		h.requireContenders()
@@ -224,8 +224,8 @@ func TestContender_RemovesZnodeWhenGivingUpDuringCreate(t *testing.T) {
 	})
 }
 
-// testGivesUpDuringCreate tests a contender whose create was applied and has no reply. reply ends the
-// wait for the reply.
+// testGivesUpDuringCreate tests a contender that gives up after the server has applied its create, before it has
+// received the reply. reply delivers the reply.
 func testGivesUpDuringCreate(h *harness, reply func()) {
 	conn := h.connect()
 	session := conn.SessionID()

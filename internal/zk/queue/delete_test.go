@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// requireUnconfirmed requires that a contender leaves without a confirmation, within the limit.
+// requireUnconfirmed requires that leave returns ErrUnconfirmed, within the time limit.
 func (c *client) requireUnconfirmed() {
 	c.h.Helper()
 	bubble.RequireDuration(c.h, limit.Confirm, func() { require.ErrorIs(c.h, c.leave(), leaderelection.ErrUnconfirmed) })
@@ -167,8 +167,8 @@ func TestContender_SendsDeleteOncePerConnection(t *testing.T) {
 // Scenario 44 of docs/traps.md.
 func TestContender_KeepsTurnDespiteEarlierRemoval(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
-		// The delete of the first contender is pending while the second one joins on the same
-		// connection. It is retried when it is the turn of the second one.
+		// The delete of the first contender is pending while the second contender joins on the same connection. The
+		// first contender repeats the delete during the turn of the second contender.
 		conn := h.connect()
 		old := h.join(conn)
 		g, znode := old.requireTurn(), h.contenders()[0]

@@ -31,7 +31,7 @@ func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 		}
 		require.Len(h, h.contenders(), 3)
 
-		// The contenders that have joined before have their turns in their order.
+		// The contenders that have joined before the exhaustion have their turns in their order.
 		for i, c := range line {
 			c.requireTurn()
 			for _, next := range line[i+1:] {
@@ -135,7 +135,7 @@ func TestToken_IncreasesWhenSequenceNumbersRestart(t *testing.T) {
 		conn := h.connect()
 		last := int64(0)
 		for range 3 {
-			h.srv.Sweep() // the recipe has created a container
+			h.srv.Sweep() // remove the container that the recipe has created
 			if h.exists(dir) != nil {
 				for _, name := range children(h) {
 					h.remove(dir + "/" + name)
@@ -173,7 +173,7 @@ func TestContender_CreatesNoZnodeIfPredecessorIsMissing(t *testing.T) {
 			line = append(line, h.join(conns[i%4/2]))
 		}
 		znodes := h.contenders()
-		// Every second contender is deleted, most of them while the connections are down.
+		// Delete every second contender, most of them while the connections are down.
 		for i := 0; i < count; i += 2 {
 			if i == count/3 {
 				for _, conn := range conns {
@@ -199,7 +199,7 @@ func TestContender_CreatesNoZnodeIfPredecessorIsMissing(t *testing.T) {
 		}
 		h.requireContenders(remaining...)
 		require.Len(h, h.created(), count, "a contender has created a second znode")
-		h.allowWatches = true // deleted contenders leave their watches
+		h.allowWatches = true // contenders that were deleted do not remove their watches
 	})
 }
 
@@ -225,7 +225,8 @@ func TestContender_ContinuesAfterAnyRequestFails(t *testing.T) {
 	}
 }
 
-// failRequest tests a contender whose nth request fails, and reports whether it has sent so many.
+// failRequest tests a contender whose nth request fails, and reports whether the contender has sent so many
+// requests.
 func failRequest(h *harness, l bubble.Fault, nth int) bool {
 	ahead, conn := h.createContender(), h.connect()
 	session := conn.SessionID()
@@ -238,7 +239,7 @@ func failRequest(h *harness, l bubble.Fault, nth int) bool {
 	h.advance(3 * timeout)
 	g := c.newest()
 	require.NotNil(h, g, "request %d: %v", nth, c.result())
-	if g.Err() != nil { // the request was a check
+	if g.Err() != nil { // the request that has failed was a check
 		require.True(h, l.Silent, "request %d: %v", nth, g.Err())
 		require.ErrorIs(h, g.Err(), leaderelection.ErrLeaseExpired)
 		h.advance(timeout)

@@ -25,7 +25,7 @@ func TestContender_IgnoresZnodeOfEarlierSession(t *testing.T) {
 		h.disconnect(c.conn)
 		h.expire(c.conn)
 		h.create(own)
-		// The contender cannot delete the znode.
+		// The contender is not permitted to delete the znode.
 		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: own, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		first.requireLeaves()
 		h.reconnect()
@@ -50,7 +50,7 @@ func TestContender_GetsNoTurnInExpiredSession(t *testing.T) {
 		first, second := h.join(conn), h.join(conn)
 		other := h.joinNew()
 		first.requireTurn()
-		h.advance(timeout) // the second one has a lease, and could have its turn without a request
+		h.advance(timeout) // the second contender now has a lease, and could have its turn without a request
 		h.expire(conn)
 		h.advance(timeout)
 		require.Error(h, first.newest().Err())
@@ -59,8 +59,8 @@ func TestContender_GetsNoTurnInExpiredSession(t *testing.T) {
 	})
 }
 
-// requireSessionLost requires that a contender whose session has ended while it waited has left, or, if it is
-// a call that acquires a lock, has joined again.
+// requireSessionLost requires that a contender whose session has ended while it was waiting has left, or, if the
+// contender is a call that acquires a lock, has joined again.
 func (c *client) requireSessionLost() {
 	c.h.Helper()
 	if c.h.resumes {
@@ -99,7 +99,7 @@ func TestLease_StartsAtLastCheck(t *testing.T) {
 	}
 }
 
-// requireExpired requires that a contender has left after the expiry of its lease and of its session.
+// requireExpired requires that a contender has left after its lease and its session have expired.
 func (c *client) requireExpired() {
 	c.h.Helper()
 	if c.h.resumes {
@@ -171,7 +171,7 @@ func TestHolder_KeepsTurnIfSessionMovesDuringCheck(t *testing.T) {
 func TestDone_IsClosedWhenTurnEnds(t *testing.T) {
 	for name, end := range map[string]struct {
 		do     func(h *harness, c *client)
-		reason error // the reason of the end; nil for leave
+		reason error // the error of the grant; nil means the error after leave
 	}{
 		"left":              {func(_ *harness, c *client) { c.requireLeaves() }, nil},
 		"znode deleted":     {func(h *harness, _ *client) { h.remove(h.contenders()[0]) }, leaderelection.ErrDeleted},
@@ -243,7 +243,7 @@ func TestHolder_CannotWriteAfterNextTurnBegins(t *testing.T) {
 	})
 }
 
-// writeRegister writes in a transaction that is applied only during a turn.
+// writeRegister writes the register in a transaction that the servers apply only during the turn of g.
 func writeRegister(g grant, data string) error {
 	_, err := g.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte(data), Version: -1})
 	return err
@@ -292,7 +292,7 @@ func TestContender_NoticesUnreportedNewSession(t *testing.T) {
 		first.requireTurn()
 	})
 	t.Run("joining", func(t *testing.T) {
-		// The create is queued in one session and sent in the next.
+		// The client library queues the create in one session and sends it in the next session.
 		forEachKind(t, all, 3, func(h *harness) {
 			conn := h.connect()
 			c, old := h.prepare(conn), conn.SessionID()

@@ -22,7 +22,7 @@ func TestContender_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 			reads, watches := 1, 1
 			if lost {
 				h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
-				reads, watches = 2, 2 // the watch on its znode was set again after the reconnect
+				reads, watches = 2, 2 // the contender sets the watch on its own znode again after the reconnect
 			}
 			gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
 				_ = h.operator.Delete(ahead, -1)
@@ -53,7 +53,7 @@ func TestContender_AccumulatesNoWatches(t *testing.T) {
 			require.LessOrEqual(h, bubble.Watches(conn), most)
 		}
 		requireWatches()
-		most = 12 // the watch on the contender's znode is set again after each reconnect, up to a limit
+		most = 12 // the contender sets the watch on its own znode again after each reconnect, up to a limit of channels
 		for i := range 20 {
 			h.set(ahead, fmt.Sprint(i))
 			requireWatches()
@@ -62,7 +62,7 @@ func TestContender_AccumulatesNoWatches(t *testing.T) {
 			requireWatches()
 		}
 		c.requireWaits()
-		// Contenders that join and leave after it leave one watch.
+		// Contenders that join behind the contender and leave again leave one watch in total.
 		watched, most = append(watched, own), most+1
 		for range 10 {
 			other := h.join(conn)
@@ -148,7 +148,7 @@ func TestContender_NoticesChangesWhileDisconnected(t *testing.T) {
 				if rejected {
 					failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
 					defer h.requireRan(failed)
-					h.allowWatches = true // the client library has lost the watches
+					h.allowWatches = true // the client library has lost the watches, so the contender cannot remove them
 				}
 				h.disconnect(c.conn)
 				h.remove(gone)
@@ -182,7 +182,7 @@ func TestDeletion_WakesOnlyNextTwoContenders(t *testing.T) {
 		h.advance(timeout)
 		znodes := h.contenders()
 		var want []string
-		for i, path := range znodes { // the watch of the contender itself, and those of the next two
+		for i, path := range znodes { // the watch of the contender itself, and the watches of the next two contenders
 			for range znodes[i:min(i+3, count)] {
 				want = append(want, path)
 			}
