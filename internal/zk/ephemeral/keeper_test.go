@@ -18,7 +18,7 @@ import (
 
 const withoutMember = "/\n  members container\n"
 
-// keep starts a Keeper. states returns the states that it has reported.
+// keep starts a Keeper. The function states returns the states that the Keeper has reported.
 func keep(w *bubble.Test, s *recipe.Setup) (k *Keeper, states func() []State) {
 	var mu sync.Mutex
 	var reported []State
@@ -52,7 +52,7 @@ func TestKeeper_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 		before := w.Server.Tree()
 		w.Server.ResetLog()
 		w.Server.Blackhole(zktest.BothWays, s.Conn.SessionID())
-		time.Sleep(3 * time.Second) // a lease would have expired
+		time.Sleep(3 * time.Second) // long enough for a lease to expire, if a Keeper required one
 		w.Server.Heal(s.Conn.SessionID())
 		time.Sleep(time.Minute)
 		require.True(w, k.State().Present)

@@ -24,7 +24,7 @@ const (
 	without = "/\n  members\n"
 )
 
-// taken is the argument of Create for callers that do not wait for other clients.
+// taken is an argument for Create that makes Create return the error instead of waiting for other clients.
 func taken(e *TakenError) error { return e }
 
 var errDone = errors.New("done")
@@ -114,7 +114,7 @@ func TestGrant_EndsWithZnodeOrLease(t *testing.T) {
 		"server unreachable":                       {func(w *bubble.Test, s *recipe.Setup) { w.Server.Blackhole(zktest.BothWays, s.Conn.SessionID()) }, connection.ErrLeaseExpired},
 		"session expired while disconnected": {func(w *bubble.Test, s *recipe.Setup) {
 			w.Server.Refuse(true)
-			w.Server.DropConnections() // otherwise the client may receive the event of the deletion
+			w.Server.DropConnections() // without a connection the client cannot receive the event of the deletion
 			require.NoError(w, w.Server.ExpireSession(s.Conn.SessionID()))
 		}, connection.ErrLeaseExpired},
 		"deleted": {func(w *bubble.Test, s *recipe.Setup) { require.NoError(w, connect(w).Conn.Delete(node, -1)) }, connection.ErrDeleted},

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errUnparsable = errors.New("unparsable")
 
-// texts parses the data of a child as a text. The text "error" is an error of the child.
+// texts parses the data of a child as a string. For the data "error" it returns an error.
 func texts(name string, found watch.Found, err error) (string, error) {
 	if string(found.Data) == "error" {
 		return "", errUnparsable
@@ -28,7 +28,8 @@ func texts(name string, found watch.Found, err error) (string, error) {
 	return string(found.Data), err
 }
 
-// runTest runs f in a bubble with a server that stores /dir with the children a and b. The setup is that of the reader.
+// runTest runs f in a bubble with a server that stores /dir with the children a and b. setup belongs to the
+// connection of the reader.
 func runTest(t *testing.T, f func(w *bubble.Test, setup *Setup)) {
 	bubble.Run(t, func(w *bubble.Test) {
 		w.Operator = w.Connect()
@@ -73,7 +74,7 @@ func TestChildReader_ReadsOnlyChangedChildren(t *testing.T) {
 
 		_, err = w.Operator.Set("/dir/b", []byte("error"), -1)
 		require.NoError(w, err)
-		for err == nil { // the first event may be that of the list, which the deletion has changed
+		for err == nil { // the first event may be the event of the list, which the deletion has changed
 			require.NoError(w, r.Wait(w.Context(), nil))
 			_, err = r.Read(w.Context())
 		}

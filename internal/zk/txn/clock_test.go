@@ -30,7 +30,7 @@ func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	requireOffset(500*ms, at(9000*ms))
 	c.update(1_010_410, at(10_000*ms), at(10_020*ms))
 	requireOffset(400*ms, at(10_020*ms))
-	c.update(1_800_000, at(700_000*ms), at(703_000*ms)) // a slow reply, but the last good one is old
+	c.update(1_800_000, at(700_000*ms), at(703_000*ms)) // a slow reply, but the last fast reply is too old
 	requireOffset(98_500*ms, at(703_000*ms))
 	_, valid = c.at(at(703_000*ms + maxAge))
 	require.False(t, valid, "the leader's clock may have drifted, or another server may be the leader")
@@ -66,8 +66,8 @@ func TestClock_DropsEstimateIfLocalClocksDiverge(t *testing.T) {
 	require.Equal(t, stamp+time.Minute.Milliseconds(), leader.UnixMilli())
 }
 
-// withWallClock returns t with its wall clock reading changed by d. Package time cannot create a
-// time whose clock readings differ.
+// withWallClock returns t with its wall clock reading changed by d. It uses unsafe, because package time cannot
+// create a time whose clock readings differ.
 func withWallClock(t time.Time, d time.Duration) time.Time {
 	t = t.Add(d)
 	fields := (*struct {
@@ -75,7 +75,7 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t))
-	fields.ext -= int64(d) // change the monotonic reading of the time
+	fields.ext -= int64(d) // change the monotonic reading instead, so that only the wall clock reading has advanced
 	return t
 }
 

@@ -125,7 +125,8 @@ func TestWriter_ReplacesRecordBeforeVersionOverflow(t *testing.T) {
 // createN creates the directory of the shared writer.
 var createN = Transaction{CreatesDir: true, Ops: []any{&zk.CreateRequest{Path: "/n", Acl: openACL}}}
 
-// setN changes the data of the directory. The version shows how often that was applied.
+// setN returns a transaction that changes the data of the directory, at the given version. The version shows how
+// often the servers have applied such a transaction.
 func setN(version int32) Transaction {
 	return Transaction{Alone: true, Ops: []any{&zk.SetDataRequest{Path: "/n", Data: []byte("x"), Version: version}}}
 }

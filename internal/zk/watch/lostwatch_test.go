@@ -33,22 +33,22 @@ const (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// lostWatch is a test in which watches are lost.
+// lostWatch is a test of a recipe in which watches are lost.
 type lostWatch struct {
 	*testing.T
 	srv *zktest.Server
-	// broken makes waiting lose the watches of all clients by a break of their connections.
+	// broken makes the method waiting break the connections of all clients, so that the clients lose their watches.
 	broken bool
 }
 
-// connect returns a connection whose list of servers contains the same server twice, so that the
-// client library reconnects immediately, and the break is not noticed.
+// connect returns a connection whose list of servers contains the same server twice, so that the client library
+// reconnects immediately, and the client does not notice the break.
 func (w *lostWatch) connect() *zk.Conn {
 	name := w.srv.Name()
 	return bubble.Connect(w, w.srv, timeout, zk.WithHostProvider(zktest.HostProvider(name, name)))
 }
 
-// waiting is called while the waiters of a scenario wait, before the changes that end their waits.
+// waiting is called while all clients of a scenario wait, before the changes that end their waits.
 func (w *lostWatch) waiting() {
 	synctest.Wait()
 	time.Sleep(time.Second)
@@ -58,7 +58,7 @@ func (w *lostWatch) waiting() {
 	}
 }
 
-// start runs f in the background. The returned function waits for it.
+// start runs f in the background. The returned function waits until f has returned.
 func start(f func()) (wait func()) {
 	done := make(chan struct{})
 	go func() {
@@ -74,7 +74,7 @@ type locker interface {
 }
 
 // contend makes three clients wait for a lock, which each of them releases immediately. The returned function waits
-// until all of them have held it.
+// until all three clients have held the lock.
 func (w *lostWatch) contend(ctx context.Context, newLock func() locker) (await func()) {
 	var waits []func()
 	for range 3 {
@@ -93,7 +93,7 @@ func (w *lostWatch) contend(ctx context.Context, newLock func() locker) (await f
 	}
 }
 
-// candidate starts a candidate.
+// candidate starts a candidate of the election, on its own connection.
 func (w *lostWatch) candidate() *leaderelection.Election {
 	e, err := leaderelection.NewElection(w.connect(), node, leaderelection.WithCreateNode())
 	require.NoError(w, err)
@@ -101,7 +101,8 @@ func (w *lostWatch) candidate() *leaderelection.Election {
 	return e
 }
 
-// awaitRole receives statuses until the candidate has the role, or its candidacy is over.
+// awaitRole receives statuses until the candidate has the role, or its candidacy is over, and returns the last
+// status.
 func awaitRole(e *leaderelection.Election, role leaderelection.Role) (last leaderelection.Status) {
 	for s := range e.Status() {
 		if last = s; s.Err == nil && s.Role == role {
@@ -111,8 +112,8 @@ func awaitRole(e *leaderelection.Election, role leaderelection.Role) (last leade
 	return last
 }
 
-// lostWatchScenarios are scenarios of all that waits for watches. Each returns when the waits have
-// ended.
+// lostWatchScenarios contains a scenario for each recipe that waits for watches. Each scenario returns when all
+// waits have ended.
 var lostWatchScenarios = []struct {
 	name string
 	run  func(w *lostWatch, ctx context.Context)
@@ -213,7 +214,7 @@ var lostWatchScenarios = []struct {
 		w.waiting()
 		require.NoError(w, a.Release())
 		await()
-		// The znode of the holder is replaced: each check of the lease finds a znode.
+		// Replace the znode of the holder, so that the checks of the lease still find a znode.
 		b, err := s().Lock(ctx)
 		require.NoError(w, err)
 		operator := w.connect()
@@ -457,7 +458,7 @@ var lostWatchScenarios = []struct {
 	}},
 }
 
-// semaphore lets four clients use a semaphore with two leases.
+// semaphore makes four clients use a semaphore with two leases.
 func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 	var waits []func()
 	for range 4 {
@@ -482,12 +483,12 @@ func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 func TestRecipes_NoticeLostWatches(t *testing.T) {
 	for _, s := range lostWatchScenarios {
 		t.Run(s.name, func(t *testing.T) {
-			// run returns the number of events in the scenario without a fault, or whether the
-			// fault has occurred.
+			// run runs the scenario. Without a fault it returns the number of watch events, and with a fault
+			// whether the fault has occurred.
 			run := func(name string, broken bool, m zktest.Match) (events int, occurred bool) {
 				limit := watch.MaxDelay + 2*time.Minute
 				if broken {
-					limit *= 3 // a dropped setWatches loses several watches, one of which may wait for the next change
+					limit *= 3 // a dropped setWatches loses several watches, one of which may not fire before the next change
 				}
 				synctest.Test(t, func(t *testing.T) {
 					w := &lostWatch{T: t, srv: zktest.Start(t), broken: broken}

@@ -21,7 +21,7 @@ func TestVerify_FindsChangeWhoseEventIsLost(t *testing.T) {
 	for _, x := range []struct {
 		name  string
 		what  What
-		child bool // the changes are those of a child
+		child bool // the test changes a child of the watched znode
 		do    []func(w *bubble.Test, path string)
 	}{
 		{"data", Data, false, []func(*bubble.Test, string){create, write, write}},
@@ -85,7 +85,7 @@ func TestVerify_SendsFewRequestsPerHour(t *testing.T) {
 		time.Sleep(time.Hour)
 		n := countReads(w)
 		require.LessOrEqual(w, n, 20)
-		require.GreaterOrEqual(w, n, 11) // the first round has begun before the watches were set
+		require.GreaterOrEqual(w, n, 11) // the first round has begun before the test has set the watches
 		for _, u := range all {
 			require.Len(w, u.seen, 1)
 			u.end()

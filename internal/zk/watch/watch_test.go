@@ -55,7 +55,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 			require.Equal(w, 1, bubble.Watches(w.Conn))
 			for _, u := range all {
 				require.Equal(w, data, u.last())
-				u.seen[len(u.seen)-1].Data[0] = 'x' // the data belongs to this user
+				u.seen[len(u.seen)-1].Data[0] = 'x' // each user has its own copy of the data
 			}
 		}
 		for _, u := range all {
@@ -101,8 +101,7 @@ func TestRead_ReturnsNoAnswerOlderThanCall(t *testing.T) {
 		for range cap(answers) {
 			require.Equal(w, "2", <-answers)
 		}
-		// The first one, one for all calls, and one of the first user, whose watch
-		// has fired.
+		// The first request, one request for all calls, and one request of the first user, whose watch has fired.
 		require.LessOrEqual(w, countReads(w), 3)
 		require.Equal(w, "2", first.last())
 		first.end()
@@ -122,7 +121,7 @@ func TestReader_WrittenPreventsOlderRead(t *testing.T) {
 		require.NoError(w, err)
 		hold, release := bubble.Hold(w)
 		w.Server.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, hold)
-		set(w, "/a", "2") // the other user reads this, and waits for the reply
+		set(w, "/a", "2") // the other user sends a read of this data, and waits for the reply
 		_, err = r.Wait(w.Context(), nil)
 		require.NoError(w, err)
 		set(w, "/a", "3")
