@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// startEchoServer starts a server that returns what it receives on its only connection.
+// startEchoServer starts a server that accepts one connection and returns what it receives.
 func startEchoServer(t *testing.T) (addr string) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func (c proxyClient) send() {
 	require.NoError(c.t, err)
 }
 
-// receive reads one byte.
+// receive reads one byte, or returns an error after the time limit.
 func (c proxyClient) receive(limit time.Duration) error {
 	_ = c.conn.SetReadDeadline(time.Now().Add(limit))
 	_, err := c.conn.Read(make([]byte, 1))

@@ -47,7 +47,7 @@ var sessionMutants = []mutant{
 		file: "internal/zk/connection/monitor.go",
 		edits: []edit{
 			{`	if m.seen.Session != r.session {
-		return ErrSessionExpired // it may be a proof for the earlier session
+		return ErrSessionExpired // the result may be a proof for the earlier session
 	}
 `, ""},
 		},

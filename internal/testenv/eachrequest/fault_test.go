@@ -19,17 +19,17 @@ import (
 // Fault is a fault that happens at one request of the client.
 type Fault struct {
 	Name string
-	// Before is called before the request is applied, and After after it.
+	// Before is called before the server applies the request, and After is called afterwards.
 	Before, After func(r *Run, q *zktest.Request) zktest.Verdict
-	// Errors contains the errors that operations of the client may return. In addition, operations that
-	// cannot be repeated may return ErrUnconfirmed. If Errors is empty, operations return nil.
+	// Errors contains the errors that operations of the client may return. Operations that cannot be repeated may
+	// also return ErrUnconfirmed. If Errors is empty, operations must return nil.
 	Errors []error
-	// Ends is set if the fault ends a session that lives, or closes the connection. Then another holder may
-	// follow before the client notices it, so the test does not compare leases.
+	// Ends is set if the fault ends a session whose client still uses it, or closes the connection. Another client
+	// may then hold the lock before the client notices the end, so the test does not compare leases.
 	Ends bool
 	// Closes is set if the client closes its connection.
 	Closes bool
-	// Code is the code with which the server answers, or nil.
+	// Code is the error code with which the server answers, or nil.
 	Code *connection.Code
 }
 
@@ -56,8 +56,8 @@ func closeConn(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-// cancel cancels the context of the client with a cause, which can be an error of ZooKeeper, as in a group
-// of goroutines.
+// cancel returns a function that cancels the context of the client with a cause. The cause can be an error of
+// ZooKeeper, as in a group of goroutines that is canceled with the first error.
 func cancel(cause error) func(*Run, *zktest.Request) zktest.Verdict {
 	return func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.cancel(cause)
@@ -81,7 +81,7 @@ func isolate(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-// faults contains the faults of connections, sessions, servers and clients.
+// faults contains faults of connections, sessions, servers and clients.
 var faults = []Fault{
 	{Name: "lost request", Before: cutConnection},
 	{Name: "lost reply", After: cutConnection},
@@ -112,12 +112,12 @@ var faults = []Fault{
 	{Name: "isolation after", After: isolate, Errors: isolated},
 }
 
-// condition is how long the server answers with the code of a fault.
+// condition is how long the server rejects requests in a fault of codeFaults.
 const condition = 2 * time.Second
 
-// codeFaults returns faults in which a server answers a request with an error code. It answers further requests
-// for the same operation in the same way until the condition has passed. There is one fault for each code in
-// the table, except the codes that describe a znode.
+// codeFaults returns faults in which the server answers a request, and further requests for the same operation,
+// with an error code, until the time condition has passed. There is one fault for each code in the table, except
+// the codes that describe the state of a znode.
 func codeFaults() (all []Fault) {
 	for i := range connection.Codes {
 		code := &connection.Codes[i]
@@ -146,7 +146,7 @@ func (f *Fault) explainRejection(err error) string {
 	}
 	for _, lost := range lost {
 		if f.Code != nil && errors.Is(err, lost) {
-			return "" // the lease was not confirmed while the condition lasted
+			return "" // the server has rejected the checks of the lease
 		}
 	}
 	if f.Code == nil || f.Code.Class == connection.ClassTransient {

@@ -133,16 +133,16 @@ var scripts = []Script{
 	{Name: "cache", Use: useCache},
 }
 
-// eventBalance verifies that each Acquired event of a lock or a queue is followed by exactly one event of its end.
+// eventBalance verifies that exactly one event that ends a grant follows each event Acquired of a lock or a queue.
 type eventBalance struct {
 	r    *Run
 	mu   sync.Mutex
-	open map[string]int // number of open grants, by holder or claim
+	open map[string]int // number of grants that have not ended, by holder or claim
 }
 
 func newBalance(r *Run) *eventBalance { return &eventBalance{r: r, open: map[string]int{}} }
 
-// add counts an event. It reports an end that no Acquired precedes.
+// add counts an event. It records a violation if an event ends a grant that no event Acquired has begun.
 func (b *eventBalance) add(e event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +178,7 @@ func openBoth[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other
 	client, err := open(r.Conn)
 	other, err2 := open(r.Other)
 	if err := errors.Join(err, err2); err != nil {
-		panic(err) // the script has an error
+		panic(err) // the script itself is wrong
 	}
 	return client, other
 }
@@ -307,8 +307,8 @@ func useDouble(r *Run) {
 	time.Sleep(pause / 2)
 	var tried atomic.Bool
 	r.Also(func() {
-		// If the client has lost its znode, the other client may wait, or may have entered a round with the
-		// lost znode.
+		// If the client has lost its znode, the other client may still wait, or may have entered a round together
+		// with the lost znode. Then a third client must enter, so that nobody waits forever.
 		for range 2 {
 			time.Sleep(4 * Timeout)
 			if otherWaits, clientWaits := entries.Load() == 0, !tried.Load(); otherWaits != clientWaits {
@@ -563,7 +563,7 @@ func useCache(r *Run) {
 	}
 	for z := range c.All() {
 		if z.Err != nil && r.Fault.Code != nil {
-			return // as documented, the znode is read again after its next change, or after the connection was lost
+			return // as documented, the cache reads the znode again after its next change, or after a loss of the connection
 		}
 	}
 	r.Await("the cache is equal to the tree", func() bool {

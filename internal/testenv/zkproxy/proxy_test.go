@@ -25,7 +25,7 @@ func TestBlackhole_StopsRequestsOfClient(t *testing.T) {
 	require.Error(t, receive(t, result), "the client must detect the timeout")
 	assert.False(t, h.exists(t, "/a"))
 
-	h.proxy.DropConnections() // the request is lost with the connection
+	h.proxy.DropConnections() // DropConnections discards the request
 	h.proxy.Unblackhole()
 	waitSession(t, h.Conn)
 	require.NoError(t, receive(t, h.create("/b", 0)))
@@ -165,7 +165,8 @@ func TestClose_ReturnsWhileRuleAndBlackholeAreActive(t *testing.T) {
 	require.Error(t, err)
 }
 
-// fakeServer starts a proxy whose target is a listener. It returns the connections that the listener accepts.
+// fakeServer starts a proxy whose target is a listener. The channel receives the connections that the listener
+// accepts.
 func fakeServer(t *testing.T) (<-chan net.Conn, *zkproxy.Proxy) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -106,7 +106,7 @@ func TestRule_CountsOnlyMatchingRequests(t *testing.T) {
 func TestRule_OpAnyIgnoresPings(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
-	// The client sends pings when it sends nothing else.
+	// A client sends pings while it sends nothing else.
 	before := h.proxy.Count(zktest.OpPing)
 	rule := h.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
 	require.Eventually(t, func() bool { return h.proxy.Count(zktest.OpPing) > before },
