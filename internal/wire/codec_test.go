@@ -23,7 +23,7 @@ func TestCodec_RoundTrip(t *testing.T) {
 	e.End(start)
 	d := NewDecoder(e.B)
 	if n := d.Int(); int(n) != len(e.B)-4 {
-		t.Errorf("length %d of %d", n, len(e.B))
+		t.Errorf("decoded a length of %d, want %d", n, len(e.B))
 	}
 	if a, b, c := d.Int(), d.Long(), d.Bool(); a != -7 || b != 1<<40 || !c {
 		t.Error(a, b, c)
@@ -84,7 +84,7 @@ func TestDecoder_RejectsInvalidLengths(t *testing.T) {
 					t.Errorf("no error for %q", b)
 				}
 			}); n > 2 {
-				t.Errorf("%v allocations", n)
+				t.Errorf("%v allocations for an invalid length", n)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func FuzzRequest(f *testing.F) {
 		r, err := d.ReadRequest(Header{Op: Op(op)})
 		size := len(r.Path) + len(r.Data) + len(r.Scheme) + 9*len(r.Ops) + 4*(len(r.DataW)+len(r.ExistW)+len(r.ChildW)+len(r.Persistent)+len(r.Recursive)) + 12*len(r.ACL)
 		if err == nil && size > len(b) {
-			t.Errorf("%d bytes were decoded to %d", len(b), size)
+			t.Errorf("%d bytes were decoded to %d bytes of data", len(b), size)
 		}
 		if !bytes.Equal(in, b) {
 			t.Error("the input was changed")

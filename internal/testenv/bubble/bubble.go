@@ -100,7 +100,7 @@ func Session(t testing.TB, e *zktest.Ensemble, conn *zk.Conn) zktest.Session {
 	t.Helper()
 	all := e.Leader().Sessions()
 	i := slices.IndexFunc(all, func(s zktest.Session) bool { return s.ID == conn.SessionID() })
-	require.GreaterOrEqual(t, i, 0, "the session has ended")
+	require.GreaterOrEqual(t, i, 0, "the servers have expired the session")
 	return all[i]
 }
 
@@ -118,7 +118,7 @@ func HasRun(hook *zktest.Hook) bool {
 func RequireRun(t testing.TB, hooks ...*zktest.Hook) {
 	t.Helper()
 	for _, hook := range hooks {
-		require.True(t, HasRun(hook), "the hook has met no request")
+		require.True(t, HasRun(hook), "no request has matched the hook")
 	}
 }
 

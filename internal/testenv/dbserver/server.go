@@ -23,7 +23,7 @@ import (
 )
 
 // ErrMissing is the error of a function that starts a database that is not installed.
-var ErrMissing = errors.New("dbserver: not installed")
+var ErrMissing = errors.New("dbserver: database is not installed")
 
 // stepLimit is how long a server may take to start or to stop on a busy machine.
 const stepLimit = time.Minute

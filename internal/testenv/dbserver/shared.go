@@ -37,7 +37,7 @@ func requireStarted(t testing.TB, err error) {
 	case errors.Is(err, ErrMissing):
 		testenv.SkipMissing(t, "the database", err)
 	case err != nil:
-		t.Fatalf("the server does not start: %v", err)
+		t.Fatalf("start a database server: %v", err)
 	}
 }
 
@@ -49,7 +49,7 @@ func StartServer(t testing.TB, start func() (*Server, error)) *Server {
 	requireStarted(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("close the server: %v", err)
+			t.Errorf("close the database server: %v", err)
 		}
 	})
 	return s

@@ -167,7 +167,7 @@ func useSharedCount(r *Run) {
 	r.Try("limit", func(ctx context.Context) error {
 		limit, err := client.Limit(ctx)
 		if err == nil && limit != 1 && limit != most {
-			r.Violate("the limit is %d", limit)
+			r.Violate("the limit of the semaphore is %d, want 1 or %d", limit, most)
 		}
 		return err
 	})

@@ -233,7 +233,7 @@ func (r *Run) Absent(path string) { r.verifyExistence(path, false) }
 
 func (r *Run) verifyExistence(path string, want bool) {
 	if exists, _, err := r.Operator.Exists(path); err == nil && exists != want {
-		r.Violate("%s exists: %v", path, exists)
+		r.Violate("%s exists: %v, want %v", path, exists, want)
 	}
 }
 
@@ -242,7 +242,7 @@ func (r *Run) verifyExistence(path string, want bool) {
 func (r *Run) Await(what string, f func() bool) bool {
 	for end := time.Now().Add(slow); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.Violate("%s: not within %v", what, slow)
+			r.Violate("%s: condition is not true after %v", what, slow)
 			return false
 		}
 	}
@@ -265,10 +265,10 @@ func (r *Run) Held(name string, most int, ofClient bool, g grant) {
 			valid++
 		}
 		if most == 1 && h.Token() >= g.Token() {
-			r.Violate("%s: the token %d follows %d", name, g.Token(), h.Token())
+			r.Violate("%s: token %d follows token %d", name, g.Token(), h.Token())
 		}
 	}
 	if valid > most {
-		r.Violate("%s: %d holders, at most %d", name, valid, most)
+		r.Violate("%s: %d holders at the same time, at most %d are permitted", name, valid, most)
 	}
 }

@@ -155,7 +155,7 @@ func (b *eventBalance) add(e event.Event) {
 			return // no consumer has received the item
 		}
 		if b.open[key]--; b.open[key] < 0 {
-			b.r.Violate("unexpected event: %v", e)
+			b.r.Violate("event %v ends a grant that no event Acquired has begun", e)
 		}
 	}
 }

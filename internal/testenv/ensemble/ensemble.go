@@ -64,11 +64,11 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Servers < 1 || c.Servers > 9:
-		return c, fmt.Errorf("ensemble: %d servers: want 1 to 9", c.Servers)
+		return c, fmt.Errorf("ensemble: Servers is %d: want 1 to 9", c.Servers)
 	case c.TickTime < time.Millisecond:
-		return c, fmt.Errorf("ensemble: tick time %v: want 1ms or more", c.TickTime)
+		return c, fmt.Errorf("ensemble: TickTime is %v: want 1ms or more", c.TickTime)
 	case c.InitLimit < 1 || c.SyncLimit < 1:
-		return c, fmt.Errorf("ensemble: limits of %d and %d ticks: want 1 or more", c.InitLimit, c.SyncLimit)
+		return c, fmt.Errorf("ensemble: InitLimit is %d and SyncLimit is %d ticks: want 1 or more", c.InitLimit, c.SyncLimit)
 	}
 	return c, nil
 }
@@ -308,7 +308,7 @@ func (e *Ensemble) runStep(what string, i int, do func(context.Context, *serverS
 		return ErrClosed
 	}
 	if i < 0 || i >= len(e.servers) {
-		return fmt.Errorf("ensemble: %s server %d: there are %d servers", what, i, len(e.servers))
+		return fmt.Errorf("ensemble: %s server %d: the ensemble has only %d servers", what, i, len(e.servers))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 	defer cancel()

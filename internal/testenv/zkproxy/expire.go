@@ -88,7 +88,7 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 	}
 	resumed, ok := parseReply(reply[lengthSize:], true)
 	if !ok {
-		return errors.New("malformed reply to a handshake")
+		return errors.New("resume session: malformed reply to the handshake")
 	}
 	if resumed.session != session {
 		return ErrSessionGone
@@ -99,7 +99,7 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 	}
 	closed, ok := parseReply(reply[lengthSize:], false)
 	if !ok || closed.err != 0 {
-		return fmt.Errorf("close session: error %d", closed.err)
+		return fmt.Errorf("close session: the server has returned error %d", closed.err)
 	}
 	return nil
 }

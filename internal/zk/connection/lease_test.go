@@ -55,7 +55,7 @@ func TestLease_DeadlineFollowsProofs(t *testing.T) {
 			require.Equal(t, c.want, leaseOf(c.sent...).deadline().Sub(start))
 		})
 	}
-	require.True(t, (&lease{timeout: timeout}).deadline().IsZero(), "no proof")
+	require.True(t, (&lease{timeout: timeout}).deadline().IsZero(), "a lease without a proof has a deadline")
 }
 
 // TestLease_RequiresChainAfterPause checks that one proof does not start a lease after a pause of the process,

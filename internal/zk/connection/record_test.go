@@ -23,7 +23,7 @@ func TestGranted_ReadsTimeoutByReflection(t *testing.T) {
 		conn, _, err := srv.Connect(4 * time.Second)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Millisecond)
-		require.Zero(t, Granted(conn), "requested, and not granted yet")
+		require.Zero(t, Granted(conn), "the servers have not granted the requested timeout yet")
 		hook.Remove()
 		for i := range 50 {
 			for conn.State() != zk.StateHasSession {

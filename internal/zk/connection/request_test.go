@@ -288,7 +288,7 @@ func TestChildren_RejectsTooLargeListAfterDisconnects(t *testing.T) {
 		l.create("/many/another", 0)
 		_, err = list(l, "/many")
 		require.ErrorIs(l, err, ErrTooLarge)
-		require.Equal(l, 1, l.breaks(), "it has changed, and may have become smaller")
+		require.Equal(l, 1, l.breaks(), "the list has changed, and may have become smaller")
 
 		names, _, err := l.other.Children("/many")
 		require.NoError(l, err)

@@ -55,7 +55,7 @@ func TestSubscribe_GivesShorterLeaseForShorterTimeout(t *testing.T) {
 			short.StopProving()
 			require.InDelta(t, rate, checksIn(t, time.Minute), 6)
 			short.Close()
-			require.False(t, short.State().Proven, "after Close")
+			require.False(t, short.State().Proven, "a closed subscription has a lease")
 			require.InDelta(t, rate, checksIn(t, time.Minute), 6)
 		}
 	})

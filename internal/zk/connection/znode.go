@@ -30,9 +30,9 @@ func CheckPath(node string) error {
 	case !strings.HasPrefix(node, "/"):
 		return fmt.Errorf("%w: path %q does not begin with a slash", ErrInvalid, node)
 	case node == "/":
-		return fmt.Errorf("%w: path: the root cannot be used", ErrInvalid)
+		return fmt.Errorf("%w: path \"/\": the root cannot be the path of an election or a recipe", ErrInvalid)
 	case path.Clean(node) != node:
-		return fmt.Errorf("%w: path %q, did you mean %q?", ErrInvalid, node, path.Clean(node))
+		return fmt.Errorf("%w: path %q is not in canonical form, did you mean %q?", ErrInvalid, node, path.Clean(node))
 	case strings.ContainsFunc(node, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r <= 0x9f || r >= 0xd800 && r <= 0xf8ff || r >= 0xfff0
 	}):
@@ -215,13 +215,13 @@ func (o *Options) Check() error {
 	}
 	switch {
 	case o.Log == nil:
-		o.Invalid("WithLogger(nil)")
+		o.Invalid("WithLogger: the logger is nil")
 	case len(o.ACL) == 0:
 		o.Invalid("WithACL: the list is empty")
 	case size > maxACL:
 		o.Invalid("WithACL: %d bytes exceed the limit of %d", size, maxACL)
 	case o.StrictACL && !Protects(o.ACL):
-		o.Invalid("WithStrictACL: it needs WithACL with an ACL that does not grant all permissions to all clients")
+		o.Invalid("WithStrictACL requires WithACL with an ACL that does not grant all permissions to all clients")
 	case o.Conn == nil:
 	default:
 		DetectPauses(o.Conn)

@@ -81,7 +81,7 @@ func TestMakeZnode_CreatesContainerAfterConnectionLosses(t *testing.T) {
 		srv.After(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Cut)
 		require.NoError(t, makeDir(ctx, conn, "/a"))
 		require.Equal(t, container, owner(t, conn, "/a"))
-		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "it was created, although the reply was lost")
+		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "the server has applied the create whose reply was lost")
 	})
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		srv.Stop()
@@ -102,7 +102,7 @@ func TestMakeZnode_CreatesParentsAsContainers(t *testing.T) {
 			require.Equal(t, is, owner(t, conn, node), node)
 			require.Equal(t, container, owner(t, conn, path.Dir(node)), node)
 		}
-		require.Zero(t, owner(t, conn, "/locks"), "it existed")
+		require.Zero(t, owner(t, conn, "/locks"), "a parent that exists is not changed")
 		require.Equal(t, container, owner(t, conn, "/queues"))
 	})
 }

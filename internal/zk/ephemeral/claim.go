@@ -33,7 +33,7 @@ type TakenError struct {
 func (e *TakenError) Error() string {
 	switch {
 	case e.Persistent:
-		return e.Path + " is persistent, so it does not end with a session"
+		return e.Path + " is persistent, and the end of a session does not delete a persistent znode"
 	case e.Czxid == 0:
 		return e.Path + " is used by another goroutine on this connection"
 	case e.Earlier:

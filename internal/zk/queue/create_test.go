@@ -237,7 +237,7 @@ func testGivesUpDuringCreate(h *harness, reply func()) {
 	require.Len(h, h.contenders(), 1, "the outcome is not known yet")
 	reply()
 	h.advance(timeout)
-	require.NoError(h, c.leave(), "it is confirmed now")
+	require.NoError(h, c.leave(), "the servers have not confirmed the removal")
 	h.requireContenders()
 	require.Equal(h, session, conn.SessionID(), "the session has expired")
 }

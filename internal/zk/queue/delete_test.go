@@ -46,7 +46,7 @@ func testDeleteReplyLost(h *harness, l bubble.Fault) {
 	if err := <-left; !l.Silent {
 		require.NoError(h, err)
 	}
-	require.NoError(h, c.leave(), "it is confirmed now")
+	require.NoError(h, c.leave(), "the servers have not confirmed the removal")
 	next.requireOnly()
 	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 }
@@ -90,7 +90,7 @@ func TestContender_DeletesZnodeAfterLossOfAllPackets(t *testing.T) {
 			h.advance(heal)
 			h.srv.Refuse(false)
 			h.advance(timeout)
-			require.NoError(h, c.leave(), "it is confirmed now")
+			require.NoError(h, c.leave(), "the servers have not confirmed the removal")
 			next.requireOnly()
 		})
 	}

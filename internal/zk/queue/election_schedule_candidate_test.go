@@ -181,7 +181,7 @@ func (r *scheduleRun) receiveStatus(m *member, s leaderelection.Status) {
 	r.Note("%s: %v", m.name, s)
 	m.mu.Lock()
 	if m.newest.Err != nil {
-		r.Violate("%s: a status after the final one: %v", m.name, s)
+		r.Violate("%s: status %v follows the final status", m.name, s)
 	}
 	m.newest = s
 	m.watched = append(m.watched, s.CandidateID, s.NowFollowing)

@@ -68,11 +68,11 @@ func (v *eventVerifier) verify(e event.Event) {
 	case !slices.Contains(predecessors[e.Kind], v.previous):
 		h.Violate("%s: event %v after %v", name, e, v.previous)
 	case e.Kind == event.Elected && e.Token <= v.token, e.Kind == event.Resumed && e.Token != v.token:
-		h.Violate("%s: event %v after token %d", name, e, v.token)
+		h.Violate("%s: event %v follows token %d", name, e, v.token)
 	case hasReason != (e.Err != nil):
 		h.Violate("%s: event %v with the reason %v", name, e, e.Err)
 	case e.Kind == event.Ended && errors.Is(e.Err, leaderelection.ErrLeaseExpired):
-		h.Violate("%s: ended because a lease expired", name)
+		h.Violate("%s: the candidacy has ended because a lease expired", name)
 	}
 	v.previous, v.token = e.Kind, max(v.token, e.Token)
 }

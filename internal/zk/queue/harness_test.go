@@ -125,7 +125,7 @@ func (h *harness) requireTurnsInOrder() {
 	for i, a := range h.turns {
 		for _, b := range h.turns[i+1:] {
 			if a.client != b.client {
-				require.False(h, a.to.IsZero() || a.to.After(b.from), "%d lasted until %v, %d from %v", a.Token(), a.to, b.Token(), b.from)
+				require.False(h, a.to.IsZero() || a.to.After(b.from), "the turn with token %d has lasted until %v, and the turn with token %d has begun at %v", a.Token(), a.to, b.Token(), b.from)
 			}
 		}
 	}

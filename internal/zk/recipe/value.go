@@ -9,7 +9,7 @@ import (
 )
 
 // ErrFormat is the error that package recipes exports as recipes.ErrFormat.
-var ErrFormat = errors.New("recipes: data has another format: use that of the program that has written it, or replace it with Set")
+var ErrFormat = errors.New("recipes: data has another format: use the format of the program that has written the data, or replace the data with Set")
 
 // EncodeValue returns data for a value. The data does not share memory with the value. encode is the method of a
 // recipes.Codec. The error wraps connection.ErrInvalid and the error of encode.

@@ -164,7 +164,7 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Sta
 		}
 		last, err := strconv.ParseUint(string(data), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("another client has written to %s", r.path)
+			return nil, fmt.Errorf("another client has written to the record %s", r.path)
 		}
 		if last >= id {
 			r.version = stat.Version
@@ -264,7 +264,7 @@ func Size(ops []any) (int, error) {
 		}
 	}
 	if total > maxBytes {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", connection.ErrTooLarge, total, maxBytes)
+		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", connection.ErrTooLarge, total, maxBytes)
 	}
 	return total, nil
 }

@@ -78,7 +78,7 @@ func TestWriter_WithdrawRemovesUnsentCalls(t *testing.T) {
 		first := h.w.Start(createItem())
 		synctest.Wait()
 		second, third := h.w.Start(createItem()), h.w.Start(createItem())
-		require.False(h, h.w.Withdraw(first), "it is in flight")
+		require.False(h, h.w.Withdraw(first), "a call in flight was withdrawn")
 		require.True(h, h.w.Withdraw(second))
 		require.False(h, h.w.Withdraw(second))
 		require.NoError(h, first.Outcome().Err)

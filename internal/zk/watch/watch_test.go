@@ -314,7 +314,7 @@ func TestReader_SetsLostPooledWatchAgain(t *testing.T) {
 			synctest.Wait()
 			require.Equal(w, "2", u.last())
 			set(w, "/a", "3")
-			require.Equal(w, "3", u.last(), "immediately")
+			require.Equal(w, "3", u.last(), "the watch has not fired immediately")
 			u.end()
 		})
 	}
@@ -332,7 +332,7 @@ func TestReader_SetsLostWatchAgain(t *testing.T) {
 			follow(w, "/a", Data).end()
 		}
 		time.Sleep(2 * connection.DoubtDelay(true))
-		require.Equal(w, 2, bubble.Watches(w.Conn), "it is not in doubt any more")
+		require.Equal(w, 2, bubble.Watches(w.Conn), "the watch is not in doubt any more")
 		set(w, "/a", "2")
 		require.Equal(w, "2", u.last())
 
