@@ -6,7 +6,7 @@ var accessMutants = []mutant{
 		name: "access/others", breaks: "nothing that the ACL of a znode permits to others is found",
 		file: "internal/zk/connection/znode.go",
 		edits: []edit{
-			{`changing &^ granted`, `0`},
+			{`changePermissions &^ granted`, `0`},
 		},
 		tests: "./internal/zk/connection -run ^TestOthers_ListsPermissionsOfOtherClients$",
 	},

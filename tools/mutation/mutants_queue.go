@@ -22,7 +22,7 @@ var queueMutants = []mutant{
 		name: "queue/plain/search", breaks: "a contender takes the znode of another session with the same name for its own",
 		file: "internal/zk/queue/plain.go",
 		edits: []edit{
-			{"return c.cfg.isOwnedHere(name)", "return true, nil"},
+			{"return c.cfg.isOwnedByCurrentSession(name)", "return true, nil"},
 		},
 		tests: "./internal/zk/queue -run ^TestPlainContender_IgnoresZnodesOfRecreatedQueue$",
 	},

@@ -124,7 +124,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"limit.Elapsed(p.running, now) > longest", "limit.Elapsed(p.running, now) < 0"},
 		},
-		tests: "./internal/zk/connection -run TestPauseMonitor_LastReturnsEndOfPause|TestMonitor_RequiresSecondProofAfterPause|TestPause_",
+		tests: "./internal/zk/connection -run TestPauseMonitor_LastPauseReturnsEndOfPause|TestMonitor_RequiresSecondProofAfterPause|TestPause_",
 	},
 	{
 		name: "session/acked-sent", breaks: "a chain counts from the time at which a proof was sent",
@@ -315,7 +315,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"paths = slices.Delete(slices.Clone(paths), failed, failed+1)", "paths = slices.Clip(paths[:0])"},
 		},
-		tests: "./internal/zk/connection -run ^TestConfirm_FindsAllMissingZnodes$",
+		tests: "./internal/zk/connection -run ^TestFindMissing_ReturnsAllMissingZnodes$",
 	},
 	{
 		name: "session/close-ends-grants", breaks: "grants end after the owner of the connection has ended the session",

@@ -31,8 +31,8 @@ type Script struct {
 	Use  func(r *Run)
 }
 
-// all is a value for the parameter sample of testScripts: run each fault at each request.
-const all = 1
+// everyRun is a value for the parameter sample of testScripts: run each fault at each request.
+const everyRun = 1
 
 // testScripts runs scripts with faults, and fails the test if a run violates a guarantee. Without the flag -each,
 // testScripts runs only one of sample pairs of fault and request.

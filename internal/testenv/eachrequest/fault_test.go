@@ -37,13 +37,13 @@ type Fault struct {
 const Timeout = 4 * time.Second
 
 var (
-	lost = []error{
+	lossErrors = []error{
 		leaderelection.ErrSessionExpired, leaderelection.ErrLeaseExpired, leaderelection.ErrDeleted,
 		leaderelection.ErrNotLeader, recipes.ErrNotHeld, recipes.ErrReleased,
 	}
-	closed   = append(slices.Clone(lost), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, recipes.ErrClosed)
-	isolated = append(slices.Clone(lost), leaderelection.ErrUnreachable)
-	canceled = []error{context.Canceled}
+	closeErrors     = append(slices.Clone(lossErrors), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, recipes.ErrClosed)
+	isolationErrors = append(slices.Clone(lossErrors), leaderelection.ErrUnreachable)
+	cancelErrors    = []error{context.Canceled}
 )
 
 func expire(r *Run, q *zktest.Request) zktest.Verdict {
@@ -88,13 +88,13 @@ var faults = []Fault{
 	{Name: "silence", After: func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.Server.Blackhole(zktest.BothWays, q.Session)
 		return zktest.Pass(q)
-	}, Errors: lost},
-	{Name: "expiry before", Before: expire, Errors: lost, Ends: true},
-	{Name: "expiry after", After: expire, Errors: lost, Ends: true},
-	{Name: "close before", Before: closeConn, Errors: closed, Ends: true, Closes: true},
-	{Name: "close after", After: closeConn, Errors: closed, Ends: true, Closes: true},
-	{Name: "cancel before", Before: cancel(nil), Errors: canceled},
-	{Name: "cancel after", After: cancel(nil), Errors: canceled},
+	}, Errors: lossErrors},
+	{Name: "expiry before", Before: expire, Errors: lossErrors, Ends: true},
+	{Name: "expiry after", After: expire, Errors: lossErrors, Ends: true},
+	{Name: "close before", Before: closeConn, Errors: closeErrors, Ends: true, Closes: true},
+	{Name: "close after", After: closeConn, Errors: closeErrors, Ends: true, Closes: true},
+	{Name: "cancel before", Before: cancel(nil), Errors: cancelErrors},
+	{Name: "cancel after", After: cancel(nil), Errors: cancelErrors},
 	{Name: "cancel, no node", Before: cancel(zk.ErrNoNode), Errors: []error{zk.ErrNoNode}},
 	{Name: "cancel, node exists", Before: cancel(zk.ErrNodeExists), Errors: []error{zk.ErrNodeExists}},
 	{Name: "cancel, bad version", After: cancel(zk.ErrBadVersion), Errors: []error{zk.ErrBadVersion}},
@@ -102,21 +102,21 @@ var faults = []Fault{
 	{Name: "cancel and lost reply", After: func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.cancel(nil)
 		return zktest.Cut(q)
-	}, Errors: canceled},
+	}, Errors: cancelErrors},
 	{Name: "restart", Before: func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.Server.Stop()
 		time.AfterFunc(time.Millisecond, func() { r.Server.Restart(zktest.KeepTree) })
 		return zktest.Cut(q)
-	}, Errors: lost},
-	{Name: "isolation before", Before: isolate, Errors: isolated},
-	{Name: "isolation after", After: isolate, Errors: isolated},
+	}, Errors: lossErrors},
+	{Name: "isolation before", Before: isolate, Errors: isolationErrors},
+	{Name: "isolation after", After: isolate, Errors: isolationErrors},
 }
 
-// condition is how long the server rejects requests in a fault of codeFaults.
-const condition = 2 * time.Second
+// rejectionTime is how long the server rejects requests in a fault of codeFaults.
+const rejectionTime = 2 * time.Second
 
 // codeFaults returns faults in which the server answers a request, and further requests for the same operation,
-// with an error code, until the time condition has passed. There is one fault for each code in the table, except
+// with an error code, until rejectionTime has passed. There is one fault for each code in the table, except
 // the codes that describe the state of a znode.
 func codeFaults() (all []Fault) {
 	for i := range connection.Codes {
@@ -129,7 +129,7 @@ func codeFaults() (all []Fault) {
 			Before: func(r *Run, q *zktest.Request) zktest.Verdict {
 				fail := zktest.Fail(zktest.Code(code.Number))
 				hook := r.Server.Before(zktest.Match{Op: q.Op, Session: q.Session}, fail)
-				time.AfterFunc(condition, hook.Remove)
+				time.AfterFunc(rejectionTime, hook.Remove)
 				return fail(q)
 			},
 		})
@@ -144,7 +144,7 @@ func (f *Fault) explainRejection(err error) string {
 			return ""
 		}
 	}
-	for _, lost := range lost {
+	for _, lost := range lossErrors {
 		if f.Code != nil && errors.Is(err, lost) {
 			return "" // the server has rejected the checks of the lease
 		}

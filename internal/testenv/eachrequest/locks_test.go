@@ -130,7 +130,7 @@ func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
 func useSharedCount(r *Run) {
 	const path, most = "/app/semaphore", 2
 	events := newBalance(r)
-	defer events.requireEven()
+	defer events.requireBalanced()
 	client, other := openBoth(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
 		return lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount("/app/limit"), recipes.WithEvents(events.add))
 	})
@@ -178,7 +178,7 @@ func useSharedCount(r *Run) {
 func useRequests(r *Run) {
 	const path = "/app/semaphore"
 	events := newBalance(r)
-	defer events.requireEven()
+	defer events.requireBalanced()
 	client, other := openBoth(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
 		return lock.NewSemaphore(conn, path, 1, recipes.WithEvents(events.add))
 	})

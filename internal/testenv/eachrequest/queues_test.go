@@ -91,7 +91,7 @@ func completeItem(r *Run, operation string, f func(context.Context) error) (ok, 
 func useBackoff(r *Run) {
 	const path, delay = "/app/jobs", 2 * time.Second
 	events := newBalance(r)
-	defer events.requireEven()
+	defer events.requireBalanced()
 	client, other := openBoth(r, func(conn *zk.Conn) (*queue.Queue, error) {
 		return queue.New(conn, path, recipes.WithEvents(events.add))
 	})

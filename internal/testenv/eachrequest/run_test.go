@@ -18,8 +18,8 @@ import (
 
 // The limits of a run, in fake time.
 const (
-	// slow is the time after which an operation is considered to hang. Every fault ends earlier.
-	slow = time.Minute
+	// hangLimit is the time after which an operation is considered to hang. Every fault ends earlier.
+	hangLimit = time.Minute
 	// settleTime is the time within which znodes must disappear after their removal.
 	settleTime = 4 * Timeout
 
@@ -107,7 +107,7 @@ func (r *Run) run() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(10 * slow):
+	case <-time.After(10 * hangLimit):
 		r.Violate("the script hangs")
 	}
 	r.mu.Lock()
@@ -124,7 +124,7 @@ func (r *Run) run() {
 	bubble.Advance(settleTime)
 	r.requireNoEphemerals("although the sessions have ended")
 	r.Operator.Close()
-	bubble.Advance(slow) // wait until requests that the server cannot answer have ended with their client
+	bubble.Advance(hangLimit) // wait until requests that the server cannot answer have ended with their client
 	synctest.Wait()
 }
 
@@ -189,14 +189,14 @@ func (r *Run) runOperation(ctx context.Context, operation string, f func(ctx con
 
 // callWithLimit calls f, and reports whether f hangs: f has not returned long after the end of its context.
 func callWithLimit(ctx context.Context, f func(ctx context.Context) error) (err error, hangs bool) {
-	ctx, cancel := context.WithTimeout(ctx, slow)
+	ctx, cancel := context.WithTimeout(ctx, hangLimit)
 	defer cancel()
 	result := make(chan error, 1)
 	go func() { result <- f(ctx) }()
 	select {
 	case err := <-result:
 		return err, false
-	case <-time.After(2 * slow):
+	case <-time.After(2 * hangLimit):
 		return nil, true
 	}
 }
@@ -240,9 +240,9 @@ func (r *Run) verifyExistence(path string, want bool) {
 // Await waits until f returns true, and reports whether f has done so. After a minute of fake time, Await records a
 // violation.
 func (r *Run) Await(what string, f func() bool) bool {
-	for end := time.Now().Add(slow); !f(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(hangLimit); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.Violate("%s: condition is not true after %v", what, slow)
+			r.Violate("%s: condition is not true after %v", what, hangLimit)
 			return false
 		}
 	}

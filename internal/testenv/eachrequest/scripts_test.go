@@ -52,7 +52,7 @@ func TestScripts_RetryRejectedRemovals(t *testing.T) {
 			quota = append(quota, f)
 		}
 	}
-	testScripts(t, all, some, quota)
+	testScripts(t, everyRun, some, quota)
 }
 
 const pause = 50 * time.Millisecond
@@ -121,7 +121,7 @@ var scripts = []Script{
 		})
 	}},
 	{Name: "barrier", Use: useBarrier},
-	{Name: "double barrier", Use: useDouble},
+	{Name: "double barrier", Use: useDoubleBarrier},
 	{Name: "queue", Use: func(r *Run) { useQueue(r) }},
 	{Name: "kazoo queue", Use: func(r *Run) { useQueue(r, recipes.WithKazooLayout()) }},
 	{Name: "queue with back-off", Use: useBackoff},
@@ -160,7 +160,7 @@ func (b *eventBalance) add(e event.Event) {
 	}
 }
 
-func (b *eventBalance) requireEven() {
+func (b *eventBalance) requireBalanced() {
 	b.r.Await("each Acquired has an end", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -289,7 +289,7 @@ func useBarrier(r *Run) {
 	r.Require("wait", other.Wait)
 }
 
-func useDouble(r *Run) {
+func useDoubleBarrier(r *Run) {
 	const path = "/app/gate"
 	open := func(conn *zk.Conn) (*barrier.Double, error) { return barrier.NewDouble(conn, path, 2) }
 	client, other := openBoth(r, open)

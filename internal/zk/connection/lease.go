@@ -124,7 +124,7 @@ var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
 func (p *pauseMonitor) poll(reference weak.Pointer[zk.Conn]) {
 	if conn := reference.Value(); conn != nil {
 		timeout := SessionTimeout(conn, 0)
-		p.last(timeout / 8)
+		p.lastPause(timeout / 8)
 		time.AfterFunc(pollInterval(timeout), func() { p.poll(reference) })
 	}
 }
@@ -137,9 +137,9 @@ func pollInterval(timeout time.Duration) time.Duration {
 	return max(min(timeout/32, maxPollInterval), time.Millisecond)
 }
 
-// last returns when the process resumed after the newest pause that was longer than longest, or the zero time. The
+// lastPause returns when the process resumed after the newest pause that was longer than longest, or the zero time. The
 // current call also detects pauses.
-func (p *pauseMonitor) last(longest time.Duration) time.Time {
+func (p *pauseMonitor) lastPause(longest time.Duration) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()

@@ -239,10 +239,10 @@ func TestLease_EndsBeforeSessionAtAnyLatency(t *testing.T) {
 	}
 }
 
-// checksPerMinute simulates a minute of checks that the server acknowledges after a round trip, for a user with the
-// configured timeout stated, and requires that the lease does not end in this minute. It returns the number of
-// checks, and the shortest time for which the lease was still valid at an acknowledgement.
-func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n int, left time.Duration) {
+// simulateMinuteOfChecks simulates a minute of checks that the server acknowledges after a round trip, for a user
+// with the configured timeout stated, and requires that the lease does not end in this minute. It returns the
+// number of checks, and the shortest time for which the lease was still valid at an acknowledgement.
+func simulateMinuteOfChecks(t *testing.T, stated, interval, roundTrip time.Duration) (n int, left time.Duration) {
 	step := stated / 32
 	l := &lease{timeout: timeout}
 	l.add(at(0), at(roundTrip))
@@ -264,23 +264,23 @@ func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n
 // TestLease_ContinuesWithChecksAtInterval checks that the client sends checks no more often than the check interval
 // requires, and that the lease does not end while the server answers the checks in time.
 func TestLease_ContinuesWithChecksAtInterval(t *testing.T) {
-	byDefault, _ := checksPerMinute(t, timeout, 0, 2*time.Millisecond)
+	byDefault, _ := simulateMinuteOfChecks(t, timeout, 0, 2*time.Millisecond)
 	require.InDelta(t, 120, byDefault, 5)
-	slowest, left := checksPerMinute(t, timeout, timeout/4, 2*time.Millisecond)
+	slowest, left := simulateMinuteOfChecks(t, timeout, timeout/4, 2*time.Millisecond)
 	require.InDelta(t, 56, slowest, 4)
 	require.Greater(t, left, timeout/8)
-	longer, _ := checksPerMinute(t, timeout, timeout, 2*time.Millisecond)
+	longer, _ := simulateMinuteOfChecks(t, timeout, timeout, 2*time.Millisecond)
 	require.Equal(t, slowest, longer, "a quarter of the timeout is the limit")
-	between, _ := checksPerMinute(t, timeout, timeout/6, 2*time.Millisecond)
+	between, _ := simulateMinuteOfChecks(t, timeout, timeout/6, 2*time.Millisecond)
 	require.Less(t, between, byDefault)
 	require.Greater(t, between, slowest)
 	// If round trips are longer than a seventh of the timeout, even a client with the default interval loses its
 	// first lease, which lasts for a third of the timeout.
 	for _, stated := range []time.Duration{timeout, timeout * 7 / 8, timeout * 2 / 3, timeout / 4, timeout / 40} {
 		for roundTrip := time.Millisecond; roundTrip < stated/7; roundTrip += stated / 64 {
-			checksPerMinute(t, stated, 0, roundTrip)
-			checksPerMinute(t, stated, stated/4, roundTrip)
-			checksPerMinute(t, stated, stated/6, roundTrip)
+			simulateMinuteOfChecks(t, stated, 0, roundTrip)
+			simulateMinuteOfChecks(t, stated, stated/4, roundTrip)
+			simulateMinuteOfChecks(t, stated, stated/6, roundTrip)
 		}
 	}
 }

@@ -126,8 +126,8 @@ func (m *monitor) due(now time.Time) bool {
 	return false
 }
 
-// sleep returns the time after which the goroutine must run again. The caller holds mu.
-func (m *monitor) sleep(now time.Time) time.Duration {
+// untilNextRun returns the time after which the goroutine must run again. The caller holds mu.
+func (m *monitor) untilNextRun(now time.Time) time.Duration {
 	next := pollInterval(m.lease.timeout)
 	for _, v := range m.validities {
 		timeout := m.timeout(v.stated)
@@ -208,7 +208,7 @@ func (m *monitor) close() {
 // renews the lease. The caller holds mu.
 func (m *monitor) updateProven() {
 	// The servers expire sessions by the granted timeout, so the granted timeout also limits pauses.
-	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
+	m.lease.paused = m.pauses.lastPause(shorterTimeout(0, m.granted) / 8)
 	now := time.Now() // read the clock after mu was locked, because locking can take time
 	for i := range m.validities {
 		v := &m.validities[i]
@@ -299,7 +299,7 @@ func (m *monitor) run() {
 		if possible := results == nil && m.seen.Up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
 			results = m.check(now)
 		}
-		next := m.sleep(now)
+		next := m.untilNextRun(now)
 		logs := m.logs
 		m.logs = nil
 		m.mu.Unlock()
@@ -392,16 +392,16 @@ func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 	m.checkNow, m.lastCheck = false, now
 	session, ctx, conn := m.seen.Session, m.ctx, m.conn
 	return Start(func() (checked, error) {
-		missing, err := confirm(conn, slices.Collect(maps.Keys(proving)))
+		missing, err := findMissing(conn, slices.Collect(maps.Keys(proving)))
 		err = Reject(ctx, conn, err)
 		return checked{now, time.Now(), session, missing, proving}, err
 	})
 }
 
-// confirm checks that the znodes at paths exist, in one transaction if all exist, and returns the paths of missing
+// findMissing checks that the znodes at paths exist, in one transaction if all exist, and returns the paths of missing
 // znodes. A rejection for another reason, such as a missing permission, is no error, because a quorum of servers
 // has decided on the rejection as well.
-func confirm(conn *zk.Conn, paths []string) (missing []string, err error) {
+func findMissing(conn *zk.Conn, paths []string) (missing []string, err error) {
 	for len(paths) > 0 {
 		var ops []any
 		for size := 0; len(ops) < len(paths) && size <= checkBytes; {

@@ -39,14 +39,14 @@ func create(t *bubble.Test) string {
 	return path
 }
 
-// count waits until all goroutines of the bubble are blocked, and returns how often the log contains text.
-func count(log *testenv.Buffer, text string) int {
+// countLogged waits until all goroutines of the bubble are blocked, and returns how often the log contains text.
+func countLogged(log *testenv.Buffer, text string) int {
 	synctest.Wait()
 	return strings.Count(log.String(), text)
 }
 
-// leaseOfMonitor returns a copy of the lease of m.
-func leaseOfMonitor(m *monitor) lease {
+// copyLease returns a copy of the lease of m.
+func copyLease(m *monitor) lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease
@@ -111,7 +111,7 @@ func TestTimeout_IsAssumedUntilGranted(t *testing.T) {
 				srv.DropConnections()
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				warnings := count(&log, "granted=")
+				warnings := countLogged(&log, "granted=")
 				if c.stated > c.granted {
 					require.Error(t, checkTimeout(conn, c.stated))
 					require.Equal(t, 1, warnings, "%s", log.String())
@@ -141,14 +141,14 @@ func TestTimeout_ChangesAfterReconnect(t *testing.T) {
 			m.updateTimeout()
 		}
 		grant(2 * time.Second)
-		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout)
+		require.Equal(t, 2*time.Second, copyLease(m).timeout)
 		grant(time.Minute)
-		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout, "a longer timeout does not apply to earlier proofs")
+		require.Equal(t, 2*time.Second, copyLease(m).timeout, "a longer timeout does not apply to earlier proofs")
 		m.mu.Lock()
 		m.lease.clear()
 		m.mu.Unlock()
 		grant(time.Minute)
-		require.Equal(t, time.Minute, leaseOfMonitor(m).timeout)
+		require.Equal(t, time.Minute, copyLease(m).timeout)
 	})
 }
 
@@ -332,14 +332,14 @@ func TestMonitor_RequiresSecondProofAfterPause(t *testing.T) {
 		defer sub.Close()
 		time.Sleep(time.Minute)
 		sub.State()
-		require.Zero(t, leaseOfMonitor(sub.m).paused)
+		require.Zero(t, copyLease(sub.m).paused)
 		pause(t, limit-200*time.Millisecond)
 		time.Sleep(time.Second)
-		require.Zero(t, leaseOfMonitor(sub.m).paused, "a pause below the limit is ignored")
+		require.Zero(t, copyLease(sub.m).paused, "a pause below the limit is ignored")
 		pause(t, limit+time.Millisecond)
 		begin := time.Now()
 		time.Sleep(time.Second)
-		require.WithinDuration(t, begin, leaseOfMonitor(sub.m).paused, 200*time.Millisecond)
+		require.WithinDuration(t, begin, copyLease(sub.m).paused, 200*time.Millisecond)
 	})
 	// The process pauses before Subscribe, and the first proof follows right after it. The client has sent no pings
 	// during the pause, so there is no lease before a chain of two proofs.
@@ -357,20 +357,20 @@ func TestMonitor_RequiresSecondProofAfterPause(t *testing.T) {
 	})
 }
 
-// TestPauseMonitor_LastReturnsEndOfPause checks that last returns the time at which the process has resumed after a
-// gap that is longer than the limit, and the zero time if there was no such gap.
-func TestPauseMonitor_LastReturnsEndOfPause(t *testing.T) {
+// TestPauseMonitor_LastPauseReturnsEndOfPause checks that lastPause returns the time at which the process has
+// resumed after a gap that is longer than the limit, and the zero time if there was no such gap.
+func TestPauseMonitor_LastPauseReturnsEndOfPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pauseMonitor{running: time.Now()}
 		for range 100 {
 			time.Sleep(time.Second)
-			require.Zero(t, p.last(time.Second))
+			require.Zero(t, p.lastPause(time.Second))
 		}
 		time.Sleep(time.Second + time.Nanosecond)
 		paused := time.Now()
-		require.Equal(t, paused, p.last(time.Second))
+		require.Equal(t, paused, p.lastPause(time.Second))
 		time.Sleep(time.Second)
-		require.Equal(t, paused, p.last(time.Second))
+		require.Equal(t, paused, p.lastPause(time.Second))
 	})
 }
 
@@ -382,7 +382,7 @@ func TestWarnings_LogShortSessionsOnce(t *testing.T) {
 		var log testenv.Buffer
 		sub := (&Options{Conn: conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
 		defer sub.Close()
-		reports := func() int { return count(&log, "again and again") }
+		reports := func() int { return countLogged(&log, "again and again") }
 		for range 10 {
 			t.Server.DropConnections()
 			time.Sleep(5 * time.Second)
@@ -404,7 +404,7 @@ func TestWarnings_LogLongOutageOnce(t *testing.T) {
 		var log testenv.Buffer
 		sub := (&Options{Conn: t.Conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
 		defer sub.Close()
-		reports := func() int { return count(&log, "no server has continued the session") }
+		reports := func() int { return countLogged(&log, "no server has continued the session") }
 		t.Server.DropConnections()
 		time.Sleep(10 * time.Second)
 		require.Zero(t, reports(), "a short break")
@@ -463,11 +463,11 @@ func TestEndOnClose_CallsFunctionIfConnectionWasClosed(t *testing.T) {
 	})
 }
 
-// TestConfirm_FindsAllMissingZnodes checks that confirm finds every missing znode, although a transaction fails at
-// the first missing znode.
-func TestConfirm_FindsAllMissingZnodes(t *testing.T) {
+// TestFindMissing_ReturnsAllMissingZnodes checks that findMissing finds every missing znode, although a transaction
+// fails at the first missing znode.
+func TestFindMissing_ReturnsAllMissingZnodes(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
-		missing, err := confirm(t.Conn, []string{znode, "/missing-1", znode, "/missing-2", znode})
+		missing, err := findMissing(t.Conn, []string{znode, "/missing-1", znode, "/missing-2", znode})
 		require.NoError(t, err)
 		require.Equal(t, []string{"/missing-1", "/missing-2"}, missing)
 	})

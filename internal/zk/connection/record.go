@@ -269,7 +269,7 @@ func (r *Record) Granted(conn *zk.Conn) time.Duration {
 	if conn.State() != zk.StateHasSession {
 		return 0
 	}
-	return max(field(conn), 0)
+	return max(readTimeoutField(conn), 0)
 }
 
 // timeoutField is the index of the client library's field that contains the granted timeout, or -1 if this release
@@ -282,12 +282,12 @@ var timeoutField = func() int {
 	return f.Index[0]
 }()
 
-// field reads the granted timeout from the connection. The library writes it without a lock before the
+// readTimeoutField reads the granted timeout from the connection. The library writes it without a lock before the
 // state becomes StateHasSession. A read during the next handshake returns the timeout before or after it,
 // and the race detector would report it.
 //
 //go:norace
-func field(conn *zk.Conn) time.Duration {
+func readTimeoutField(conn *zk.Conn) time.Duration {
 	if timeoutField < 0 {
 		return 0
 	}

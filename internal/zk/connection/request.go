@@ -382,7 +382,7 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 		}
 		if exists {
 			var refused error
-			if before, refused = s.judge(p, before, stat); refused != nil {
+			if before, refused = s.refuseTooLarge(p, before, stat); refused != nil {
 				return none, stat, nil, refused
 			}
 		}
@@ -390,13 +390,13 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 		defer func() { <-s.alone }()
 	}
 	value, stat, watch, err := send()
-	s.note(p, before.breaks, err)
+	s.recordOutcome(p, before.breaks, err)
 	return value, stat, watch, err
 }
 
-// note records the outcome of a request for a part. breaks is the number of failures at the time at which the
+// recordOutcome records the outcome of a request for a part. breaks is the number of failures at the time at which the
 // request was sent: requests that were in progress together count as one failure.
-func (s *suspicions) note(p part, breaks int, err error) {
+func (s *suspicions) recordOutcome(p part, breaks int, err error) {
 	s.parts.Lock()
 	defer s.parts.Unlock()
 	switch x, known := s.parts.Entries[p]; {
@@ -408,8 +408,8 @@ func (s *suspicions) note(p part, breaks int, err error) {
 	}
 }
 
-// judge returns an error if the client must not request a part again. stat is the Stat of the znode.
-func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error) {
+// refuseTooLarge returns an error if the client must not request a part again. stat is the Stat of the znode.
+func (s *suspicions) refuseTooLarge(p part, x suspicion, stat *zk.Stat) (suspicion, error) {
 	refuse := replySize(stat, p.children) > s.limit
 	if p.children {
 		enough := breaksIfPossible

@@ -166,17 +166,17 @@ func TestBackoff_DoublesPausesUntilQuietSecond(t *testing.T) {
 
 const bufferSize = 64 << 10
 
-// large is a test with replies that are too large: small is a client with a small receive buffer, and other is a
-// client without a limit.
-type large struct {
+// largeReplyTest is a test with replies that are too large: small is a client with a small receive buffer, and
+// other is a client without a limit.
+type largeReplyTest struct {
 	*testing.T
 	srv          *zktest.Server
 	small, other *zk.Conn
 }
 
-func runLargeTest(t *testing.T, f func(l large)) {
+func runLargeReplyTest(t *testing.T, f func(l largeReplyTest)) {
 	synctest.Test(t, func(t *testing.T) {
-		l := large{T: t, srv: zktest.Start(t)}
+		l := largeReplyTest{T: t, srv: zktest.Start(t)}
 		l.small = l.connect(zk.WithMaxBufferSize(bufferSize))
 		l.other = l.connect()
 		f(l)
@@ -184,7 +184,7 @@ func runLargeTest(t *testing.T, f func(l large)) {
 	})
 }
 
-func (l large) connect(options ...func(*zk.Conn)) *zk.Conn {
+func (l largeReplyTest) connect(options ...func(*zk.Conn)) *zk.Conn {
 	conn, _, err := l.srv.Connect(4*time.Second, options...)
 	require.NoError(l, err)
 	_, _, err = conn.Exists("/")
@@ -192,26 +192,26 @@ func (l large) connect(options ...func(*zk.Conn)) *zk.Conn {
 	return conn
 }
 
-func (l large) create(path string, size int) {
+func (l largeReplyTest) create(path string, size int) {
 	_, err := l.other.Create(path, make([]byte, size), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(l, err)
 }
 
-// breaks returns how often clients have connected since the last call of breaks.
-func (l large) breaks() int {
+// countReconnects returns how often clients have connected since the last call of countReconnects.
+func (l largeReplyTest) countReconnects() int {
 	n := l.srv.Log().Count(zktest.OpConnect)
 	l.srv.ResetLog()
 	return n
 }
 
-func get(l large, path string) ([]byte, error) {
+func get(l largeReplyTest, path string) ([]byte, error) {
 	return Read(l.Context(), l.small, func() ([]byte, error) {
 		data, _, err := Get(l.small, path)
 		return data, err
 	})
 }
 
-func list(l large, path string) ([]string, error) {
+func list(l largeReplyTest, path string) ([]string, error) {
 	return Read(l.Context(), l.small, func() ([]string, error) {
 		names, _, err := Children(l.small, path)
 		return names, err
@@ -222,27 +222,27 @@ func list(l large, path string) ([]string, error) {
 // returns ErrTooLarge for one byte more after one disconnect. Further calls must return ErrTooLarge without a
 // disconnect until the data changes.
 func TestGet_RejectsTooLargeData(t *testing.T) {
-	runLargeTest(t, func(l large) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		const fits = bufferSize - 16 - 4 - 68
 		l.create("/a", fits)
 		l.create("/b", fits+1)
-		l.breaks()
+		l.countReconnects()
 		data, err := get(l, "/a")
 		require.NoError(l, err)
 		require.Len(l, data, fits)
-		require.Zero(l, l.breaks())
+		require.Zero(l, l.countReconnects())
 		for i := range 3 {
 			_, err = get(l, "/b")
 			require.ErrorIs(l, err, ErrTooLarge)
 			require.ErrorContains(l, err, "the data of /b")
-			require.Equal(l, map[bool]int{true: 1}[i == 0], l.breaks())
+			require.Equal(l, map[bool]int{true: 1}[i == 0], l.countReconnects())
 		}
 		_, err = l.other.Set("/b", []byte("small"), -1)
 		require.NoError(l, err)
 		data, err = get(l, "/b")
 		require.NoError(l, err)
 		require.Equal(l, "small", string(data))
-		require.Zero(l, l.breaks())
+		require.Zero(l, l.countReconnects())
 
 		require.NoError(l, l.other.Delete("/b", -1))
 		_, err = get(l, "/b")
@@ -253,7 +253,7 @@ func TestGet_RejectsTooLargeData(t *testing.T) {
 // TestGetW_ReturnsWatchForTooLargeData checks that GetW returns a watch together with ErrTooLarge, and that the
 // watch fires when the data becomes smaller.
 func TestGetW_ReturnsWatchForTooLargeData(t *testing.T) {
-	runLargeTest(t, func(l large) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/a", 100<<10)
 		watch, err := Read(l.Context(), l.small, func() (<-chan zk.Event, error) {
 			_, _, watch, err := GetW(l.small, "/a", true)
@@ -272,23 +272,23 @@ func TestGetW_ReturnsWatchForTooLargeData(t *testing.T) {
 // not fit into the receive buffer, only after several disconnects, because the client does not know the size of the
 // list.
 func TestChildren_RejectsTooLargeListAfterDisconnects(t *testing.T) {
-	runLargeTest(t, func(l large) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/many", 0)
 		for i := range 1500 {
 			l.create(fmt.Sprintf("/many/%s%d", strings.Repeat("x", 50), i), 0)
 		}
-		l.breaks()
+		l.countReconnects()
 		_, err := list(l, "/many")
 		require.ErrorIs(l, err, ErrTooLarge)
 		require.ErrorContains(l, err, "the list of children of /many")
-		require.Equal(l, 4, l.breaks())
+		require.Equal(l, 4, l.countReconnects())
 		_, err = list(l, "/many")
 		require.ErrorIs(l, err, ErrTooLarge)
-		require.Zero(l, l.breaks())
+		require.Zero(l, l.countReconnects())
 		l.create("/many/another", 0)
 		_, err = list(l, "/many")
 		require.ErrorIs(l, err, ErrTooLarge)
-		require.Equal(l, 1, l.breaks(), "the list has changed, and may have become smaller")
+		require.Equal(l, 1, l.countReconnects(), "the list has changed, and may have become smaller")
 
 		names, _, err := l.other.Children("/many")
 		require.NoError(l, err)
@@ -304,7 +304,7 @@ func TestChildren_RejectsTooLargeListAfterDisconnects(t *testing.T) {
 // TestGet_IgnoresConnectionBrokenByOtherReply checks that requests that are in flight when a reply to another
 // request breaks the connection do not fail with ErrTooLarge.
 func TestGet_IgnoresConnectionBrokenByOtherReply(t *testing.T) {
-	runLargeTest(t, func(l large) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.srv.Delay(zktest.BothWays, time.Millisecond)
 		l.create("/large", 100<<10)
 		l.create("/small", 10<<10)
@@ -335,7 +335,7 @@ func TestGet_IgnoresConnectionBrokenByOtherReply(t *testing.T) {
 // TestGet_ToleratesUnrelatedDisconnects checks that Get and Children return no error if the connection breaks a few
 // times for other reasons than the size of the reply.
 func TestGet_ToleratesUnrelatedDisconnects(t *testing.T) {
-	runLargeTest(t, func(l large) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/list", 0)
 		for i := range 400 {
 			l.create(fmt.Sprintf("/list/%d", i), 0)
@@ -357,7 +357,7 @@ func TestGet_ToleratesUnrelatedDisconnects(t *testing.T) {
 // TestGet_SendsNoExtraRequestWithoutLimit checks that Get sends no request for the size of the data if the receive
 // buffer of the client has no limit.
 func TestGet_SendsNoExtraRequestWithoutLimit(t *testing.T) {
-	runLargeTest(t, func(l large) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/a", 200<<10)
 		l.srv.ResetLog()
 		l.srv.After(zktest.Match{Op: zktest.OpGetData, Path: "/a", Nth: 1}, zktest.Cut)

@@ -211,10 +211,11 @@ const AssumedTimeout = 4 * time.Second
 // SessionTimeout returns the session timeout to use for conn: the granted timeout, or the configured timeout stated
 // if that is shorter. If the granted timeout is not known, the result is stated, or AssumedTimeout if stated is 0.
 func SessionTimeout(conn *zk.Conn, stated time.Duration) time.Duration {
-	return choose(stated, Granted(conn))
+	return shorterTimeout(stated, Granted(conn))
 }
 
-func choose(stated, granted time.Duration) time.Duration {
+// shorterTimeout returns the shorter of the timeouts that are not 0, or AssumedTimeout if both are 0.
+func shorterTimeout(stated, granted time.Duration) time.Duration {
 	if stated > 0 && granted > 0 {
 		return min(stated, granted)
 	}
@@ -223,7 +224,7 @@ func choose(stated, granted time.Duration) time.Duration {
 
 // timeout returns the timeout of subscriptions whose configured timeout is stated. The caller holds mu.
 func (m *monitor) timeout(stated time.Duration) time.Duration {
-	return choose(stated, m.lease.timeout)
+	return shorterTimeout(stated, m.lease.timeout)
 }
 
 // updateTimeout sets the timeout of the lease: the granted timeout, or, if that is not known, the longest

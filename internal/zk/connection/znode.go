@@ -126,9 +126,9 @@ func makePersistent(ctx context.Context, conn *zk.Conn, node string, acl []zk.AC
 	})
 }
 
-// changing contains the permissions with which a client can change an election or a recipe. The ACL of a znode
+// changePermissions contains the permissions with which a client can change an election or a recipe. The ACL of a znode
 // determines who may create and delete its children.
-const changing = zk.PermCreate | zk.PermDelete | zk.PermWrite | zk.PermAdmin
+const changePermissions = zk.PermCreate | zk.PermDelete | zk.PermWrite | zk.PermAdmin
 
 // Others returns the permissions in the ACL of a znode with which clients may change the znode or its children, and
 // which own, the ACL of a participant's znodes, does not grant to these clients. The scheme "auth" in own stands
@@ -142,7 +142,7 @@ func Others(node, own []zk.ACL) []zk.ACL {
 				granted |= o.Perms
 			}
 		}
-		if a.Perms &= changing &^ granted; a.Perms != 0 {
+		if a.Perms &= changePermissions &^ granted; a.Perms != 0 {
 			others = append(others, a)
 		}
 	}
@@ -264,7 +264,7 @@ func (o *Options) CheckZnode(node string, czxid int64) error {
 	case err == zk.ErrNoAuth && o.StrictACL: //nolint:errorlint // as well
 		return fmt.Errorf("read the ACL of %s, which WithStrictACL requires: %w", node, err)
 	case err == zk.ErrNoAuth: //nolint:errorlint // as well
-		if o.note(node, czxid) {
+		if o.recordCheck(node, czxid) {
 			o.Log.Warn("the ACL of the znode cannot be read, so other clients may be able to change it: permit the participants to read it", "path", node)
 		}
 		return nil
@@ -275,7 +275,7 @@ func (o *Options) CheckZnode(node string, czxid int64) error {
 	if o.StrictACL && len(open.Others) > 0 {
 		return &open
 	}
-	if o.note(node, stat.Czxid) && len(open.Others) > 0 {
+	if o.recordCheck(node, stat.Czxid) && len(open.Others) > 0 {
 		o.Log.Warn("the ACL of the znode lets other clients change it: set it with zkCli.sh", "path", node,
 			"others", format(open.Others), "command", open.Remedy)
 	}
@@ -296,8 +296,8 @@ func (o *Options) CheckedZnode(node string, czxid int64) bool {
 	return ok && (czxid == 0 || czxid == known)
 }
 
-// note records that CheckZnode has checked the znode, and returns false if it had checked the znode before.
-func (o *Options) note(node string, czxid int64) bool {
+// recordCheck records that CheckZnode has checked the znode, and returns false if it had checked the znode before.
+func (o *Options) recordCheck(node string, czxid int64) bool {
 	key, checked := o.key(node), checkedZnodes.Lock(o.Conn)
 	defer checked.Unlock()
 	if known, ok := checked.Entries[key]; ok && known == czxid {

@@ -200,7 +200,7 @@ func (k *Keeper) keep() error {
 	var backoff connection.Backoff
 	for {
 		begin := time.Now()
-		err := connection.Refine(k.claim.setup.Conn, k.keepOne())
+		err := connection.Refine(k.claim.setup.Conn, k.keepOnce())
 		backoff.Max = maxLossPause
 		var taken *TakenError
 		switch {
@@ -248,9 +248,9 @@ func (k *Keeper) sleep(d time.Duration) error {
 	}
 }
 
-// keepOne creates the znode once and maintains it until the znode is lost or the context is done, and returns the
+// keepOnce creates the znode once and maintains it until the znode is lost or the context is done, and returns the
 // reason.
-func (k *Keeper) keepOne() error {
+func (k *Keeper) keepOnce() error {
 	data, number := k.wantedData()
 	sent, err := k.claim.obtain(k.ctx, data)
 	if err != nil {

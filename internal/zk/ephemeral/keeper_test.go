@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const withoutMember = "/\n  members container\n"
+const treeWithoutMember = "/\n  members container\n"
 
 // keep starts a Keeper. The function states returns the states that the Keeper has reported.
 func keep(w *bubble.Test, s *recipe.Setup) (k *Keeper, states func() []State) {
@@ -60,7 +60,7 @@ func TestKeeper_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 		require.Equal(w, before, w.Server.Tree())
 		require.Zero(w, w.Server.Log().Count(zktest.OpCreate, zktest.OpMulti, zktest.OpDelete), "%v", w.Server.Log())
 		require.NoError(w, k.Close(w.Context(), errDone))
-		require.Equal(w, withoutMember, w.Server.Tree())
+		require.Equal(w, treeWithoutMember, w.Server.Tree())
 		require.Empty(w, w.Server.Watches())
 	})
 }
@@ -155,7 +155,7 @@ func TestKeeper_CloseRemovesZnodeOfNextSession(t *testing.T) {
 		require.NoError(w, k.Close(w.Context(), errDone))
 		require.ErrorIs(w, k.Err(), errDone)
 		require.NotZero(w, s.Conn.SessionID())
-		require.Equal(w, withoutMember, w.Server.Tree())
+		require.Equal(w, treeWithoutMember, w.Server.Tree())
 	})
 }
 
@@ -218,7 +218,7 @@ func TestKeeper_WaitsForOtherKeeperOfConnection(t *testing.T) {
 		require.NoError(w, first.Close(w.Context(), errDone))
 		require.NoError(w, second.AwaitPresent(w.Context()))
 		require.NoError(w, second.Close(w.Context(), errDone))
-		require.Equal(w, withoutMember, w.Server.Tree())
+		require.Equal(w, treeWithoutMember, w.Server.Tree())
 	})
 }
 

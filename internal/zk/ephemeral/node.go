@@ -129,7 +129,7 @@ func (n *Node) create(ctx context.Context, data []byte, taken func(*TakenError) 
 	n.claim.sub.Prove(n.claim.path, sent)
 	for {
 		state := n.claim.sub.State()
-		if err := n.lossBy(state); err != nil || state.Proven {
+		if err := n.reasonOfLoss(state); err != nil || state.Proven {
 			return err
 		}
 		select {
@@ -158,8 +158,8 @@ func (n *Node) obtain(ctx context.Context, data []byte, taken func(*TakenError) 
 	}
 }
 
-// lossBy returns nil, or the reason why the znode is lost according to the state of the connection.
-func (n *Node) lossBy(state connection.State) error {
+// reasonOfLoss returns nil, or the reason why the znode is lost according to the state of the connection.
+func (n *Node) reasonOfLoss(state connection.State) error {
 	switch {
 	case state.Closed:
 		return connection.ErrConnClosed
@@ -182,7 +182,7 @@ func (n *Node) awaitLoss(ctx context.Context) error {
 	lapses := c.sub.State().Lapses
 	for unsure := false; ; {
 		state := c.sub.State()
-		if err := n.lossBy(state); err != nil {
+		if err := n.reasonOfLoss(state); err != nil {
 			return err
 		}
 		if !state.Proven || state.Lapses != lapses {

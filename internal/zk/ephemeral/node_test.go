@@ -19,13 +19,13 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	node    = "/members/one"
-	timeout = bubble.SessionTimeout
-	without = "/\n  members\n"
+	node             = "/members/one"
+	timeout          = bubble.SessionTimeout
+	treeWithoutZnode = "/\n  members\n"
 )
 
-// taken is an argument for Create that makes Create return the error instead of waiting for other clients.
-func taken(e *TakenError) error { return e }
+// returnTaken is an argument for Create that makes Create return the error instead of waiting for other clients.
+func returnTaken(e *TakenError) error { return e }
 
 var errDone = errors.New("done")
 
@@ -44,18 +44,18 @@ func setup(w *bubble.Test, conn *zk.Conn) *recipe.Setup {
 func TestCreate_KeepsZnodeUntilRemove(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
-		n, err := Create(w.Context(), s, node, []byte("data"), taken)
+		n, err := Create(w.Context(), s, node, []byte("data"), returnTaken)
 		require.NoError(w, err)
 		require.Equal(w, s.Conn.SessionID(), n.Owner())
 		require.NoError(w, n.Grant().Err())
 		require.NotZero(w, n.Grant().Token())
 
 		var other *TakenError
-		_, err = Create(w.Context(), connect(w), node, nil, taken)
+		_, err = Create(w.Context(), connect(w), node, nil, returnTaken)
 		require.ErrorAs(w, err, &other)
 		require.Equal(w, n.Owner(), other.Owner)
 		require.Equal(w, n.Grant().Token(), other.Czxid)
-		_, err = Create(w.Context(), s, node, nil, taken)
+		_, err = Create(w.Context(), s, node, nil, returnTaken)
 		require.ErrorAs(w, err, &other, "the znode of another user of the same session")
 		require.Equal(w, n.Grant().Token(), other.Czxid)
 
@@ -64,7 +64,7 @@ func TestCreate_KeepsZnodeUntilRemove(t *testing.T) {
 		require.NoError(w, n.Remove(w.Context(), errDone))
 		require.NoError(w, n.Remove(w.Context(), errDone))
 		require.ErrorIs(w, n.Grant().Err(), errDone)
-		require.Equal(w, without, w.Server.Tree())
+		require.Equal(w, treeWithoutZnode, w.Server.Tree())
 		require.Empty(w, w.Server.Watches())
 	})
 }
@@ -77,11 +77,11 @@ func TestCreate_SucceedsIfReplyOrRequestIsLost(t *testing.T) {
 		s := connect(w)
 		for _, hook := range []func(zktest.Match, zktest.HookFunc) *zktest.Hook{w.Server.Before, w.Server.After} {
 			hook(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
-			n, err := Create(w.Context(), s, node, nil, taken)
+			n, err := Create(w.Context(), s, node, nil, returnTaken)
 			require.NoError(w, err)
 			require.NoError(w, n.Grant().Err())
 			require.NoError(w, n.Remove(w.Context(), errDone))
-			require.Equal(w, without, w.Server.Tree())
+			require.Equal(w, treeWithoutZnode, w.Server.Tree())
 		}
 	})
 }
@@ -96,7 +96,7 @@ func TestCreate_IgnoresZnodeOfExpiredSession(t *testing.T) {
 			require.NoError(w, w.Server.ExpireSession(q.Session))
 			return zktest.Cut(q)
 		})
-		n, err := Create(w.Context(), s, node, nil, taken)
+		n, err := Create(w.Context(), s, node, nil, returnTaken)
 		require.NoError(w, err)
 		require.Equal(w, s.Conn.SessionID(), n.Owner())
 		require.NoError(w, n.Remove(w.Context(), errDone))
@@ -123,7 +123,7 @@ func TestGrant_EndsWithZnodeOrLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(w *bubble.Test) {
 				s := connect(w)
-				n, err := Create(w.Context(), s, node, nil, taken)
+				n, err := Create(w.Context(), s, node, nil, returnTaken)
 				require.NoError(w, err)
 				test.lose(w, s)
 				<-n.Grant().Context().Done()
@@ -150,7 +150,7 @@ func TestCreate_DeletesZnodeIfContextIsDone(t *testing.T) {
 		_, err := s.Conn.Create("/members", nil, 0, s.ACL)
 		require.NoError(w, err)
 		w.Server.Delay(zktest.ToClient, 1500*time.Millisecond, s.Conn.SessionID())
-		_, err = Create(ctx, s, node, nil, taken)
+		_, err = Create(ctx, s, node, nil, returnTaken)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		require.Contains(w, w.Server.Tree(), "one")
 		w.Server.Delay(zktest.ToClient, 0, s.Conn.SessionID())
@@ -167,7 +167,7 @@ func TestCreate_ReportsMissingPermission(t *testing.T) {
 		s := connect(w)
 		_, err := s.Conn.Create("/members", nil, 0, []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}})
 		require.NoError(w, err)
-		_, err = Create(w.Context(), s, node, nil, taken)
+		_, err = Create(w.Context(), s, node, nil, returnTaken)
 		require.ErrorIs(w, connection.Refine(nil, err), connection.ErrPermission)
 	})
 }
@@ -181,7 +181,7 @@ func TestCreate_ReportsDeletionBeforeRead(t *testing.T) {
 			_ = other.Delete(node, -1)
 			return zktest.Pass(q)
 		})
-		_, err := Create(w.Context(), s, node, nil, taken)
+		_, err := Create(w.Context(), s, node, nil, returnTaken)
 		require.ErrorIs(w, err, connection.ErrDeleted)
 	})
 }
@@ -191,11 +191,11 @@ func TestCreate_ReportsDeletionBeforeRead(t *testing.T) {
 func TestNode_RemoveDeletesZnodeForAnyReason(t *testing.T) {
 	for _, reason := range []error{errDone, connection.ErrDeleted, connection.ErrSessionExpired} {
 		bubble.Run(t, func(w *bubble.Test) {
-			n, err := Create(w.Context(), connect(w), node, nil, taken)
+			n, err := Create(w.Context(), connect(w), node, nil, returnTaken)
 			require.NoError(w, err)
-			require.NotEqual(w, without, w.Server.Tree())
+			require.NotEqual(w, treeWithoutZnode, w.Server.Tree())
 			require.NoError(w, n.Remove(w.Context(), reason))
-			require.Equal(w, without, w.Server.Tree(), "%v", reason)
+			require.Equal(w, treeWithoutZnode, w.Server.Tree(), "%v", reason)
 		})
 	}
 }

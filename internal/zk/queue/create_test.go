@@ -29,7 +29,7 @@ func TestContender_KeepsOneZnodeIfSessionMovesDuringCreate(t *testing.T) {
 func testCreateReplyLost(h *harness, l bubble.Fault) {
 	first, conn := h.joinNew(), h.connect()
 	session := conn.SessionID()
-	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: contenderPattern, Nth: 1})
 	c := h.join(conn)
 	h.advance(timeout)
 	h.requireRan(lost)
@@ -39,7 +39,7 @@ func testCreateReplyLost(h *harness, l bubble.Fault) {
 		require.Len(h, h.created(), 2, "the znode that was created is not used")
 	}
 	first.requireLeaves()
-	c.requireOnly()
+	c.requireSoleHolder()
 	require.Equal(h, session, conn.SessionID(), "the session has expired")
 	c.requireLeaves()
 	h.requireContenders()
@@ -52,7 +52,7 @@ func TestContender_RemovesZnodeWhenGivingUpAfterLostReply(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		conn := h.connect()
 		session := conn.SessionID()
-		lost := l.Set(h.srv, zktest.Match{Path: below, Nth: 1})
+		lost := l.Set(h.srv, zktest.Match{Path: contenderPattern, Nth: 1})
 		c := h.join(conn)
 		h.requireRan(lost)
 		c.giveUp()
@@ -76,7 +76,7 @@ func TestContender_IgnoresZnodeOfOtherSession(t *testing.T) {
 		other := h.createSequential(created[0][len(dir)+1 : len(created[0])-10])
 		h.reconnect()
 		if h.hasGUIDs() {
-			c.requireOnly()
+			c.requireSoleHolder()
 			require.NotEqual(h, []string{other}, h.contenders())
 			return
 		}
@@ -85,7 +85,7 @@ func TestContender_IgnoresZnodeOfOtherSession(t *testing.T) {
 		require.Len(h, h.contenders(), 2)
 		h.remove(other)
 		h.advance(0)
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 }
 
@@ -103,7 +103,7 @@ func TestContender_CreatesZnodeAgainIfSessionExpires(t *testing.T) {
 		h.reconnect()
 		h.advance(timeout)
 		require.NotEqual(h, old, conn.SessionID())
-		c.requireOnly()
+		c.requireSoleHolder()
 		require.Len(h, h.created(), 2)
 	})
 }
@@ -116,7 +116,7 @@ func TestContender_CreatesOneZnodeAtLaggingServer(t *testing.T) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
 		c := h.prepare(conn)
 		lagging.Lag()
-		lost := h.srv.After(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
+		lost := h.srv.After(zktest.Match{Path: contenderPattern, Nth: 1}, zktest.Cut)
 		c.start()
 		h.advance(0)
 		h.requireRan(lost)
@@ -126,7 +126,7 @@ func TestContender_CreatesOneZnodeAtLaggingServer(t *testing.T) {
 		c.requireWaits() // the outcome of the create is not known yet
 		lagging.Heal()
 		h.advance(0)
-		c.requireOnly()
+		c.requireSoleHolder()
 		require.Len(h, h.created(), 1)
 	})
 }
@@ -138,9 +138,9 @@ func TestContender_CreatesOneZnodeAtLaggingServer(t *testing.T) {
 func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
-		ahead := h.createContender()
-		h.remove(h.createContender()) // the servers do not use its sequence number again
-		lost := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
+		ahead := h.createForeignContender()
+		h.remove(h.createForeignContender()) // the servers do not use its sequence number again
+		lost := h.srv.Before(zktest.Match{Path: contenderPattern, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireRan(lost)
 		h.reconnect()
@@ -162,7 +162,7 @@ func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 
 		h.remove(ahead)
 		h.advance(0)
-		c.requireOnly()
+		c.requireSoleHolder()
 		// When the contender leaves, it also deletes a znode that appears even later.
 		late("0000000000")
 		c.requireLeaves()
@@ -176,12 +176,12 @@ func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 func TestContender_UsesNewGUIDForEachCreate(t *testing.T) {
 	forEachKind(t, []kind{election, mutex, semaphore}, 3, func(h *harness) {
 		conn := h.connect()
-		first := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
-		second := h.srv.Before(zktest.Match{Path: below, Nth: 2}, zktest.Cut)
+		first := h.srv.Before(zktest.Match{Path: contenderPattern, Nth: 1}, zktest.Cut)
+		second := h.srv.Before(zktest.Match{Path: contenderPattern, Nth: 2}, zktest.Cut)
 		for range 3 {
 			c := h.join(conn)
 			h.advance(timeout)
-			c.requireOnly()
+			c.requireSoleHolder()
 			h.expire(conn)
 			h.advance(timeout)
 			require.Error(h, c.newest().Err())
@@ -204,11 +204,11 @@ func TestContender_UsesNewGUIDForEachCreate(t *testing.T) {
 func TestContender_RemovesZnodeWhenGivingUpDuringCreate(t *testing.T) {
 	subtestForEachKind(t, "the reply is late", all, 1, func(h *harness) {
 		hook, open := bubble.Hold(h)
-		h.srv.After(zktest.Match{Path: below, Nth: 1}, hook)
+		h.srv.After(zktest.Match{Path: contenderPattern, Nth: 1}, hook)
 		testGivesUpDuringCreate(h, open)
 	})
 	forEachLoss(t, bubble.ConnectionLost[2:], func(h *harness, l bubble.Fault) {
-		l.Set(h.srv, zktest.Match{Path: below, Nth: 1})
+		l.Set(h.srv, zktest.Match{Path: contenderPattern, Nth: 1})
 		testGivesUpDuringCreate(h, func() {})
 	})
 	subtestForEachKind(t, "the request is late", all, 1, func(h *harness) {

@@ -37,7 +37,7 @@ func TestContender_DeletesZnodeIfSessionMovesDuringDelete(t *testing.T) {
 func testDeleteReplyLost(h *harness, l bubble.Fault) {
 	c, next := h.joinNew(), h.joinNew()
 	g, session := c.requireTurn(), c.conn.SessionID()
-	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: below, Nth: 1})
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: contenderPattern, Nth: 1})
 	left := bubble.Async(c.leave)
 	h.advance(0)
 	require.ErrorIs(h, g.Err(), h.left)
@@ -47,7 +47,7 @@ func testDeleteReplyLost(h *harness, l bubble.Fault) {
 		require.NoError(h, err)
 	}
 	require.NoError(h, c.leave(), "the servers have not confirmed the removal")
-	next.requireOnly()
+	next.requireSoleHolder()
 	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 }
 
@@ -59,7 +59,7 @@ func TestWaiter_DeletesZnodeIfDeleteReplyIsLost(t *testing.T) {
 		first, c := h.joinNew(), h.joinNew()
 		last := h.joinNew()
 		g, session := first.requireTurn(), c.conn.SessionID()
-		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: below, Nth: 1})
+		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: contenderPattern, Nth: 1})
 		c.giveUp()
 		h.advance(timeout)
 		h.requireRan(lost)
@@ -68,7 +68,7 @@ func TestWaiter_DeletesZnodeIfDeleteReplyIsLost(t *testing.T) {
 		require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 		require.NoError(h, g.Err())
 		first.requireLeaves()
-		last.requireOnly()
+		last.requireSoleHolder()
 	})
 }
 
@@ -91,7 +91,7 @@ func TestContender_DeletesZnodeAfterLossOfAllPackets(t *testing.T) {
 			h.srv.Refuse(false)
 			h.advance(timeout)
 			require.NoError(h, c.leave(), "the servers have not confirmed the removal")
-			next.requireOnly()
+			next.requireSoleHolder()
 		})
 	}
 }
@@ -148,7 +148,7 @@ func TestContender_RemovesZnodeAfterContextIsDone(t *testing.T) {
 func TestContender_SendsDeleteOncePerConnection(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		c, next := h.joinNew(), h.joinNew()
-		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: below}, zktest.Cut)
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: contenderPattern}, zktest.Cut)
 		h.srv.ResetLog()
 		c.requireUnconfirmed()
 		h.advance(time.Minute)
@@ -172,7 +172,7 @@ func TestContender_KeepsTurnDespiteEarlierRemoval(t *testing.T) {
 		conn := h.connect()
 		old := h.join(conn)
 		g, znode := old.requireTurn(), h.contenders()[0]
-		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: below, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: contenderPattern, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			h.srv.Refuse(true)
 			return zktest.Cut(q)
 		})
@@ -191,7 +191,7 @@ func TestContender_KeepsTurnDespiteEarlierRemoval(t *testing.T) {
 		require.ErrorIs(h, err, h.noTurn)
 		h.advance(timeout)
 		require.NoError(h, again.Err())
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 }
 
@@ -206,7 +206,7 @@ func TestContender_LeavesOnceWithConcurrentCalls(t *testing.T) {
 			c.start()
 			h.drop(conn)
 			h.advance(timeout)
-			c.requireOnly()
+			c.requireSoleHolder()
 			var ended []<-chan error
 			for i := range 10 {
 				if i == round {

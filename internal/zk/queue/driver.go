@@ -25,10 +25,10 @@ type driver struct {
 
 	proved bool // the state of the lease may have changed
 	// checkWatches is set if a watch may have fired whose channel receives nothing.
-	checkWatches bool
-	waiting      uint8      // the number of requests in other goroutines
-	answered     []*result  // the results of requests that this goroutine has executed
-	one          [1]*result // the array of answered while it contains one result, which avoids an allocation
+	checkWatches  bool
+	waiting       uint8      // the number of requests in other goroutines
+	answered      []*result  // the results of requests that this goroutine has executed
+	answeredArray [1]*result // the array of answered while it contains one result, which avoids an allocation
 	// deferred is the next input: the first input, or an input that follows the deletion of the contender's znode.
 	deferred *frame
 	replies  chan *result // the results of requests in other goroutines; nil while no request is in progress
@@ -55,7 +55,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 		cfg: cfg, report: report, sub: cfg.Subscribe(),
 		machine: contender.New(&cfg.Config), deferred: input(contender.Start),
 	}
-	d.answered = d.one[:0]
+	d.answered = d.answeredArray[:0]
 	if !cfg.Naming.HasGUID() {
 		d.plain = joinPlain(cfg)
 	}

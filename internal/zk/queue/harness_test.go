@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	dir     = "/queue"
-	below   = dir + "/*" // matches the contenders' znodes
-	timeout = 4 * time.Second
+	dir              = "/queue"
+	contenderPattern = dir + "/*" // matches the contenders' znodes
+	timeout          = 4 * time.Second
 	// moment is at least as long as a contender needs to find out why its znode was deleted.
 	moment = bubble.Margin
 )
@@ -33,11 +33,11 @@ var openACL = zk.WorldACL(zk.PermAll)
 type harness struct {
 	*testing.T
 	kind
-	ensemble *zktest.Ensemble
-	srv      *zktest.Server // server 0
-	operator *zk.Conn       // a client that is not a contender
-	clients  []*client
-	foreign  int // how often createContender was called
+	ensemble     *zktest.Ensemble
+	srv          *zktest.Server // server 0
+	operator     *zk.Conn       // a client that is not a contender
+	clients      []*client
+	foreignCount int // how often createForeignContender was called
 
 	allowOverlap bool // the test causes turns that overlap
 	allowWatches bool // the test prevents contenders from removing watches
@@ -94,21 +94,21 @@ func forEachLoss(t *testing.T, losses []bubble.Fault, f func(h *harness, l bubbl
 
 // leave makes all contenders leave, and deletes the contenders that the operator has created.
 func (h *harness) leave() {
-	h.reach()
+	h.healNetwork()
 	for _, c := range h.clients {
 		go c.leave()
 	}
 	h.advance(timeout)
 	for _, path := range h.contenders() {
-		if h.exists(path).EphemeralOwner == h.operator.SessionID() {
+		if h.statOf(path).EphemeralOwner == h.operator.SessionID() {
 			h.remove(path)
 		}
 	}
 	h.advance(0)
 }
 
-// reach ends all faults of the network and waits until the clients are connected.
-func (h *harness) reach() {
+// healNetwork ends all faults of the network and waits until the clients are connected.
+func (h *harness) healNetwork() {
 	bubble.EachServer(h.ensemble, func(s *zktest.Server) { s.Refuse(false); s.Heal() })
 	h.advance(2 * time.Second)
 }
@@ -186,8 +186,8 @@ func (h *harness) set(path, data string) {
 	h.advance(0)
 }
 
-// exists returns the Stat of a znode, or nil if it does not exist.
-func (h *harness) exists(path string) *zk.Stat {
+// statOf returns the Stat of a znode, or nil if it does not exist.
+func (h *harness) statOf(path string) *zk.Stat {
 	h.Helper()
 	found, stat, err := h.operator.Exists(path)
 	require.NoError(h, err)
@@ -197,12 +197,12 @@ func (h *harness) exists(path string) *zk.Stat {
 	return stat
 }
 
-// createContender creates the znode of a contender of another program, with a name as Curator uses, in the session
-// of the operator, and returns the path.
-func (h *harness) createContender() string {
+// createForeignContender creates the znode of a contender of another program, with a name as Curator uses, in the
+// session of the operator, and returns the path.
+func (h *harness) createForeignContender() string {
 	h.Helper()
-	h.foreign++
-	return h.createSequential(fmt.Sprintf("_c_00000000-0000-4000-8000-%012d%s", h.foreign, h.base))
+	h.foreignCount++
+	return h.createSequential(fmt.Sprintf("_c_00000000-0000-4000-8000-%012d%s", h.foreignCount, h.base))
 }
 
 // createSequential creates an ephemeral sequential znode whose name begins with prefix.
@@ -239,7 +239,7 @@ func (h *harness) created() []string { return bubble.Created(h.srv, dir) }
 // cutAfterCreate makes the server apply the first create of a contender, and close the connection instead of
 // sending the reply. No client can connect until reconnect.
 func (h *harness) cutAfterCreate() *zktest.Hook {
-	return h.srv.After(zktest.Match{Path: below, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+	return h.srv.After(zktest.Match{Path: contenderPattern, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 		h.srv.Refuse(true)
 		return zktest.Cut(q)
 	})

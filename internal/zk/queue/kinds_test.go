@@ -199,13 +199,13 @@ func (c *client) requireTurn() grant {
 	return g
 }
 
-// requireOnly requires that it is the contender's turn, and that its znode is the only znode of a contender.
-func (c *client) requireOnly() {
+// requireSoleHolder requires that it is the contender's turn, and that its znode is the only znode of a contender.
+func (c *client) requireSoleHolder() {
 	c.h.Helper()
 	token := c.requireTurn().Token()
 	line := c.h.contenders()
 	require.Len(c.h, line, 1)
-	stat := c.h.exists(line[0])
+	stat := c.h.statOf(line[0])
 	require.Equal(c.h, c.conn.SessionID(), stat.EphemeralOwner)
 	require.Equal(c.h, stat.Czxid, token)
 }
@@ -227,8 +227,8 @@ func (c *client) result() error {
 	return c.err
 }
 
-// requireOver requires that the contender has left because of an error.
-func (c *client) requireOver(want error) {
+// requireLeftBecause requires that the contender has left because of an error.
+func (c *client) requireLeftBecause(want error) {
 	c.h.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()

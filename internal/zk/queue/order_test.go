@@ -27,7 +27,7 @@ func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 			late = append(late, h.joinNew())
 		}
 		for _, c := range late {
-			c.requireOver(leaderelection.ErrNodeExhausted)
+			c.requireLeftBecause(leaderelection.ErrNodeExhausted)
 		}
 		require.Len(h, h.contenders(), 3)
 
@@ -39,7 +39,7 @@ func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 			}
 			c.requireLeaves()
 		}
-		h.joinNew().requireOver(leaderelection.ErrNodeExhausted)
+		h.joinNew().requireLeftBecause(leaderelection.ErrNodeExhausted)
 		h.requireContenders()
 
 		// The queue can be deleted and created again.
@@ -48,7 +48,7 @@ func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 		}
 		h.remove(dir)
 		h.create(dir)
-		h.joinNew().requireOnly()
+		h.joinNew().requireSoleHolder()
 	})
 }
 
@@ -59,11 +59,11 @@ func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 func TestContender_OrdersNegativeNumbersLast(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-2))
-		ahead, c := h.createContender(), h.joinNew()
-		behind := []string{h.createContender()}
+		ahead, c := h.createForeignContender(), h.joinNew()
+		behind := []string{h.createForeignContender()}
 		for _, n := range []int32{math.MinInt32, math.MinInt32 + 1, -999_999_999, -9} {
 			require.NoError(h, h.srv.SetSequence(dir, n))
-			behind = append(behind, h.createContender())
+			behind = append(behind, h.createForeignContender())
 		}
 		h.set(ahead, "makes the contender list the queue")
 		c.requireWaits()
@@ -71,7 +71,7 @@ func TestContender_OrdersNegativeNumbersLast(t *testing.T) {
 		h.advance(timeout)
 		c.requireTurn()
 		require.NoError(h, h.srv.SetSequence(dir, math.MinInt32+7))
-		h.joinNew().requireOver(leaderelection.ErrNodeExhausted)
+		h.joinNew().requireLeftBecause(leaderelection.ErrNodeExhausted)
 		for _, path := range behind {
 			h.remove(path)
 		}
@@ -98,7 +98,7 @@ func TestContender_IgnoresChildrenOfOtherKinds(t *testing.T) {
 			h.create(dir + "/" + name)
 		}
 		c.requireLeaves()
-		next.requireOnly()
+		next.requireSoleHolder()
 	})
 }
 
@@ -123,7 +123,7 @@ func TestContender_WaitsForContendersOfOtherLibraries(t *testing.T) {
 			h.remove(ahead[i])
 			h.advance(0)
 		}
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 }
 
@@ -136,7 +136,7 @@ func TestToken_IncreasesWhenSequenceNumbersRestart(t *testing.T) {
 		last := int64(0)
 		for range 3 {
 			h.srv.Sweep() // remove the container that the recipe has created
-			if h.exists(dir) != nil {
+			if h.statOf(dir) != nil {
 				for _, name := range children(h) {
 					h.remove(dir + "/" + name)
 				}
@@ -188,7 +188,7 @@ func TestContender_CreatesNoZnodeIfPredecessorIsMissing(t *testing.T) {
 		for i, c := range line {
 			switch {
 			case i%2 == 0:
-				c.requireOver(leaderelection.ErrDeleted)
+				c.requireLeftBecause(leaderelection.ErrDeleted)
 				continue
 			case i == 1:
 				c.requireTurn()
@@ -217,7 +217,7 @@ func TestContender_ContinuesAfterAnyRequestFails(t *testing.T) {
 			t.Run(k.name+", "+l.Name, func(t *testing.T) {
 				nth := 1
 				for met := true; met; nth++ {
-					run(t, k, 1, func(h *harness) { met = failRequest(h, l, nth) })
+					run(t, k, 1, func(h *harness) { met = testFailedRequest(h, l, nth) })
 				}
 				require.Greater(t, nth, 12)
 			})
@@ -225,10 +225,10 @@ func TestContender_ContinuesAfterAnyRequestFails(t *testing.T) {
 	}
 }
 
-// failRequest tests a contender whose nth request fails, and reports whether the contender has sent so many
+// testFailedRequest tests a contender whose nth request fails, and reports whether the contender has sent so many
 // requests.
-func failRequest(h *harness, l bubble.Fault, nth int) bool {
-	ahead, conn := h.createContender(), h.connect()
+func testFailedRequest(h *harness, l bubble.Fault, nth int) bool {
+	ahead, conn := h.createForeignContender(), h.connect()
 	session := conn.SessionID()
 	c := h.prepare(conn)
 	broken := l.Set(h.srv, zktest.Match{Session: session, Path: dir + "*", Nth: nth})

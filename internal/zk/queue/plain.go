@@ -78,17 +78,17 @@ func (c *plainContender) create(prefix string) (string, error) {
 	return created, err
 }
 
-// own returns and registers the names of the children of the queue that are znodes of the contender, in the order
-// of the queue. The caller holds the turn.
-func (c *plainContender) own(children []string) (names []string, err error) {
+// registerOwn registers and returns the names of the children of the queue that are znodes of the contender, in the
+// order of the queue. The caller holds the turn.
+func (c *plainContender) registerOwn(children []string) (names []string, err error) {
 	prefix, _ := c.cfg.Naming.Plain()
 	contenders, _, _ := contender.Order(children, c.cfg.Tombstone)
 	own, err := connection.Each(contenders, connection.InFlight, func(_ int, name string) (bool, error) {
 		switch owner := c.queue.owner[name]; {
 		case owner == c:
-			return c.cfg.isOwnedHere(name)
+			return c.cfg.isOwnedByCurrentSession(name)
 		case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
-			return c.cfg.isCreatedHere(name)
+			return c.cfg.isCreatedByCurrentSession(name)
 		}
 		return false, nil
 	})
@@ -111,7 +111,7 @@ func (c *plainContender) delete(znode string) error {
 	// Until the delete has returned, other contenders of the session cannot create a znode with this name.
 	defer func() { <-c.queue.turn }()
 	registered := c.queue.owner[nameOf(znode)] == c
-	owned, err := c.cfg.isOwnedHere(nameOf(znode))
+	owned, err := c.cfg.isOwnedByCurrentSession(nameOf(znode))
 	switch {
 	case err != nil:
 		return err
@@ -121,15 +121,15 @@ func (c *plainContender) delete(znode string) error {
 	return c.cfg.Conn.Delete(znode, -1)
 }
 
-// isOwnedHere reports whether the current session owns a znode.
-func (cfg *Config) isOwnedHere(name string) (bool, error) {
+// isOwnedByCurrentSession reports whether the current session owns a znode.
+func (cfg *Config) isOwnedByCurrentSession(name string) (bool, error) {
 	exists, stat, err := cfg.Conn.Exists(path.Join(cfg.Dir, name))
 	return err == nil && exists && stat.EphemeralOwner == cfg.Conn.SessionID(), err
 }
 
-// isCreatedHere reports whether the current session has created a znode with the contender's data.
-func (cfg *Config) isCreatedHere(name string) (bool, error) {
-	if owned, err := cfg.isOwnedHere(name); !owned {
+// isCreatedByCurrentSession reports whether the current session has created a znode with the contender's data.
+func (cfg *Config) isCreatedByCurrentSession(name string) (bool, error) {
+	if owned, err := cfg.isOwnedByCurrentSession(name); !owned {
 		return false, err
 	}
 	znode := path.Join(cfg.Dir, name)

@@ -136,7 +136,7 @@ func (m *Member) Leave(ctx context.Context) (*Removal, error) {
 	d := m.driver
 	reason := d.machine.Reason()
 	if d.machine.Done() || d.cfg.Alone && ctx.Err() != nil {
-		return &Removal{over, d.finish()}, reason
+		return &Removal{closedChannel, d.finish()}, reason
 	}
 	removal := &Removal{done: make(chan struct{})}
 	go func() {
@@ -147,8 +147,8 @@ func (m *Member) Leave(ctx context.Context) (*Removal, error) {
 	return removal, reason
 }
 
-// over is the closed channel Done of removals that are over when Leave returns.
-var over = func() chan struct{} {
+// closedChannel is the closed channel Done of removals that are over when Leave returns.
+var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c

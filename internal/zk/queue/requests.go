@@ -86,7 +86,7 @@ func (r *requests) send(res *result, replies chan<- *result) {
 // would join again behind its own znode, which exists as long as the session.
 func (r *requests) perform(res *result) {
 	for {
-		r.try(res)
+		r.performOnce(res)
 		if r.cfg.Rejoins && res.request.Last && connection.IsPassing(res.reply.Err) && r.pause() == nil {
 			continue
 		}
@@ -114,8 +114,8 @@ func deleteLater(cfg *Config, path string) {
 	})
 }
 
-// try executes the request of res once and stores the reply in res.
-func (r *requests) try(res *result) {
+// performOnce executes the request of res once and stores the reply in res.
+func (r *requests) performOnce(res *result) {
 	cfg, q := r.cfg, &res.request
 	switch q.Kind {
 	case contender.Create:
@@ -288,7 +288,7 @@ func (r *requests) create(res *result) {
 	}
 	res.reply.Prefix = prefix(guid)
 	if err := cfg.CheckZnode(cfg.Dir, 0); err != nil {
-		res.reply.Err = r.lost(err)
+		res.reply.Err = r.finalOrLost(err)
 		return
 	}
 	res.sent = time.Now()
@@ -299,7 +299,7 @@ func (r *requests) create(res *result) {
 		res.createZnode(cfg)
 	}
 	if res.reply.Err != nil {
-		res.reply.Err = r.lost(res.reply.Err)
+		res.reply.Err = r.finalOrLost(res.reply.Err)
 		return
 	}
 	// Use a part of the path as the name, so that memory contains the string only once.
@@ -315,9 +315,9 @@ func randomGUID() (guid [16]byte) {
 	return guid
 }
 
-// lost returns nil for a nil error, the error of connection.Final, or, after a pause, ErrLost if the request may be
-// repeated.
-func (r *requests) lost(err error) error {
+// finalOrLost returns nil for a nil error, the error of connection.Final, or, after a pause, ErrLost if the request
+// may be repeated.
+func (r *requests) finalOrLost(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -337,16 +337,16 @@ func (r *requests) delete(res *result) {
 		if ops := cfg.Parting(q.Err); len(ops) > 0 {
 			_, err := cfg.Conn.Multi(append(ops, &zk.DeleteRequest{Path: res.path, Version: -1})...)
 			if err == nil || connection.Transient(err) {
-				res.reply.Err = r.lost(err)
+				res.reply.Err = r.finalOrLost(err)
 				return
 			}
 		}
 	}
 	if r.plain != nil {
-		res.reply.Err = r.lost(r.plain.delete(res.path))
+		res.reply.Err = r.finalOrLost(r.plain.delete(res.path))
 		return
 	}
-	res.reply.Err = r.lost(cfg.Conn.Delete(res.path, -1))
+	res.reply.Err = r.finalOrLost(cfg.Conn.Delete(res.path, -1))
 }
 
 // search returns the names of the contender's znodes, which begin with one of the prefixes, in the order of the
@@ -363,7 +363,7 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 		}
 		found, err := watch.Listing(r.cfg.Conn, r.cfg.Dir)
 		if err == nil && r.plain != nil {
-			return r.plain.own(found.Children)
+			return r.plain.registerOwn(found.Children)
 		}
 		return found.Children, err
 	})

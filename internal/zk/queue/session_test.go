@@ -31,11 +31,11 @@ func TestContender_IgnoresZnodeOfEarlierSession(t *testing.T) {
 		h.reconnect()
 		h.advance(timeout)
 		c.requireSessionLost()
-		require.NotNil(h, h.exists(own))
+		require.NotNil(h, h.statOf(own))
 		if !h.resumes {
 			h.remove(own)
 			h.advance(0)
-			c.requireOnly()
+			c.requireSoleHolder()
 		}
 	})
 }
@@ -65,7 +65,7 @@ func (c *client) requireSessionLost() {
 	c.h.Helper()
 	if c.h.resumes {
 		require.Nil(c.h, c.newest())
-		c.requireOver(leaderelection.ErrSessionExpired)
+		c.requireLeftBecause(leaderelection.ErrSessionExpired)
 		return
 	}
 	c.requireWaits()
@@ -92,7 +92,7 @@ func TestLease_StartsAtLastCheck(t *testing.T) {
 			next.requireWaits()
 			h.advance(1)
 			next.requireTurn()
-			h.reach()
+			h.healNetwork()
 			h.advance(timeout)
 			c.requireExpired()
 		})
@@ -103,9 +103,9 @@ func TestLease_StartsAtLastCheck(t *testing.T) {
 func (c *client) requireExpired() {
 	c.h.Helper()
 	if c.h.resumes {
-		c.requireOver(leaderelection.ErrSessionExpired)
+		c.requireLeftBecause(leaderelection.ErrSessionExpired)
 	} else {
-		c.requireOver(leaderelection.ErrLeaseExpired)
+		c.requireLeftBecause(leaderelection.ErrLeaseExpired)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestHolder_LosesTurnAtPartitionedServer(t *testing.T) {
 		require.True(h, found, "the partitioned server has deleted the znode")
 		_, err = g.Multi()
 		require.ErrorIs(h, err, h.noTurn)
-		h.reach()
+		h.healNetwork()
 		h.advance(timeout)
 		c.requireExpired()
 		next.requireTurn()
@@ -232,7 +232,7 @@ func TestHolder_CannotWriteAfterNextTurnBegins(t *testing.T) {
 		late := bubble.Async(func() error { return writeRegister(old, "too late") })
 		h.advance(0)
 		require.NoError(h, writeRegister(g, "new"))
-		h.reach()
+		h.healNetwork()
 		h.advance(timeout)
 		require.ErrorIs(h, <-late, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(h, writeRegister(old, "too late"), h.noTurn)
@@ -266,7 +266,7 @@ func TestHolder_WriteInFlightFailsAfterNextTurnBegins(t *testing.T) {
 		require.Greater(h, next.requireTurn().Token(), old.Token())
 		h.srv.Heal(c.conn.SessionID())
 		require.ErrorIs(h, <-late, h.noTurn)
-		require.Zero(h, h.exists("/register").Version)
+		require.Zero(h, h.statOf("/register").Version)
 	})
 }
 
@@ -303,7 +303,7 @@ func TestContender_NoticesUnreportedNewSession(t *testing.T) {
 			h.reconnect()
 			h.advance(timeout)
 			require.NotEqual(h, old, conn.SessionID())
-			c.requireOnly()
+			c.requireSoleHolder()
 			c.requireLeaves()
 		})
 	})
@@ -316,12 +316,12 @@ func TestContender_NoticesUnreportedNewSession(t *testing.T) {
 func TestContender_EndsInAnyState(t *testing.T) {
 	for state, prepare := range map[string]func(h *harness, c *client){
 		"during its turn": func(*harness, *client) {},
-		"waiting":         func(h *harness, _ *client) { h.createContender() },
-		"disconnected":    func(h *harness, _ *client) { h.createContender() },
+		"waiting":         func(h *harness, _ *client) { h.createForeignContender() },
+		"disconnected":    func(h *harness, _ *client) { h.createForeignContender() },
 		"without a lease": func(*harness, *client) {},
 		"creating": func(h *harness, _ *client) {
 			hook, open := bubble.Hold(h)
-			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
+			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: contenderPattern, Nth: 1}, hook)
 			time.AfterFunc(5*timeout, open)
 		},
 		"joining without a connection": func(h *harness, c *client) { h.disconnect(c.conn) },
@@ -400,10 +400,10 @@ func TestContenders_LeaveWhenConnectionIsClosed(t *testing.T) {
 			require.Error(h, line[0].newest().Err())
 			for _, c := range line[1:] {
 				require.Nil(h, c.newest())
-				c.requireOver(leaderelection.ErrConnClosed)
+				c.requireLeftBecause(leaderelection.ErrConnClosed)
 			}
 			h.advance(timeout)
-			last.requireOnly()
+			last.requireSoleHolder()
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestContender_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		subtestForEachKind(t, fmt.Sprintf("after a lost reply: %v", lost), exclusive, 1, func(h *harness) {
-			ahead := h.createContender()
+			ahead := h.createForeignContender()
 			reads, watches := 1, 1
 			if lost {
 				h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
@@ -31,7 +31,7 @@ func TestContender_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 			c := h.joinNew()
 			h.advance(timeout)
 			h.requireRan(gone)
-			c.requireOnly()
+			c.requireSoleHolder()
 			require.Equal(h, h.contenders(), h.watched())
 			require.Equal(h, watches, bubble.Watches(c.conn))
 		})
@@ -44,7 +44,7 @@ func TestContender_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 func TestContender_AccumulatesNoWatches(t *testing.T) {
 	forEachKind(t, exclusive, 3, func(h *harness) {
 		conn := h.connect()
-		ahead, c := h.createContender(), h.join(conn)
+		ahead, c := h.createForeignContender(), h.join(conn)
 		own := h.contenders()[1]
 		watched, most := []string{ahead, own}, 2
 		requireWatches := func() {
@@ -85,7 +85,7 @@ func TestContender_AccumulatesNoWatches(t *testing.T) {
 // Scenario 26 of docs/traps.md.
 func TestContender_SetsWatchAgainAfterUnrelatedEvent(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
-		ahead, c, last := h.createContender(), h.joinNew(), h.joinNew()
+		ahead, c, last := h.createForeignContender(), h.joinNew(), h.joinNew()
 		znodes := append(h.contenders(), dir)
 		watched := h.watched()
 		for i := range 5 {
@@ -107,7 +107,7 @@ func TestContender_SetsWatchAgainAfterUnrelatedEvent(t *testing.T) {
 		last.requireWaits()
 		h.remove(znodes[1])
 		h.advance(moment)
-		c.requireOver(leaderelection.ErrDeleted)
+		c.requireLeftBecause(leaderelection.ErrDeleted)
 		last.requireTurn()
 	})
 }
@@ -117,7 +117,7 @@ func TestContender_SetsWatchAgainAfterUnrelatedEvent(t *testing.T) {
 // Scenario 27 of docs/traps.md.
 func TestContender_NoticesChangesWhileDisconnected(t *testing.T) {
 	subtestForEachKind(t, "the predecessors are deleted", all, 3, func(h *harness) {
-		first, second := h.createContender(), h.createContender()
+		first, second := h.createForeignContender(), h.createForeignContender()
 		c := h.joinNew()
 		for _, gone := range []string{second, first} {
 			c.requireWaits()
@@ -126,13 +126,13 @@ func TestContender_NoticesChangesWhileDisconnected(t *testing.T) {
 			h.advance(moment) // an instant between two polls of the connection's monitor
 			h.reconnect()
 		}
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 	for _, lost := range []string{"predecessor", "own znode, waiting", "own znode, during its turn"} {
 		// The client library does not retry the request by which it sets watches again.
 		for name, rejected := range map[string]bool{"": false, ", not set again": true} {
 			subtestForEachKind(t, lost+name, exclusive, 3, func(h *harness) {
-				first, second := h.createContender(), h.createContender()
+				first, second := h.createForeignContender(), h.createForeignContender()
 				c := h.joinNew()
 				gone := h.contenders()[2]
 				switch lost {
@@ -156,13 +156,13 @@ func TestContender_NoticesChangesWhileDisconnected(t *testing.T) {
 				h.reconnect()
 				h.advance(timeout)
 				if gone != second {
-					c.requireOver(leaderelection.ErrDeleted)
+					c.requireLeftBecause(leaderelection.ErrDeleted)
 					return
 				}
 				c.requireWaits()
 				h.remove(first)
 				h.advance(moment)
-				c.requireOnly()
+				c.requireSoleHolder()
 			})
 		}
 	}

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errUnparsable = errors.New("unparsable")
 
-// texts parses the data of a child as a string. For the data "error" it returns an error.
-func texts(name string, found watch.Found, err error) (string, error) {
+// parseText parses the data of a child as a string. For the data "error" it returns an error.
+func parseText(name string, found watch.Found, err error) (string, error) {
 	if string(found.Data) == "error" {
 		return "", errUnparsable
 	}
@@ -44,18 +44,18 @@ func runTest(t *testing.T, f func(w *bubble.Test, setup *Setup)) {
 	})
 }
 
-func requests(w *bubble.Test) int { return len(w.Server.Log().Requests()) }
+func countRequests(w *bubble.Test) int { return len(w.Server.Log().Requests()) }
 
 // TestChildReader_ReadsOnlyChangedChildren checks that a ChildReader reads only the children that have changed
 // since its last read, and notices each change.
 func TestChildReader_ReadsOnlyChangedChildren(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
-		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
+		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: parseText}, false)
 		defer r.Close()
 		values, err := r.Read(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "1"}, values)
-		require.Equal(w, 3, requests(w), "the list and the children")
+		require.Equal(w, 3, countRequests(w), "the list and the children")
 
 		_, err = w.Operator.Set("/dir/b", []byte("2"), -1)
 		require.NoError(w, err)
@@ -64,7 +64,7 @@ func TestChildReader_ReadsOnlyChangedChildren(t *testing.T) {
 		values, err = r.Read(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "2"}, values)
-		require.Equal(w, 1, requests(w), "%v", w.Server.Log())
+		require.Equal(w, 1, countRequests(w), "%v", w.Server.Log())
 
 		require.NoError(w, w.Operator.Delete("/dir/a", -1))
 		require.NoError(w, r.Wait(w.Context(), nil))
@@ -87,7 +87,7 @@ func TestChildReader_ReadsOnlyChangedChildren(t *testing.T) {
 func TestChildReader_WatchesZnodeThatIsCreatedLater(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{
-			Path: "/later", NamesOnly: true, Parse: texts, Skip: func(name string) bool { return name == "skipped" },
+			Path: "/later", NamesOnly: true, Parse: parseText, Skip: func(name string) bool { return name == "skipped" },
 		}, true)
 		defer r.Close()
 		values, err := r.Read(w.Context())
@@ -111,7 +111,7 @@ func TestChildReader_WatchesZnodeThatIsCreatedLater(t *testing.T) {
 // closed.
 func TestChildReader_WaitReturnsWhenConnectionIsClosed(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
-		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
+		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: parseText}, false)
 		defer r.Close()
 		_, err := r.Read(w.Context())
 		require.NoError(w, err)
@@ -124,10 +124,10 @@ func TestChildReader_WaitReturnsWhenConnectionIsClosed(t *testing.T) {
 // exist.
 func TestListChildren_SetsNoWatch(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
-		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})
+		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: parseText})
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "1"}, values)
-		values, err = ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/none", Parse: texts})
+		values, err = ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/none", Parse: parseText})
 		require.NoError(w, err)
 		require.Empty(w, values)
 		require.Empty(w, w.Server.Watches())

@@ -54,7 +54,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 			return
 		case errors.Is(err, zk.ErrNoServer): // the client has not sent the request
 		case connection.Transient(err):
-			stat, err := w.resolve(ctx, conn, id)
+			stat, err := w.findOutcome(ctx, conn, id)
 			switch {
 			case stat != nil:
 				finishBatch(batch, Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path})

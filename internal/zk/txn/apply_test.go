@@ -32,8 +32,8 @@ func TestBatch_AppliesOtherCallsIfOneFails(t *testing.T) {
 		require.Equal(h, 1, failsLast.Outcome().Failed)
 		require.ErrorIs(h, failsFirst.Outcome().Err, zk.ErrNoNode)
 		require.Equal(h, 0, failsFirst.Outcome().Failed)
-		require.Equal(h, 3, h.items())
-		require.Zero(h, h.count("other"))
+		require.Equal(h, 3, h.countItems())
+		require.Zero(h, h.countZnodes("other"))
 	})
 }
 
@@ -64,7 +64,7 @@ func TestTransaction_AppliedOnceIfMessagesAreLost(t *testing.T) {
 				fault(h.Server)
 				o := h.apply(createItem())
 				require.Equal(h, h.Conn.SessionID(), o.Session)
-				require.Equal(h, 1, h.items(), "%s", h.Server.Tree())
+				require.Equal(h, 1, h.countItems(), "%s", h.Server.Tree())
 				children, _, err := h.Conn.Children("/")
 				require.NoError(h, err)
 				for _, name := range children {
@@ -90,7 +90,7 @@ func TestTransaction_FailsInOtherSession(t *testing.T) {
 		bound.Session = expired
 		require.ErrorIs(h, h.w.Start(bound).Outcome().Err, ErrSession)
 		require.NotEqual(h, expired, h.apply(createItem()).Session)
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 	})
 }
 
@@ -156,7 +156,7 @@ func TestTransaction_SucceedsInNextSessionIfNotSent(t *testing.T) {
 		time.Sleep(2 * sessionTimeout)
 		h.Server.Refuse(false)
 		require.NoError(h, call.Outcome().Err)
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 	})
 }
 
@@ -184,7 +184,7 @@ func TestTransactions_AppliedOnceUnderRandomFaults(t *testing.T) {
 					applied++
 				}
 			}
-			require.Equal(h, applied, h.items(), "no session has ended, so every outcome is known")
+			require.Equal(h, applied, h.countItems(), "no session has ended, so every outcome is known")
 			require.Equal(h, 40, applied)
 		})
 	}

@@ -27,16 +27,16 @@ const (
 // between sent and received.
 func (c *clock) update(stamp int64, sent, received time.Time) {
 	roundTrip := received.Sub(sent)
-	_, valid := c.at(received)
+	_, valid := c.estimate(received)
 	if diverged(sent, received) || valid && roundTrip > maxRoundTrip && roundTrip > c.roundTrip {
 		return
 	}
 	*c = clock{leader: time.UnixMilli(stamp).Add(roundTrip / 2), received: received, roundTrip: roundTrip}
 }
 
-// at returns the estimated time of the leader's clock at a local time. valid is false if there is no valid
+// estimate returns the estimated time of the leader's clock at a local time. valid is false if there is no valid
 // estimate.
-func (c *clock) at(local time.Time) (leader time.Time, valid bool) {
+func (c *clock) estimate(local time.Time) (leader time.Time, valid bool) {
 	age := local.Sub(c.received)
 	return c.leader.Add(age), age < maxAge && !diverged(c.received, local)
 }

@@ -17,11 +17,11 @@ func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	var c clock
 	requireOffset := func(offset time.Duration, local time.Time) {
 		t.Helper()
-		leader, valid := c.at(local)
+		leader, valid := c.estimate(local)
 		require.True(t, valid)
 		require.Equal(t, offset, leader.Sub(local))
 	}
-	_, valid := c.at(begin)
+	_, valid := c.estimate(begin)
 	require.False(t, valid)
 	c.update(1_000_600, at(0), at(200*ms))
 	requireOffset(500*ms, at(200*ms))
@@ -32,7 +32,7 @@ func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	requireOffset(400*ms, at(10_020*ms))
 	c.update(1_800_000, at(700_000*ms), at(703_000*ms)) // a slow reply, but the last fast reply is too old
 	requireOffset(98_500*ms, at(703_000*ms))
-	_, valid = c.at(at(703_000*ms + maxAge))
+	_, valid = c.estimate(at(703_000*ms + maxAge))
 	require.False(t, valid, "the leader's clock may have drifted, or another server may be the leader")
 }
 
@@ -49,19 +49,19 @@ func TestClock_DropsEstimateIfLocalClocksDiverge(t *testing.T) {
 	} {
 		var c clock
 		c.update(stamp, begin, begin)
-		_, valid := c.at(local)
+		_, valid := c.estimate(local)
 		require.False(t, valid, name)
 		c.update(stamp, begin, local)
 		require.Equal(t, begin, c.received, "%s: during the request", name)
 		c.update(stamp+7000, local, local.Add(2*maxRoundTrip)) // a slow reply, but the only valid one
-		leader, valid := c.at(local.Add(time.Minute))
+		leader, valid := c.estimate(local.Add(time.Minute))
 		require.True(t, valid, name)
 		require.Equal(t, stamp+7000+(time.Minute-maxRoundTrip).Milliseconds(), leader.UnixMilli(), name)
 	}
 	// An adjustment of the wall clock by less than the limit does not change the estimate.
 	var c clock
 	c.update(stamp, begin, begin)
-	leader, valid := c.at(withWallClock(begin.Add(time.Minute), -maxDivergence/2))
+	leader, valid := c.estimate(withWallClock(begin.Add(time.Minute), -maxDivergence/2))
 	require.True(t, valid)
 	require.Equal(t, stamp+time.Minute.Milliseconds(), leader.UnixMilli())
 }

@@ -152,10 +152,10 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 	}
 }
 
-// resolve finds out, after a lost reply, whether the servers have applied the batch with an ID. If they have,
+// findOutcome finds out, after a lost reply, whether the servers have applied the batch with an ID. If they have,
 // resolve returns the Stat of the record. If they have not, and cannot any more, it returns nil. The error is the
 // reason why the outcome is unknown.
-func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Stat, error) {
+func (w *Writer) findOutcome(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Stat, error) {
 	r := w.record
 	for {
 		data, stat, err := connection.ReadData(ctx, conn, r.path)

@@ -34,7 +34,7 @@ func TestRecord_LateRequestFails(t *testing.T) {
 		})
 		h.apply(createItem())
 		require.True(h, bubble.HasRun(hook), "the writer has not written another ID")
-		require.Equal(h, 1, h.items(), "%s", h.Server.Tree())
+		require.Equal(h, 1, h.countItems(), "%s", h.Server.Tree())
 	})
 }
 
@@ -62,7 +62,7 @@ func TestWriter_CreatesRecordAgainAfterDeletion(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		require.NoError(h, h.Conn.Delete(h.w.RecordOf(h.Conn.SessionID()), -1))
 		h.apply(createItem())
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 	})
 }
 
@@ -77,9 +77,9 @@ func TestRecord_CreatedOnceIfMessagesAreLost(t *testing.T) {
 				// The first request fails, because the directory does not exist.
 				hook(h.Server, zktest.Match{Op: zktest.OpMulti, Nth: 2}, zktest.Cut)
 				h.apply(createItem())
-				require.Equal(h, 1, h.count("client-"), "%s", h.Server.Tree())
+				require.Equal(h, 1, h.countZnodes("client-"), "%s", h.Server.Tree())
 				_ = h.w.Close()
-				require.Zero(h, h.count("client-"))
+				require.Zero(h, h.countZnodes("client-"))
 			})
 		})
 	}
@@ -95,9 +95,9 @@ func TestWriter_IgnoresRecordOfExpiredSession(t *testing.T) {
 		})
 		session := h.apply(createItem()).Session
 		require.Equal(h, h.Conn.SessionID(), session)
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 		require.NoError(h, h.w.Close())
-		require.Zero(h, h.count("client-"))
+		require.Zero(h, h.countZnodes("client-"))
 	})
 }
 
@@ -117,8 +117,8 @@ func TestWriter_ReplacesRecordBeforeVersionOverflow(t *testing.T) {
 			require.LessOrEqual(h, stat.Version, maxVersion)
 		}
 		require.Greater(h, len(records), 2)
-		require.Equal(h, 1, h.count("client-"), "%s", h.Server.Tree())
-		require.Equal(h, 10, h.items())
+		require.Equal(h, 1, h.countZnodes("client-"), "%s", h.Server.Tree())
+		require.Equal(h, 10, h.countItems())
 	})
 }
 

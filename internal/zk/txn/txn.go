@@ -263,7 +263,7 @@ func (w *Writer) LeaderTime() (leader, local time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	local = time.Now()
-	leader, ok = w.clock.at(local)
+	leader, ok = w.clock.estimate(local)
 	return leader, local, ok
 }
 

@@ -83,7 +83,7 @@ func TestWriter_WithdrawRemovesUnsentCalls(t *testing.T) {
 		require.False(h, h.w.Withdraw(second))
 		require.NoError(h, first.Outcome().Err)
 		require.NoError(h, third.Outcome().Err)
-		require.Equal(h, 2, h.items())
+		require.Equal(h, 2, h.countItems())
 	})
 }
 
@@ -192,7 +192,7 @@ func TestWriter_ReturnsErrorOfRecordCreation(t *testing.T) {
 		_, err := h.Conn.Create("/records", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(h, err)
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, zk.ErrNoAuth)
-		require.Zero(h, h.items())
+		require.Zero(h, h.countItems())
 	})
 }
 

@@ -48,7 +48,7 @@ func runWithRecord(t *testing.T, f func(h *writerTest)) {
 		require.NoError(h, h.w.Start(Transaction{}).Outcome().Err)
 		f(h)
 		require.NoError(h, h.w.Close())
-		require.Zero(h, h.count("client-"), "%s", h.Server.Tree())
+		require.Zero(h, h.countZnodes("client-"), "%s", h.Server.Tree())
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, ErrClosed)
 	})
 }
@@ -73,11 +73,13 @@ func (h *writerTest) apply(t Transaction) Outcome {
 	return o
 }
 
-// count returns the number of znodes whose names begin with prefix.
-func (h *writerTest) count(prefix string) int { return strings.Count(h.Server.Tree(), " "+prefix) }
+// countZnodes returns the number of znodes whose names begin with prefix.
+func (h *writerTest) countZnodes(prefix string) int {
+	return strings.Count(h.Server.Tree(), " "+prefix)
+}
 
-// items returns how often the servers have applied a transaction of createItem.
-func (h *writerTest) items() int { return h.count("item-") }
+// countItems returns how often the servers have applied a transaction of createItem.
+func (h *writerTest) countItems() int { return h.countZnodes("item-") }
 
 // createItem returns a transaction that creates another znode each time the servers apply it.
 func createItem() Transaction {

@@ -37,7 +37,8 @@ var openACL = zk.WorldACL(zk.PermAll)
 type lostWatch struct {
 	*testing.T
 	srv *zktest.Server
-	// broken makes the method waiting break the connections of all clients, so that the clients lose their watches.
+	// broken makes the method breakWhileWaiting break the connections of all clients, so that the clients lose
+	// their watches.
 	broken bool
 }
 
@@ -48,8 +49,8 @@ func (w *lostWatch) connect() *zk.Conn {
 	return bubble.Connect(w, w.srv, timeout, zk.WithHostProvider(zktest.HostProvider(name, name)))
 }
 
-// waiting is called while all clients of a scenario wait, before the changes that end their waits.
-func (w *lostWatch) waiting() {
+// breakWhileWaiting is called while all clients of a scenario wait, before the changes that end their waits.
+func (w *lostWatch) breakWhileWaiting() {
 	synctest.Wait()
 	time.Sleep(time.Second)
 	if w.broken {
@@ -125,7 +126,7 @@ var lostWatchScenarios = []struct {
 		awaitRole(b, leaderelection.Follower)
 		c := w.candidate()
 		awaitRole(c, leaderelection.Follower)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Resign())
 		require.Equal(w, leaderelection.Leader, awaitRole(b, leaderelection.Leader).Role)
 		require.NoError(w, b.Resign())
@@ -134,7 +135,7 @@ var lostWatchScenarios = []struct {
 	}},
 	{"end of an election", func(w *lostWatch, _ context.Context) {
 		all := []*leaderelection.Election{w.candidate(), w.candidate(), w.candidate()}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, leaderelection.DeleteElection(w.connect(), node))
 		for _, e := range all {
 			require.ErrorIs(w, awaitRole(e, leaderelection.Role(99)).Err, leaderelection.ErrElectionOver)
@@ -146,7 +147,7 @@ var lostWatchScenarios = []struct {
 		b, c := w.candidate(), w.candidate()
 		awaitRole(b, leaderelection.Follower)
 		awaitRole(c, leaderelection.Follower)
-		w.waiting()
+		w.breakWhileWaiting()
 		operator := w.connect()
 		for _, e := range []*leaderelection.Election{c, b, a} {
 			require.NoError(w, operator.Delete(e.ID(), -1))
@@ -158,7 +159,7 @@ var lostWatchScenarios = []struct {
 		awaitRole(a, leaderelection.Leader)
 		requested := a.ResignRequested()
 		conn := w.connect()
-		w.waiting()
+		w.breakWhileWaiting()
 		done := start(func() { require.NoError(w, resignation.Request(ctx, conn, node, a.ID())) })
 		<-requested
 		require.NoError(w, a.Resign())
@@ -170,7 +171,7 @@ var lostWatchScenarios = []struct {
 		observed, err := leaderelection.Observe(ctx, w.connect(), node)
 		require.NoError(w, err)
 		require.Equal(w, a.ID(), (<-observed).Leader.ID)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Resign())
 		require.Nil(w, (<-observed).Leader)
 		b := w.candidate()
@@ -195,7 +196,7 @@ var lostWatchScenarios = []struct {
 		revoked := a.ReleaseRequested()
 		contenders, err := m().Contenders(ctx)
 		require.NoError(w, err)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, m().RequestRelease(ctx, contenders[0]))
 		<-revoked
 		require.NoError(w, a.Release())
@@ -211,14 +212,14 @@ var lostWatchScenarios = []struct {
 		a, err := s().Lock(ctx)
 		require.NoError(w, err)
 		await := w.contend(ctx, func() locker { return s() })
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Release())
 		await()
 		// Replace the znode of the holder, so that the checks of the lease still find a znode.
 		b, err := s().Lock(ctx)
 		require.NoError(w, err)
 		operator := w.connect()
-		w.waiting()
+		w.breakWhileWaiting()
 		_, err = operator.Multi(&zk.DeleteRequest{Path: path}, &zk.CreateRequest{Path: path, Acl: openACL, Flags: zk.FlagEphemeral})
 		require.NoError(w, err)
 		<-b.Done()
@@ -248,7 +249,7 @@ var lostWatchScenarios = []struct {
 			}))
 			time.Sleep(time.Second)
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Release())
 		for _, wait := range waits {
 			wait()
@@ -268,7 +269,7 @@ var lostWatchScenarios = []struct {
 			b := b()
 			waits = append(waits, start(func() { require.NoError(w, b.Wait(ctx)) }))
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, b().Remove(ctx))
 		for _, wait := range waits {
 			wait()
@@ -280,7 +281,7 @@ var lostWatchScenarios = []struct {
 			d, err := barrier.NewDouble(w.connect(), "/double", 3)
 			require.NoError(w, err)
 			if i == 2 {
-				w.waiting()
+				w.breakWhileWaiting()
 			}
 			waits = append(waits, start(func() {
 				r, err := d.Enter(ctx)
@@ -308,7 +309,7 @@ var lostWatchScenarios = []struct {
 				}
 			}()
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		producer := q()
 		for range consumers {
 			_, err := producer.Put(ctx, []byte("item"))
@@ -337,11 +338,11 @@ var lostWatchScenarios = []struct {
 				}
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		m, err := g().Join(ctx, "a", []byte("1"))
 		require.NoError(w, err)
 		await(1, "1")
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, m.Set(ctx, []byte("2")))
 		await(1, "2")
 		require.NoError(w, w.connect().Delete("/group/a", -1)) // the member joins again
@@ -371,7 +372,7 @@ var lostWatchScenarios = []struct {
 				break
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Close())
 	}},
 	{"cache", func(w *lostWatch, ctx context.Context) {
@@ -386,13 +387,13 @@ var lostWatchScenarios = []struct {
 				<-events
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		for i, path := range []string{"/cache", "/cache/a", "/cache/a/b"} {
 			_, err := operator.Create(path, nil, 0, openACL)
 			require.NoError(w, err)
 			await(func() bool { return c.Len() == i+1 })
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		_, err = operator.Set("/cache/a/b", []byte("1"), -1)
 		require.NoError(w, err)
 		await(func() bool {
@@ -418,11 +419,11 @@ var lostWatchScenarios = []struct {
 				}
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		r, err := d().Register(ctx, discovery.Instance{Name: "shop", ID: "one", Address: "host", Port: 1})
 		require.NoError(w, err)
 		await(1)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, r.Close())
 		await(0)
 		require.NoError(w, p.Close())
@@ -433,7 +434,7 @@ var lostWatchScenarios = []struct {
 		r, err := d.Register(ctx, discovery.Instance{Name: "shop", ID: "one", Address: "host", Port: 1})
 		require.NoError(w, err)
 		operator := w.connect()
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, operator.Delete(r.Path(), -1))
 		for ok := false; !ok; time.Sleep(time.Second) {
 			ok, _, err = operator.Exists(r.Path())
@@ -450,7 +451,7 @@ var lostWatchScenarios = []struct {
 		changes, writer := v().Watch(ctx), v()
 		<-changes
 		for i := 1; i < 3; i++ {
-			w.waiting()
+			w.breakWhileWaiting()
 			_, err := writer.Set(ctx, i)
 			require.NoError(w, err)
 			require.Equal(w, i, (<-changes).Value)
@@ -472,7 +473,7 @@ func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 		}))
 		time.Sleep(time.Second)
 	}
-	w.waiting()
+	w.breakWhileWaiting()
 	for _, wait := range waits {
 		wait()
 	}

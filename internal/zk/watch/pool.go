@@ -25,10 +25,10 @@ const MaxChannels = 8
 type kind uint8
 
 const (
-	data     kind = iota // the data of a znode, and its deletion
-	creation             // the creation of a znode
-	children             // the children of a znode, and its deletion
-	nothing              // the kind in the key of reads that set no watch
+	data      kind = iota // the data of a znode, and its deletion
+	creation              // the creation of a znode
+	children              // the children of a znode, and its deletion
+	unwatched             // the kind in the key of reads that set no watch
 )
 
 type key struct {
@@ -99,7 +99,7 @@ func (w *Watch) Take(event zk.Event) zk.Event {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
 	w.take(event)
-	return w.await()
+	return w.awaitEvent()
 }
 
 // Loss returns what an event means for the znode of a watch: connection.ErrConnClosed,
@@ -125,9 +125,9 @@ func (w *Watch) take(event zk.Event) {
 	}
 }
 
-// await returns the event of a watch that has fired. It waits until a user has passed the event to Take. The caller
+// awaitEvent returns the event of a watch that has fired. It waits until a user has passed the event to Take. The caller
 // holds mu.
-func (w *Watch) await() zk.Event {
+func (w *Watch) awaitEvent() zk.Event {
 	for w.event == nil {
 		w.pool.taken.Wait()
 	}
@@ -156,9 +156,9 @@ func (w *Watch) fired() bool {
 	}
 }
 
-// of returns the watch of k, or nil if there is none or it has fired, and then removes it from the pool. The caller
-// holds mu.
-func (p *pool) of(k key) *Watch {
+// unfiredWatch returns the watch of k, or nil if there is none or it has fired, and then removes it from the pool.
+// The caller holds mu.
+func (p *pool) unfiredWatch(k key) *Watch {
 	w := p.watches[k]
 	if w != nil && w.fired() {
 		delete(p.watches, k)
@@ -171,7 +171,7 @@ func (p *pool) of(k key) *Watch {
 // channel and the Stat of the reply. epoch is the epoch of the connection before the request was sent. The caller
 // holds mu.
 func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch {
-	if w := p.of(k); w != nil {
+	if w := p.unfiredWatch(k); w != nil {
 		w.channels++
 		w.epoch = max(w.epoch, epoch)
 		return w
@@ -180,7 +180,7 @@ func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch
 	p.watches[k] = w
 	if len(p.watches) >= p.sweep {
 		for k := range p.watches {
-			p.of(k)
+			p.unfiredWatch(k)
 		}
 		p.sweep = max(minSweep, 2*len(p.watches))
 	}
@@ -193,7 +193,7 @@ func OnData(conn *zk.Conn, path string) bool {
 	p, k := pools.Of(conn), key{path, data}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.of(k) != nil || p.reads[k] != nil
+	return p.unfiredWatch(k) != nil || p.reads[k] != nil
 }
 
 // RemoveFromData removes the watch on the data of a znode by writing the same data again, unless mayWrite returns
@@ -276,7 +276,7 @@ func (p *pool) watched() map[string]bool {
 	defer p.mu.Unlock()
 	paths := map[string]bool{}
 	for k := range p.watches {
-		if p.of(k) != nil {
+		if p.unfiredWatch(k) != nil {
 			paths[k.path] = true
 		}
 	}
@@ -291,7 +291,7 @@ func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost boo
 	var before [len(kinds)]*Watch
 	p.mu.Lock()
 	for i, k := range kinds {
-		before[i] = p.of(k)
+		before[i] = p.unfiredWatch(k)
 	}
 	p.mu.Unlock()
 	if before == [len(kinds)]*Watch{} {
@@ -311,7 +311,7 @@ func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost boo
 	defer p.mu.Unlock()
 	for i, k := range kinds {
 		// Ignore a watch that was set after the request, because it may know of later changes.
-		if w := p.of(k); w != nil && w == before[i] && w.state != k.state(stat) {
+		if w := p.unfiredWatch(k); w != nil && w == before[i] && w.state != k.state(stat) {
 			w.take(zk.Event{Type: zk.EventNodeDataChanged, State: zk.StateHasSession, Path: path})
 			delete(p.watches, k)
 			lost = true

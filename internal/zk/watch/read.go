@@ -94,7 +94,7 @@ func Try(conn *zk.Conn, q Query) (Found, error) {
 // Listing returns the names of the children of a znode, and its Stat, without setting a watch. Like Try, Listing
 // shares requests: hundreds of concurrent calls cost a few requests. It does not retry.
 func Listing(conn *zk.Conn, path string) (Found, error) {
-	return pools.Of(conn).read(conn, key{path, nothing}, Query{})
+	return pools.Of(conn).read(conn, key{path, unwatched}, Query{})
 }
 
 // reads contains the read of one key that is in progress, and the next read, which is sent after the answer to the
@@ -125,7 +125,7 @@ func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 	}
 	after := p.started
 	if q.Woken != nil && q.Woken.fired() {
-		q.Woken.await()
+		q.Woken.awaitEvent()
 		after = q.Woken.event.after
 	}
 	all := p.reads[k]
@@ -165,8 +165,8 @@ func (p *pool) begin(all *reads, r *read) {
 // perform sends the request of the current read, and starts the next read if callers wait for it.
 func (p *pool) perform(conn *zk.Conn, k key, all *reads) {
 	p.mu.Lock()
-	r, w, watched := all.current, p.of(k), k
-	set := k.kind != nothing && (w == nil || w.epoch < r.epoch && r.reset && w.channels < MaxChannels)
+	r, w, watched := all.current, p.unfiredWatch(k), k
+	set := k.kind != unwatched && (w == nil || w.epoch < r.epoch && r.reset && w.channels < MaxChannels)
 	p.mu.Unlock()
 	defer close(r.done)
 	var c <-chan zk.Event

@@ -71,11 +71,11 @@ func (r *Reader) Epoch() uint64 { return r.query.Epoch }
 // Wait returns true when there is a reason to read again, and false when other receives an element. The error is
 // the cause of the context or connection.ErrConnClosed.
 func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
-	return r.WaitEither(ctx, &none, other)
+	return r.WaitEither(ctx, &neverRead, other)
 }
 
-// none is a Reader that has not read, so that it never wakes WaitEither.
-var none Reader
+// neverRead is a Reader that has not read, so that it never wakes WaitEither.
+var neverRead Reader
 
 // WaitEither waits as Wait does, for r or for second, which must use the same subscription.
 func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan struct{}) (changed bool, err error) {
