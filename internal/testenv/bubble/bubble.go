@@ -1,6 +1,5 @@
-// Package bubble contains what tests of several packages do with [zktest] servers and clients in
-// bubbles of [synctest], where time is fake: connect and disconnect clients, lose replies, let time
-// pass, count watches, and wait for hooks.
+// Package bubble contains helpers for tests with [zktest] servers and clients in bubbles of [synctest], where time
+// is fake: they connect and disconnect clients, lose replies, let time pass, count watches, and wait for hooks.
 package bubble
 
 import (
@@ -216,8 +215,8 @@ func RequireAuthentication(srv *zktest.Server) (end func()) {
 // Fault is a fault of one request, after which the client does not know whether the server has applied the request.
 type Fault struct {
 	Name    string
-	Applied bool // the server applies the request
-	Silent  bool // the connection is not closed, but no reply arrives
+	Applied bool // the server applies the request before the fault
+	Silent  bool // the connection remains open, but no reply arrives
 	// Set makes the server cause the fault at the first request that m matches.
 	Set func(s *zktest.Server, m zktest.Match) *zktest.Hook
 }

@@ -110,7 +110,8 @@ func (s *Server) startMariaDB(install, binary string, settings []string) error {
 		args = append(args, "--"+setting)
 	}
 	s.command = func() *exec.Cmd { return command(binary, args...) }
-	// The server first sends a length, a number and the version of the protocol, 10, which is a line feed.
+	// The first packet of the server contains its length, a number, and the version of the protocol, 10. The byte
+	// 10 is a line feed, so expectLine receives a line.
 	s.ready = func(ctx context.Context) error { return s.expectLine(ctx, "", "") }
 	return s.Start()
 }

@@ -56,7 +56,8 @@ func startRedis(name string, args func(*Server) ([]string, error)) (*Server, err
 	all, err := args(s)
 	if err == nil {
 		s.command = func() *exec.Cmd { return exec.Command(binary, all...) }
-		// While the server loads its file, it answers with other errors.
+		// The server is ready when it answers with PONG or requires authentication. While it loads its file, it
+		// answers with other errors.
 		s.ready = func(ctx context.Context) error { return s.expectLine(ctx, "PING\r\n", "+PONG", "-NOAUTH") }
 		err = s.Start()
 	}

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Package dbserver runs databases for tests, as child processes with separate data: those of
-// Debian's packages postgresql, mariadb-server, redis-server, nats-server and etcd-server, and a pooler,
-// pgbouncer. A test can kill a server and start
-// it again with its data. No server outlives the tests.
+// Package dbserver runs databases for tests, as child processes with separate data. The databases are those of
+// Debian's packages postgresql, mariadb-server, redis-server, nats-server and etcd-server, together with the
+// connection pooler pgbouncer. A test can kill a server and start the server again with its data. No server
+// outlives the tests.
 package dbserver
 
 import (
@@ -122,7 +122,7 @@ func (s *Server) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
 	// Pause the server first, because a paused server cannot start another child, which would continue to listen.
-	_ = s.process.Pause() // fails if the server has ended
+	_ = s.process.Pause() // returns an error if the server has ended
 	children := childrenOf(s.process.Pid())
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -170,7 +170,7 @@ func (s *Server) Freeze() error {
 	}
 	for _, pid := range childrenOf(s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = testenv.PauseProcess(p) // fails if the child has ended
+			_ = testenv.PauseProcess(p) // returns an error if the child has ended
 		}
 	}
 	return nil
@@ -180,7 +180,7 @@ func (s *Server) Freeze() error {
 func (s *Server) Thaw() {
 	for _, pid := range append(childrenOf(s.process.Pid()), s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = testenv.ResumeProcess(p) // fails if the process has ended
+			_ = testenv.ResumeProcess(p) // returns an error if the process has ended
 		}
 	}
 }

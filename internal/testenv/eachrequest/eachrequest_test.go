@@ -1,6 +1,7 @@
 // Package eachrequest runs scripts of elections and recipes with fake time, and causes a fault at each
 // request of one of two clients: a script whose client sends n requests runs n times with each fault.
-// The short form runs a sample; the flag -each runs everything, and -fault one run:
+// Without a flag, the tests make a sample of these runs; with the flag -each they make all runs, and with -fault
+// a single run:
 //
 //	go test ./internal/testenv/eachrequest -each
 //	go test ./internal/testenv/eachrequest -fault 'mutex/lost reply/7' -v

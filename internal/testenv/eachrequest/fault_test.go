@@ -121,7 +121,7 @@ const rejectionTime = 2 * time.Second
 func codeFaults() (all []Fault) {
 	for i := range connection.Codes {
 		code := &connection.Codes[i]
-		if code.Class == connection.ClassAnswer || code.Number == -116 { // servers do not send the code -116
+		if code.Class == connection.ClassAnswer || code.Number == -116 { // servers never send the code -116
 			continue
 		}
 		all = append(all, Fault{

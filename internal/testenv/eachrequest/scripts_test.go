@@ -152,7 +152,7 @@ func (b *eventBalance) add(e event.Event) {
 		b.open[key]++
 	case event.Released, event.Returned, event.Rejected, event.Lost:
 		if e.Kind == event.Rejected && e.Token == 0 {
-			return // no consumer has received the item
+			return // the event does not end a grant, because no consumer has received the item
 		}
 		if b.open[key]--; b.open[key] < 0 {
 			b.r.Violate("event %v ends a grant that no event Acquired has begun", e)

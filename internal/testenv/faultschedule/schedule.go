@@ -17,21 +17,21 @@ type Kind string
 // Faults that affect the connection and the session of one client.
 const (
 	LoseReply     Kind = "lose reply"   // the server applies a request, and the reply is lost
-	LoseRequest   Kind = "lose request" // a request is lost
-	Drop          Kind = "drop"         // the connection breaks
-	Blackhole     Kind = "black hole"   // packets are lost, in one direction or both
-	Slow          Kind = "slow"         // packets are delayed
+	LoseRequest   Kind = "lose request" // the server does not receive a request
+	Drop          Kind = "drop"         // the connection of the client breaks
+	Blackhole     Kind = "black hole"   // the network discards packets, in one direction or both
+	Slow          Kind = "slow"         // the network delays packets
 	Expire        Kind = "expire"       // the session expires although its client is connected
-	Isolate       Kind = "isolate"      // the client reads old states, its writes stall, and its session expires
+	Isolate       Kind = "isolate"      // the client reads old states, its writes block, and its session expires
 	RejectWatches Kind = "reject watches"
 )
 
 // Faults that affect one server.
 const (
-	DropAll   Kind = "drop all"  // all connections break
-	Partition Kind = "partition" // the server is cut off from the others
+	DropAll   Kind = "drop all"  // the connections of all clients break
+	Partition Kind = "partition" // the server is cut off from the other servers
 	Pause     Kind = "pause"
-	Stop      Kind = "stop" // the server restarts later, with its data
+	Stop      Kind = "stop" // the server ends, and restarts later with its data
 	Refuse    Kind = "refuse"
 	Lag       Kind = "lag" // the server applies each transaction late
 )
@@ -57,7 +57,7 @@ type Schedule struct {
 	Servers int
 	Tick    time.Duration
 	Timeout time.Duration // the session timeout of the clients
-	Latency time.Duration // latency of packets in each direction
+	Latency time.Duration // the latency of packets in each direction
 	Steps   []Step
 }
 

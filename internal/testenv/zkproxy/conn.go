@@ -71,7 +71,7 @@ func (c *conn) serve(target string) {
 	c.server = dialed.(*net.TCPConn)
 	c.mu.Unlock()
 	if c.ctx.Err() != nil {
-		resetConn(c.server) // reset was called before the server was connected
+		resetConn(c.server) // reset was called before this connection existed, so reset it now
 		return
 	}
 
@@ -217,7 +217,7 @@ func (c *conn) waitGates(way int) bool {
 			}
 			waited = waited || w
 		}
-		if !waited { // both gates were open
+		if !waited { // both gates were open when they were checked
 			return true
 		}
 	}

@@ -22,7 +22,7 @@ var (
 // addSession stores the credentials with which ExpireSession can resume a session.
 func (p *Proxy) addSession(session int64, c credentials) {
 	if session == 0 {
-		return // the server has not resumed the session
+		return // the server has not continued the session, so the credentials are invalid
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

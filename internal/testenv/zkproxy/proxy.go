@@ -1,7 +1,7 @@
-// Package zkproxy implements a proxy between a ZooKeeper client and its server that injects
-// faults: a request that is applied while its reply is lost, a network that silently stops, a
-// session that expires. It knows the messages of ZooKeeper's protocol, and records them, so that
-// tests can count round trips and see which events a client has received.
+// Package zkproxy implements a proxy between a ZooKeeper client and its server that injects faults: a request that
+// the server applies while its reply is lost, a network that silently stops, a session that expires. The proxy
+// decodes the messages of ZooKeeper's protocol and records them, so that tests can count round trips and verify
+// which events a client has received.
 package zkproxy
 
 import (

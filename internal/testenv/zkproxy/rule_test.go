@@ -60,7 +60,7 @@ func TestDropReplyBlackhole_SparesNextConnection(t *testing.T) {
 func TestRelease_ClosesConnectionInBlackhole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
-	// With this timeout, the client would detect the black hole late.
+	// With this long timeout, the client would detect the black hole late without Release.
 	h.Conn, h.events = connectFor(t, h.proxy.Addr(), longSession)
 	waitSession(t, h.Conn)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})

@@ -110,7 +110,7 @@ const unknownPrefix = "unknown error: "
 // CodeOf returns the first error code that err wraps, or nil if err is not an answer of a server. A number that
 // Codes does not contain is a final code without a name.
 func CodeOf(err error) *Code {
-	switch err := err.(type) { //nolint:errorlint // it visits the tree
+	switch err := err.(type) { //nolint:errorlint // the switch visits the tree of wrapped errors
 	case nil:
 		return nil
 	case *Rejection:
@@ -131,7 +131,7 @@ func CodeOf(err error) *Code {
 		number, unknown = n, failed == nil
 	}
 	for i := range Codes {
-		if c := &Codes[i]; c.library != nil && err == c.library || unknown && c.Number == int32(number) { //nolint:errorlint // as well
+		if c := &Codes[i]; c.library != nil && err == c.library || unknown && c.Number == int32(number) { //nolint:errorlint // compare only this node
 			return c
 		}
 	}
@@ -275,7 +275,7 @@ func Explain(conn *zk.Conn, err error) error {
 		if failure := RecordOf(conn).Facts().Failure; failure != nil {
 			return fmt.Errorf("%w (%v)", err, failure) // do not wrap failure, because it is not the error of a request
 		}
-		if !errors.Is(err, zk.ErrNoServer) { // its text says that no server could be reached
+		if !errors.Is(err, zk.ErrNoServer) { // the text of ErrNoServer says that the client has reached no server
 			err = fmt.Errorf("%w (the connection has no session)", err)
 		}
 		return err

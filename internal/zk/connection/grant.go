@@ -66,7 +66,7 @@ func (g *Grant) Context() context.Context { return g.ctx }
 // deadline with the clock, so its result is correct even if the process was suspended until the call.
 func (g *Grant) Err() error {
 	if g.ctx.Err() == nil {
-		// Read the clock before the deadline, which may be renewed in the meantime.
+		// Read the clock before the deadline: a renewal in between then cannot make the grant seem expired.
 		now := time.Now()
 		if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {
 			g.end(ErrLeaseExpired)

@@ -19,7 +19,7 @@ import (
 type lease struct {
 	timeout time.Duration
 	proofs  []proof   // the proofs that determine the deadline, oldest first
-	paused  time.Time // when a pause of the process was last detected
+	paused  time.Time // when the process resumed after the newest pause, or zero
 }
 
 // proof is an acknowledged write: when the client has sent the write, and when it has received the reply.
@@ -29,15 +29,16 @@ type proof struct{ sent, acked time.Time }
 func (l *lease) add(sent, acked time.Time) {
 	n, newest := len(l.proofs), proof{sent, acked}
 	if n > 0 && limit.Elapsed(l.proofs[n-1].sent, sent) <= 0 {
-		return // an older proof, acknowledged late
+		return // the proof is older than the newest one, and was acknowledged late
 	}
 	if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {
-		// The wall clock was set back: the proofs would be no evidence until it is as late as before.
+		// The wall clock was set back. Remove the proofs, because they would prove nothing until the wall clock is
+		// as late as before.
 		l.clear()
 		n = 0
 	}
 	if n > 1 && limit.Elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
-		l.proofs[n-1] = newest // the one before is recent enough
+		l.proofs[n-1] = newest // the proof before the replaced proof is recent enough
 	} else {
 		l.proofs = append(l.proofs, newest)
 	}
@@ -110,8 +111,8 @@ const maxPollInterval = 500 * time.Millisecond
 // connection is garbage collected.
 type pauseMonitor struct {
 	mu      sync.Mutex
-	running time.Time // when the process was last known to run
-	paused  time.Time // when a pause was last detected
+	running time.Time // the newest time at which the process was running
+	paused  time.Time // when the process resumed after the newest pause, or zero
 }
 
 var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {

@@ -144,8 +144,8 @@ func TestLease_CountsChainFromAcknowledgements(t *testing.T) {
 	require.Equal(t, timeout*3/8+timeout/2, l.deadline().Sub(start))
 	l.add(at(timeout), at(timeout))
 	require.Equal(t, timeout+timeout/4, l.deadline().Sub(start), "a gap that begins after three eighths")
-	// The second proof was acknowledged less than a quarter of the timeout before the last proof was sent, so
-	// the first proof counts.
+	// The second proof was acknowledged less than a quarter of the timeout before the last proof was sent, so the
+	// chain begins with the first proof.
 	l.add(at(timeout*5/4), at(timeout*3/2))
 	l.add(at(timeout*3/2), at(timeout*3/2))
 	require.Equal(t, timeout*3/2+timeout*3/8, l.deadline().Sub(start))
@@ -158,7 +158,7 @@ type model struct {
 	half       time.Duration // half a tick of the server
 	ping, tick time.Duration // the times of the first ping and of the first tick
 	lag        time.Duration // the longest latency
-	last       time.Duration // the arrival of the last packet
+	last       time.Duration // the arrival of the newest packet
 	reported   time.Duration // the last activity that the server has reported to the leader
 	unreported []time.Duration
 }
@@ -187,7 +187,7 @@ func (m *model) expiry() time.Duration {
 		}
 	}
 	end := m.reported + timeout
-	return ((end-m.tick)/(2*m.half)+1)*2*m.half + m.tick // rounded up to a tick
+	return ((end-m.tick)/(2*m.half)+1)*2*m.half + m.tick // round up to a tick of the leader
 }
 
 // TestLease_EndsBeforeSessionAtAnyLatency checks that the lease ends before the session with random latencies of
@@ -212,12 +212,12 @@ func TestLease_EndsBeforeSessionAtAnyLatency(t *testing.T) {
 					ping: time.Duration(r.Int64N(int64(c.tick / 2))), tick: time.Duration(r.Int64N(int64(c.tick))),
 				}
 				for x := base - 3*timeout + time.Duration(r.Int64N(int64(timeout/3))); x <= base-c.pause; x += timeout / 3 {
-					m.deliver(x) // the client's pings
+					m.deliver(x) // a ping of the client
 				}
 				l := &lease{timeout: timeout}
 				if c.pause > 0 {
 					l.paused = at(base)
-					m.deliver(base) // the ping that was due
+					m.deliver(base) // the ping that was due during the pause
 				}
 				sent, next := base, base+timeout/3
 				for n := 1 + r.IntN(6); n > 0; n-- {

@@ -46,12 +46,12 @@ type monitor struct {
 	subs    map[*Subscription]struct{}
 	proving map[string]*Subscription // the subscriptions that require a lease, by path
 	monitored
-	validities []validity // one element for each timeout that subscriptions state
+	validities []validity // one element for each configured timeout of subscriptions
 }
 
 // monitored is the state of a monitor since it has had a subscription without interruption.
 type monitored struct {
-	conn      *zk.Conn // nil while there is no subscription, so that the monitor does not keep it in memory
+	conn      *zk.Conn // nil while there is no subscription, so that the monitor does not keep the connection in memory
 	seen      Facts
 	epoch     uint64
 	closed    bool // the client library has ended the connection, or the owner of the connection ends the session
@@ -60,12 +60,12 @@ type monitored struct {
 	checkNow  bool          // send the next check before the check is due
 	lastCheck time.Time     // when the last check was sent
 
-	began     time.Time // when the session was first seen
+	began     time.Time // when the monitor has first seen the session
 	short     int       // the number of consecutive sessions that ended shortly after they began
 	idle      time.Time // the newest Facts.Idle
-	idleTicks int       // the number of ticks since Facts.Idle had this value for the first time
-	downSince time.Time // when the goroutine first saw the connection down; zero if it is up
-	warned    bool      // a warning about downSince was logged
+	idleTicks int       // the number of ticks since idle has changed
+	downSince time.Time // when the goroutine has first seen that the connection is down; zero while the connection is up
+	warned    bool      // warnOutage has logged a warning since downSince
 	logs      []func()  // log messages that the goroutine writes
 }
 
@@ -177,7 +177,7 @@ func (m *monitor) notice(e Event) {
 	}
 	m.observe()
 	m.updateProven()
-	Signal(m.wake) // the goroutine, if it has started
+	Signal(m.wake) // wake the goroutine, if it has started
 }
 
 // close ends the grants of all subscriptions, and then their leases. Calls may overlap: each call ends all grants
@@ -319,7 +319,7 @@ func (m *monitor) detectClose(ctx context.Context) <-chan Answer[struct{}] {
 	conn := m.conn
 	return Start(func() (struct{}, error) {
 		_, _, err := conn.Exists("/")
-		if errors.Is(err, zk.ErrNoAuth) { // the ACL of the root
+		if errors.Is(err, zk.ErrNoAuth) { // the ACL of the root denies the request, so the connection is open
 			err = nil
 		}
 		return struct{}{}, Final(ctx, conn, err)
@@ -414,7 +414,7 @@ func findMissing(conn *zk.Conn, paths []string) (missing []string, err error) {
 			paths = paths[len(ops):]
 			continue
 		}
-		// The responses of the operations before the failed one contain no error; all later responses contain an
+		// The responses of the operations before the failed operation contain no error; all later responses contain an
 		// error.
 		failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 		if failed < 0 || Transient(err) {

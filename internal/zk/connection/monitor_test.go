@@ -320,7 +320,7 @@ func TestMonitor_ChecksSoonAfterReconnect(t *testing.T) {
 // TestMonitor_RequiresSecondProofAfterPause checks that a call and the timer of the monitor detect a pause of the
 // process, and that one proof does not start a lease after the pause.
 func TestMonitor_RequiresSecondProofAfterPause(t *testing.T) {
-	const limit = 500 * time.Millisecond // an eighth of the timeout
+	const limit = 500 * time.Millisecond // an eighth of the session timeout, the longest gap that is no pause
 	pause := func(t *bubble.Test, d time.Duration) {
 		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()

@@ -110,7 +110,7 @@ func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	for range 1000 {
 		m.Of(new(zk.Conn))
 	}
-	for m.Len() > 1 { // endless if a value keeps its connection in memory
+	for m.Len() > 1 { // this loop does not end if a value keeps its connection in memory
 		runtime.GC()
 	}
 	require.Same(t, value, m.Of(kept))

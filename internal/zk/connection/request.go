@@ -178,7 +178,7 @@ func Final(ctx context.Context, conn *zk.Conn, err error) error {
 	switch {
 	case errors.Is(answer, ErrConnClosed):
 		return answer
-	case CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // the ACL of the root
+	case CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // ErrNoAuth: the ACL of the root
 		return nil
 	}
 	return Reject(ctx, conn, answer)

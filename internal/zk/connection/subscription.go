@@ -22,11 +22,11 @@ type Subscription struct {
 	// rejected is the final answer of a server to a request of the monitor, or nil.
 	rejected error
 	onCheck  func(sent time.Time, err error)
-	first    time.Time               // the time at which the write of Prove was sent
+	first    time.Time               // when the client has sent the write that Prove counts as the first proof
 	every    time.Duration           // the value of Options.CheckInterval
 	stated   time.Duration           // the value of Options.Timeout
-	log      *slog.Logger            // the logger of warnings; nil for none
-	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
+	log      *slog.Logger            // the logger of warnings, or nil
+	end      context.CancelCauseFunc // ends the grant when the owner closes the connection, or nil
 }
 
 // Subscribe calls the method Subscribe of Options that contain only a timeout.
@@ -75,7 +75,7 @@ func (s *Subscription) Close() {
 	if !last {
 		return
 	}
-	if !m.timer.Stop() { // the goroutine was started
+	if !m.timer.Stop() { // the timer has started the goroutine
 		m.stop()
 		<-m.done
 		m.timer = nil
@@ -122,8 +122,8 @@ type State struct {
 	// Rejected is the final answer of a server to a check, or to all requests of the connection. It does not become
 	// nil again.
 	Rejected error
-	// Proven reports that the ensemble does not expire the session before Deadline. After the lease has
-	// ended, Proven becomes true again only if at least a quarter of the timeout is left.
+	// Proven means that the ensemble does not expire the session before Deadline. After the end of a lease, Proven
+	// becomes true again only if at least a quarter of the timeout is left.
 	Proven   bool
 	Deadline time.Time
 	// Lapses counts how often Proven has become false, so that users notice the change even if Proven is true
@@ -172,7 +172,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	m.mu.Lock()
 	m.observe()
 	now := time.Now()
-	alone := len(m.proving) == 0 && s.path == "" // the path is set if a check has missed the previous znode
+	alone := len(m.proving) == 0 && s.path == "" // the path is set if a check has not found the previous znode
 	if alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now) {
 		m.lease.clear()
 		m.updateTimeout()
@@ -193,7 +193,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	if check && m.timer.Stop() {
 		m.timer.Reset(0)
 	}
-	Signal(m.wake) // the goroutine, if it has started
+	Signal(m.wake) // wake the goroutine, if it has started
 }
 
 // StopProving ends the checks that Prove has started.

@@ -68,7 +68,7 @@ func MakeZnode(ctx context.Context, conn *zk.Conn, node string, acl []zk.ACL, co
 // RandomUUID returns a random UUID, for the name of a znode.
 func RandomUUID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // rand.Read never returns an error
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
@@ -259,11 +259,11 @@ func (o *Options) CheckZnode(node string, czxid int64) error {
 	}
 	acl, stat, err := o.Conn.GetACL(node)
 	switch {
-	case err == zk.ErrNoNode: //nolint:errorlint // as the client library returns it
+	case err == zk.ErrNoNode: //nolint:errorlint // the client library returns this error unwrapped
 		return nil
-	case err == zk.ErrNoAuth && o.StrictACL: //nolint:errorlint // as well
+	case err == zk.ErrNoAuth && o.StrictACL: //nolint:errorlint // the client library returns this error unwrapped
 		return fmt.Errorf("read the ACL of %s, which WithStrictACL requires: %w", node, err)
-	case err == zk.ErrNoAuth: //nolint:errorlint // as well
+	case err == zk.ErrNoAuth: //nolint:errorlint // the client library returns this error unwrapped
 		if o.recordCheck(node, czxid) {
 			o.Log.Warn("the ACL of the znode cannot be read, so other clients may be able to change it: permit the participants to read it", "path", node)
 		}

@@ -70,8 +70,8 @@ type Keeper struct {
 	ended chan struct{}
 
 	// The following are used only by the goroutine.
-	created bool  // the znode has existed
-	closed  bool  // Close was called before the Keeper ended
+	created bool  // the Keeper has created the znode at least once
+	closed  bool  // Close was called before the Keeper has ended
 	joined  int64 // the creation zxid of the znode for which Joined was reported, or 0
 
 	mu        sync.Mutex

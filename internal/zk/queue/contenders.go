@@ -35,7 +35,7 @@ func Contenders(ctx context.Context, conn *zk.Conn, dir string, names []string) 
 }
 
 // FirstContender returns the first of names that is the name of a contender, or "". others contains the names
-// before it, which are not those of contenders. FirstContender reads one znode, and then more and more znodes at
+// before it, which belong to other znodes. FirstContender reads one znode, and then more and more znodes at
 // the same time.
 func FirstContender(ctx context.Context, conn *zk.Conn, dir string, names []string) (first string, others []string, err error) {
 	for n := 1; len(names) > 0; n = min(2*n, connection.InFlight) {

@@ -23,15 +23,15 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	proved bool // the state of the lease may have changed
+	proved bool // Prove was called, so the lease may be valid
 	// checkWatches is set if a watch may have fired whose channel receives nothing.
 	checkWatches  bool
-	waiting       uint8      // the number of requests in other goroutines
+	waiting       uint8      // the number of requests that other goroutines execute
 	answered      []*result  // the results of requests that this goroutine has executed
 	answeredArray [1]*result // the array of answered while it contains one result, which avoids an allocation
 	// deferred is the next input: the first input, or an input that follows the deletion of the contender's znode.
 	deferred *frame
-	replies  chan *result // the results of requests in other goroutines; nil while no request is in progress
+	replies  chan *result // receives the results of requests in other goroutines; nil while no request is in progress
 	requests *requests    // nil while no request is in progress, unless a request has failed
 	// stopReplace ends the retries of a Replace; nil if no Replace is in progress.
 	stopReplace context.CancelFunc

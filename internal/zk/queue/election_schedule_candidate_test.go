@@ -228,8 +228,8 @@ func (r *scheduleRun) verifyReason(m *member, err error) {
 	case errors.Is(err, leaderelection.ErrNoElection):
 		valid = r.ended || r.rebuilt && !r.create // the servers have lost their data after NewElection has returned
 	case errors.Is(err, leaderelection.ErrDeleted):
-		// If no server answers for a session timeout, a candidate does not find out why its znode
-		// was deleted, unless it waits without a limit.
+		// If no server answers for a session timeout, a candidate that does not rejoin ends without knowing why its
+		// znode was deleted.
 		valid = r.history.isRemovalExpected(m.id()) || !r.rejoin && !r.hasZnode(m.id())
 	case errors.Is(err, leaderelection.ErrSessionExpired):
 		valid = !r.rejoin
@@ -250,7 +250,7 @@ func (r *scheduleRun) resign(m *member) {
 	e := m.election
 	m.mu.Unlock()
 	if e == nil {
-		return // runCandidate resigns
+		return // runCandidate resigns after NewElection has returned
 	}
 	r.running.Go(func() {
 		start := time.Now()

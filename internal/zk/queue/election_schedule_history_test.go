@@ -43,7 +43,7 @@ type electionHistory struct {
 	// the removal. The leaderships of these znodes can overlap with others until the lease expires.
 	removals map[string]time.Duration
 	writes   []guardedWrite
-	end      time.Duration // when the election was deleted; 0 if it was not
+	end      time.Duration // when the election was deleted; 0 if it still exists
 }
 
 func newElectionHistory(h *faultschedule.History) *electionHistory {

@@ -35,7 +35,7 @@ func logShortest(t *testing.T, s schedule) {
 	for i := len(s.Steps) - 1; i >= 0; i-- {
 		shorter := s
 		shorter.Schedule = s.Without(i)
-		for range 3 { // a schedule can fail in some of its runs only
+		for range 3 { // repeat the run, because a schedule can fail in some of its runs only
 			if fails(shorter) {
 				s = shorter
 				break
@@ -169,7 +169,7 @@ type schedule struct {
 	create     bool // candidates create the election node if it does not exist
 	prefix     bool // the names of candidates contain no GUID
 	lazy       bool // the receivers of statuses and events are slow
-	isolations bool // the only faults are leaders that are cut off for longer than their sessions last
+	isolations bool // the schedule contains only isolations of leaders that outlast their sessions
 	ending     ending
 }
 

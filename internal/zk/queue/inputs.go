@@ -116,7 +116,7 @@ func leaveInput(ctx context.Context) *frame {
 
 // watched is a znode whose watch the driver waits for.
 type watched struct {
-	path  string // empty for the queue
+	path  string // the path of the znode; empty for the queue
 	watch *watch.Watch
 	// departure is set if the znode belongs to another contender of the same session.
 	departure *departure

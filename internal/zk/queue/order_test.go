@@ -42,7 +42,7 @@ func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 		h.joinNew().requireLeftBecause(leaderelection.ErrNodeExhausted)
 		h.requireContenders()
 
-		// The queue can be deleted and created again.
+		// After the queue was deleted and created again, contenders can join.
 		if h.name == semaphore.name {
 			return // the limit of a semaphore is stored in a child
 		}

@@ -215,7 +215,7 @@ func query(q *contender.Request, path string, what watch.What) watch.Query {
 }
 
 // readWatched reads a child of the queue and sets a watch on it. Data of another contender that this connection
-// cannot read is no error, because another contender must not be able to end this one.
+// cannot read is no error, because another contender must not be able to end this contender.
 func (r *requests) readWatched(res *result, what watch.What) {
 	found, err := repeat(r, func() (watch.Found, error) {
 		return watch.Try(r.cfg.Conn, query(&res.request, res.path, what))
@@ -311,7 +311,7 @@ func (r *requests) create(res *result) {
 }
 
 func randomGUID() (guid [16]byte) {
-	_, _ = rand.Read(guid[:]) // never fails
+	_, _ = rand.Read(guid[:]) // rand.Read never returns an error
 	return guid
 }
 

@@ -16,7 +16,7 @@ import (
 type Rotation struct {
 	mu          sync.Mutex
 	guid        [16]byte // the GUID of the newest contender; zero before the first contender
-	predecessor string   // the last predecessor of a contender
+	predecessor string   // the newest predecessor of a contender that is known
 	predicted   string   // the predicted predecessor of the newest contender, until the actual predecessor is known
 	reliable    bool     // the last prediction that was compared was correct, and predict has returned none since
 }

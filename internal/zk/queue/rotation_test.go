@@ -34,7 +34,7 @@ func TestRotation_PredictsPredecessors(t *testing.T) {
 			}
 		}
 	}
-	join(1) // although it is the turn of the first client
+	join(1) // the second client joins, although it is the turn of the first client
 	predecessor := last
 	predicted := join(0)
 	require.NotEmpty(t, predicted)

@@ -129,7 +129,8 @@ func TestContender_NoticesChangesWhileDisconnected(t *testing.T) {
 		c.requireSoleHolder()
 	})
 	for _, lost := range []string{"predecessor", "own znode, waiting", "own znode, during its turn"} {
-		// The client library does not retry the request by which it sets watches again.
+		// If the server rejects the request by which the client library sets watches again, the library does not
+		// repeat the request.
 		for name, rejected := range map[string]bool{"": false, ", not set again": true} {
 			subtestForEachKind(t, lost+name, exclusive, 3, func(h *harness) {
 				first, second := h.createForeignContender(), h.createForeignContender()

@@ -92,7 +92,7 @@ type ChildReader[T any] struct {
 
 	children map[string]*child[T]
 	list     *watch.Watch // the watch on the list of children, or on the creation of the znode; nil if it has fired
-	epoch    uint64       // the epoch of the connection before the last Read
+	epoch    uint64       // the epoch of the connection before the newest Read
 	// sync makes the next Read begin with a Sync. reset makes the next Read read everything and set all watches
 	// again, because some watches may have been lost.
 	sync, reset bool

@@ -53,7 +53,7 @@ func TestClock_DropsEstimateIfLocalClocksDiverge(t *testing.T) {
 		require.False(t, valid, name)
 		c.update(stamp, begin, local)
 		require.Equal(t, begin, c.received, "%s: during the request", name)
-		c.update(stamp+7000, local, local.Add(2*maxRoundTrip)) // a slow reply, but the only valid one
+		c.update(stamp+7000, local, local.Add(2*maxRoundTrip)) // a slow reply, but there is no valid estimate
 		leader, valid := c.estimate(local.Add(time.Minute))
 		require.True(t, valid, name)
 		require.Equal(t, stamp+7000+(time.Minute-maxRoundTrip).Milliseconds(), leader.UnixMilli(), name)

@@ -21,7 +21,7 @@ type record struct {
 	session int64  // the owner of the znode
 	version int32  // the last known version of the data
 	id      uint64 // the last ID that the writer has used
-	zxid    int64  // the czxid of the record
+	zxid    int64  // the creation zxid of the record
 	// sent is when the client has sent the request that has created the znode, or zero if the reply was lost.
 	sent time.Time
 }
@@ -105,7 +105,7 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error {
 	r, ops := w.newRecord()
 	ops = append(slices.Clone(call.t.Ops), ops...)
-	lost := false // the reply to an earlier request was lost
+	lost := false // the reply to an earlier request of this call was lost
 	var session int64
 	for {
 		if !lost {

@@ -74,7 +74,8 @@ func TestRecord_CreatedOnceIfMessagesAreLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *writerTest) {
-				// The first request fails, because the directory does not exist.
+				// The directory does not exist, so the first transaction fails, and the second one creates the
+				// record.
 				hook(h.Server, zktest.Match{Op: zktest.OpMulti, Nth: 2}, zktest.Cut)
 				h.apply(createItem())
 				require.Equal(h, 1, h.countZnodes("client-"), "%s", h.Server.Tree())

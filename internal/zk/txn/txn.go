@@ -141,7 +141,7 @@ type Writer struct {
 	failed error
 	clock  clock
 	closed chan struct{}
-	// closeErr is set before closed is closed.
+	// closeErr is the result of Close. It is set before closed is closed.
 	closeErr error
 }
 

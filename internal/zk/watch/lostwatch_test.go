@@ -345,7 +345,7 @@ var lostWatchScenarios = []struct {
 		w.breakWhileWaiting()
 		require.NoError(w, m.Set(ctx, []byte("2")))
 		await(1, "2")
-		require.NoError(w, w.connect().Delete("/group/a", -1)) // the member joins again
+		require.NoError(w, w.connect().Delete("/group/a", -1)) // the member must join again
 		await(1, "2")
 		require.NoError(w, m.Close())
 		await(0, "")

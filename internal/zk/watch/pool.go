@@ -25,9 +25,9 @@ const MaxChannels = 8
 type kind uint8
 
 const (
-	data      kind = iota // the data of a znode, and its deletion
+	data      kind = iota // a change of the data of a znode, or its deletion
 	creation              // the creation of a znode
-	children              // the children of a znode, and its deletion
+	children              // a change of the children of a znode, or its deletion
 	unwatched             // the kind in the key of reads that set no watch
 )
 

@@ -26,7 +26,7 @@ const (
 	// ChildrenOrCreation selects the children of a znode that need not exist. If the znode does not exist, the Stat
 	// of the result is nil, and the watch waits for the creation.
 	ChildrenOrCreation
-	// Existence selects only the Stat. The watch is that of Data if the znode exists, and of DataOrCreation if the
+	// Existence selects only the Stat. The watch waits as with Data if the znode exists, and as with DataOrCreation if the
 	// znode does not exist. The read needs no permission. If the znode was created since an earlier read, the Watch
 	// may be nil.
 	Existence
