@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Authority is a certificate authority that issues certificates for tests. Programs that use its Pool trust
-// its certificates.
+// Authority is a certificate authority that issues certificates for tests. Programs that use the Pool of an
+// Authority trust its certificates.
 type Authority struct {
 	Pool *x509.CertPool
 	t    testing.TB
@@ -25,7 +25,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority creates an authority. If an operation of the authority fails, it fails the test.
+// NewAuthority creates an authority. If an operation of the authority fails, the authority fails the test.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, Pool: x509.NewCertPool()}
@@ -38,14 +38,13 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue issues a certificate for host, a name or an IP address, that is valid for servers and
-// clients.
+// Issue issues a certificate for host, a name or an IP address. Servers and clients may use the certificate.
 func (a *Authority) Issue(host string) tls.Certificate {
 	a.t.Helper()
 	return a.issueCertificate(host, time.Unix(0, 0), lastDay)
 }
 
-// lastDay is the day on which the certificates expire, except those that a test issues with another day.
+// lastDay is the day on which certificates expire, unless the caller of WriteFiles chooses another day.
 var lastDay = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (a *Authority) issueCertificate(host string, from, to time.Time) tls.Certificate {
@@ -60,8 +59,7 @@ func (a *Authority) issueCertificate(host string, from, to time.Time) tls.Certif
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Config returns a TLS configuration with a certificate for host. It trusts the servers and clients of the
-// authority.
+// Config returns a TLS configuration with a certificate for host, for servers and clients that trust the authority.
 func (a *Authority) Config(host string) *tls.Config {
 	a.t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{a.Issue(host)}, RootCAs: a.Pool, ClientCAs: a.Pool}
@@ -74,8 +72,8 @@ func (a *Authority) Files(host string) (ca, cert, key string) {
 	return a.WriteFiles(a.t.TempDir(), host, time.Unix(0, 0), lastDay)
 }
 
-// WriteFiles writes the files that Files describes to a directory, and replaces files there. The certificate
-// is valid between the two times.
+// WriteFiles writes the files that Files describes to a directory, and replaces existing files. The certificate for
+// host is valid between from and to.
 func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, key string) {
 	a.t.Helper()
 	pair := a.issueCertificate(host, from, to)
@@ -89,7 +87,7 @@ func (a *Authority) WriteFiles(dir, host string, from, to time.Time) (ca, cert, 
 	return write("ca.pem", "CERTIFICATE", a.cert.Raw), write("cert.pem", "CERTIFICATE", pair.Certificate[0]), write("key.pem", "PRIVATE KEY", private)
 }
 
-// signCertificate issues a certificate. The first one is the certificate of the authority, which signs itself.
+// signCertificate issues a certificate. The first certificate belongs to the authority, which signs it itself.
 func (a *Authority) signCertificate(name string, c *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Buffer is a buffer that several goroutines can use.
+// Buffer is a buffer to which several goroutines can write.
 type Buffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunEvents calls test in a parallel subtest for each variant of each event. These events must be those in
-// the first column of a table in the file page. header is the beginning of the head of this table.
+// RunEvents calls test in a parallel subtest for each variant of each event. It requires that the names of the
+// events are the first column of a table in the file page. header is the beginning of the head of this table.
 func RunEvents[Variant any](t *testing.T, page, header string, events func(*testing.T) map[string][]Variant, test func(*testing.T, Variant)) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -39,7 +39,7 @@ func RunEvents[Variant any](t *testing.T, page, header string, events func(*test
 	}
 }
 
-// LogTo lets a command write its log to a pipe whose reader has exited, or that is full.
+// LogTo returns a function that makes a command write its log to a pipe that is full, or whose reader has exited.
 func LogTo(t *testing.T, full bool) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) {
 		r, w, err := os.Pipe()
@@ -63,14 +63,14 @@ func LogTo(t *testing.T, full bool) func(*exec.Cmd) {
 	}
 }
 
-// ThroughShell makes a shell start a command. script must end with exec "$@".
+// ThroughShell returns a function that makes a shell start a command. script must end with exec "$@".
 func ThroughShell(script string) func(*exec.Cmd) {
 	return func(cmd *exec.Cmd) {
 		cmd.Path, cmd.Args = "/bin/sh", slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, cmd.Args)
 	}
 }
 
-// Ignoring makes a command start with ignored signals, as nohup does.
+// Ignoring returns a function that makes a command start with ignored signals, as nohup does.
 func Ignoring(signals string) func(*exec.Cmd) {
 	return ThroughShell(`trap "" ` + signals + `; exec "$@"`)
 }
@@ -90,7 +90,7 @@ func Children(t *testing.T, pid int) (all []string) {
 	require.NoError(t, err)
 	require.NotEmpty(t, tasks, "process %d does not run", pid)
 	for _, file := range tasks {
-		text, _ := os.ReadFile(file) // reading fails if the thread has exited
+		text, _ := os.ReadFile(file) // the file cannot be read if the thread has exited
 		all = append(all, strings.Fields(string(text))...)
 	}
 	return all

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Context is a context that is never done. It counts the functions of context.AfterFunc, and the derived
-// contexts, that are registered with it.
+// Context is a context that is never done. It counts the functions of context.AfterFunc and the derived contexts
+// that are registered with the Context.
 type Context struct {
 	context.Context
 	registered atomic.Int64
@@ -15,13 +15,13 @@ type Context struct {
 // NewContext returns a context without registrations.
 func NewContext() *Context { return &Context{Context: context.Background()} }
 
-// Done returns a channel that is never closed. Package context registers nothing with a context
-// whose channel is nil.
+// Done returns a channel that is never closed. The channel is not nil, because package context registers nothing
+// with a context whose channel is nil.
 func (c *Context) Done() <-chan struct{} { return never }
 
 var never = make(chan struct{})
 
-// AfterFunc registers f: package context calls this method.
+// AfterFunc counts a registration. Package context calls this method.
 func (c *Context) AfterFunc(func()) (stop func() bool) {
 	c.registered.Add(1)
 	var stopped atomic.Bool

@@ -9,18 +9,17 @@ import (
 )
 
 const (
-	// minFreeMemory is the free space that a file system in memory must have to be used. A new PostgreSQL
-	// server uses 40 MB.
+	// minFreeMemory is the free space that a file system in memory must have, or DirParent does not use it. A new
+	// PostgreSQL server uses 40 MB.
 	minFreeMemory = 2 << 30
-	// memoryDir is Linux's file system in memory, which every user may write.
+	// memoryDir is the file system in memory of Linux, to which every user may write.
 	memoryDir = "/dev/shm"
 )
 
-// DirParent returns the directory in which MakeDir creates directories. It is in memory if
-// possible: on a busy disk a sync can take a second, and leaders then lose their leases in
-// tests of something else. A server that is killed loses nothing; data in memory is lost only
-// if the machine crashes. Benchmarks set TMPDIR, so that servers sync their data to that
-// directory.
+// DirParent returns the directory in which MakeDir creates directories. It is in memory if possible: on a busy disk
+// a sync can take a second, and leaders would then lose their leases in tests of something else. A server that is
+// killed loses no data; only a crash of the machine would lose data in memory. Benchmarks set TMPDIR, so that
+// servers sync their data to that directory.
 func DirParent() string {
 	if OnDisk() {
 		return os.TempDir()
@@ -28,13 +27,13 @@ func DirParent() string {
 	return memoryDir
 }
 
-// OnDisk reports whether servers must sync their data: TMPDIR is set, or there is too little
-// memory for it.
+// OnDisk reports whether MakeDir creates directories on a disk, to which servers must sync their data: TMPDIR is
+// set, or the file system in memory has too little free space.
 func OnDisk() bool { return os.Getenv("TMPDIR") != "" || freeMemory(memoryDir) < minFreeMemory }
 
-// MakeDir creates an empty directory for a server. Its name begins with kind and the ID of this process.
-// MakeDir also removes directories of the same kind that processes have left behind that do not run any more.
-// It ignores errors of that removal.
+// MakeDir creates an empty directory for a server. The name of the directory begins with kind and the ID of this
+// process. MakeDir also removes directories of the same kind that processes which do not run any more have left
+// behind, and ignores errors of this removal.
 func MakeDir(kind string) (string, error) {
 	dirs, _ := filepath.Glob(filepath.Join(DirParent(), kind+"-*"))
 	for _, dir := range dirs {

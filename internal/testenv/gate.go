@@ -19,7 +19,7 @@ func NewGate() *Gate {
 	return g
 }
 
-// Close makes Wait block. If the gate is closed already, it does nothing.
+// Close makes Wait block. It does nothing if the gate is closed.
 func (g *Gate) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -30,7 +30,7 @@ func (g *Gate) Close() {
 	}
 }
 
-// Open unblocks the goroutines in Wait. If the gate is open already, it does nothing.
+// Open unblocks the goroutines in Wait. It does nothing if the gate is open.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,8 +41,8 @@ func (g *Gate) Open() {
 	}
 }
 
-// Wait blocks while the gate is closed. It reports whether it has blocked, and returns the error
-// of ctx if ctx ends first.
+// Wait blocks while the gate is closed. It reports whether it has blocked, and returns the error of ctx if ctx is
+// done first.
 func (g *Gate) Wait(ctx context.Context) (blocked bool, err error) {
 	for {
 		g.mu.Lock()
@@ -58,7 +58,7 @@ func (g *Gate) Wait(ctx context.Context) (blocked bool, err error) {
 		}
 		blocked = true
 		select {
-		case <-open: // the gate may have been closed again in the meantime
+		case <-open: // Close may have closed the gate again in the meantime
 		case <-ctx.Done():
 		}
 	}

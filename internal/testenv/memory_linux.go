@@ -2,7 +2,7 @@ package testenv
 
 import "syscall"
 
-// These constants are those of linux/magic.h and unistd.h. Package syscall does not define them.
+// Package syscall does not define these constants of linux/magic.h and unistd.h.
 const (
 	tmpfsMagic = 0x01021994
 	writeOK    = 2

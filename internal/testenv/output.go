@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BuildCommand builds the command in the working directory. It returns the path of the program, and a
-// function that removes it and exits with a code. It also parses the flags of the tests, and lets four tests
-// run in parallel, because they spend most of their time waiting for other processes.
+// BuildCommand builds the command in the working directory. It returns the path of the program, and a function that
+// removes the program and exits with a code. BuildCommand also parses the flags of the tests, and lets four tests
+// run in parallel, because the tests spend most of their time waiting for other processes.
 func BuildCommand() (path string, exit func(code int)) {
 	flag.Parse()
 	err := flag.Set("test.parallel", "4")
@@ -51,12 +51,12 @@ type Output struct {
 	Unread chan string
 
 	r     io.Closer
-	ended chan struct{} // closed together with Unread
+	ended chan struct{} // closed at the same time as Unread
 	mu    sync.Mutex
 	lines []string
 }
 
-// NewOutput reads from r until its end.
+// NewOutput returns an Output that reads from r until the end of r.
 func NewOutput(r io.ReadCloser) *Output {
 	o := &Output{r: r, Unread: make(chan string, 100000), ended: make(chan struct{})}
 	go func() {
@@ -72,7 +72,8 @@ func NewOutput(r io.ReadCloser) *Output {
 	return o
 }
 
-// WaitForLine reads lines until one matches, and returns it. description appears in the error.
+// WaitForLine reads lines until match returns true for a line, and returns this line. description appears in the
+// error message.
 func (o *Output) WaitForLine(t testing.TB, patience time.Duration, description string, match func(string) bool) string {
 	t.Helper()
 	limit := time.After(patience)
@@ -91,8 +92,8 @@ func (o *Output) WaitForLine(t testing.TB, patience time.Duration, description s
 	}
 }
 
-// WaitForText waits until the output contains a text. It does not consume lines: WaitForLine still finds
-// those before the text.
+// WaitForText waits until the output contains a text. WaitForText does not consume lines: WaitForLine still finds
+// the lines before the text.
 func (o *Output) WaitForText(t testing.TB, patience time.Duration, text string) {
 	t.Helper()
 	for limit := time.Now().Add(patience); !strings.Contains(o.Text(), text); time.Sleep(10 * time.Millisecond) {
@@ -118,14 +119,14 @@ func (o *Output) WaitForEnd(t testing.TB, patience time.Duration) {
 	<-o.ended
 }
 
-// Text returns the output so far.
+// Text returns the output that was read so far.
 func (o *Output) Text() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return strings.Join(o.lines, "\n")
 }
 
-// Tail returns the last lines.
+// Tail returns the last lines that were read so far.
 func (o *Output) Tail() string {
 	lines := strings.Split(o.Text(), "\n")
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")

@@ -6,10 +6,9 @@ import (
 	"syscall"
 )
 
-// Port is a free port of the loopback interface. It is reserved by a socket that is bound and
-// never listens: Linux assigns the port to no other program, but lets a server with
-// SO_REUSEADDR listen on it, as ZooKeeper, Go programs and Docker's proxy do. Connections to
-// the port are refused while no server listens.
+// Port is a free port of the loopback interface. A socket that is bound and never listens reserves the port: Linux
+// assigns the port to no other program, but lets a server with SO_REUSEADDR listen on the port, as ZooKeeper, Go
+// programs and the proxy of Docker do. Connections to the port are refused while no server listens.
 type Port struct {
 	Number int
 	file   *os.File

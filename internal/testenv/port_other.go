@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// Port is a port of the loopback interface that was free when it was chosen. Only Linux can
-// reserve a port on which a server may listen, so another program can take this one.
+// Port is a port of the loopback interface that was free when ReservePort chose it. Only Linux can reserve a port
+// on which a server may listen, so another program can use the same port.
 type Port struct{ Number int }
 
 // ReservePort returns a free port.
@@ -21,5 +21,5 @@ func ReservePort() (*Port, error) {
 	return &Port{Number: listener.Addr().(*net.TCPAddr).Port}, nil
 }
 
-// Release frees the port.
+// Release does nothing, because the port is not reserved.
 func (*Port) Release() {}

@@ -11,19 +11,19 @@ import (
 // Process is a child process that a test can pause and kill.
 type Process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended and its exit status was collected
+	done chan struct{} // closed when the process has ended and StartProcess has collected its exit status
 }
 
-// StartProcess starts cmd. On Linux the child is killed when this process ends, even if this
-// process is killed, and it is in a separate process group, so that an interrupt that is typed at
-// the terminal does not stop it. On other systems the caller must kill it.
+// StartProcess starts cmd. On Linux, the kernel kills the child when this process ends, even if this process is
+// killed. The child is in a separate process group, so that an interrupt from the terminal does not end it. On
+// other systems the caller must kill the child.
 func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		defer close(p.done)
-		// The kernel kills the child when the thread that started it ends. This goroutine keeps
-		// the thread until the child has ended.
+		// The kernel kills the child when the thread that has started the child ends. This goroutine keeps the
+		// thread until the child has ended.
 		bindToThread(cmd)
 		err := cmd.Start()
 		started <- err
@@ -53,8 +53,8 @@ func (p *Process) Ended() bool {
 	}
 }
 
-// Kill kills the process, paused or not, and waits until it has ended. It returns the error of
-// ctx if ctx ends first.
+// Kill kills the process, paused or not, and waits until the process has ended. It returns the error of ctx if ctx
+// is done first.
 func (p *Process) Kill(ctx context.Context) error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -67,10 +67,10 @@ func (p *Process) Kill(ctx context.Context) error {
 	}
 }
 
-// Pause stops the process as [PauseProcess] does.
+// Pause suspends the process as [PauseProcess] does.
 func (p *Process) Pause() error { return PauseProcess(p.cmd.Process) }
 
-// Resume continues a process that Pause has stopped.
+// Resume continues a process that Pause has suspended.
 func (p *Process) Resume() error { return ResumeProcess(p.cmd.Process) }
 
 // LastLines returns the last 40 lines of a server's log, which are enough for a stack trace.
@@ -79,7 +79,7 @@ func LastLines(log string) string {
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
 }
 
-// LastLinesOf returns the last lines of a log file, or the error of reading it.
+// LastLinesOf returns the last lines of a log file, or the text of the error if the file cannot be read.
 func LastLinesOf(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // bindToThread locks the goroutine to its thread, and makes the kernel kill the child when that
 // thread ends.
 func bindToThread(cmd *exec.Cmd) {
-	runtime.LockOSThread() // never unlocked: the thread ends together with the goroutine
+	runtime.LockOSThread() // the goroutine never unlocks the thread, so both end together
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}

@@ -33,7 +33,7 @@ func busyProcess() {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// TestProcess_PauseStopsAllThreads checks that Pause returns after the threads of a busy process have stopped.
+// TestProcess_PauseStopsAllThreads checks that no thread of a busy process runs after Pause has returned.
 func TestProcess_PauseStopsAllThreads(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), busyVariable+"=yes", "GOMAXPROCS=8")
@@ -62,8 +62,9 @@ func TestProcess_PauseStopsAllThreads(t *testing.T) {
 	}
 }
 
-// TestStartProcess_ProgramDoesNotExist checks that StartProcess returns the error of a program that cannot be started.
-func TestStartProcess_ProgramDoesNotExist(t *testing.T) {
+// TestStartProcess_ReturnsErrorOfMissingProgram checks that StartProcess returns an error if the program does not
+// exist.
+func TestStartProcess_ReturnsErrorOfMissingProgram(t *testing.T) {
 	_, err := StartProcess(exec.Command("/does/not/exist"))
 	require.Error(t, err)
 }

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// PauseProcess is not supported.
+// PauseProcess returns an error, because this system is not supported.
 func PauseProcess(*os.Process) error { return errors.ErrUnsupported }
 
-// ResumeProcess is not supported.
+// ResumeProcess returns an error, because this system is not supported.
 func ResumeProcess(*os.Process) error { return errors.ErrUnsupported }
 
 func processExists(int) bool { return true }

@@ -15,14 +15,15 @@ import (
 type ProxyConfig struct {
 	// Target is the host:port of the server.
 	Target string
-	// DialTimeout is how long the proxy retries to connect to the server. If it is 0, the proxy
-	// tries once. A connection whose dial fails is closed.
+	// DialTimeout is how long the proxy tries to connect to the server. If it is 0, the proxy tries once. If no
+	// attempt succeeds, the proxy closes the connection of the client.
 	DialTimeout time.Duration
-	// Accept, if it is not nil, begins a connection of a client, for example with a TLS handshake, and
-	// returns what the proxy reads and writes. If it returns an error, the connection is closed.
+	// Accept, if it is not nil, begins a connection of a client, for example with a TLS handshake, and returns the
+	// connection from which the proxy reads and to which it writes. If Accept returns an error, the proxy closes
+	// the connection.
 	Accept func(ctx context.Context, client *net.TCPConn) (Duplex, error)
-	// CopyHead, if it is not nil, copies the first bytes from the client to the server, and may
-	// change them. If it returns an error, the connection is closed.
+	// CopyHead, if it is not nil, copies the first bytes from the client to the server, and may change these bytes.
+	// If CopyHead returns an error, the proxy closes the connection.
 	CopyHead func(toServer io.Writer, fromClient io.Reader) error
 }
 
@@ -32,9 +33,9 @@ type Duplex interface {
 	CloseWrite() error
 }
 
-// Proxy is a TCP proxy for one server that can act as a network partition: while it is cut, it
-// passes neither bytes nor the close of a connection, and neither side is notified. Its methods
-// may be called from any goroutine.
+// Proxy is a TCP proxy for one server that can act as a network partition: while the proxy is cut, it passes
+// neither bytes nor the close of a connection, and notifies neither side. Its methods may be called from any
+// goroutine.
 type Proxy struct {
 	cfg      ProxyConfig
 	listener net.Listener
@@ -47,7 +48,7 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	target string
-	idle   time.Duration // the idle limit of later connections; 0 for none
+	idle   time.Duration // the idle limit of connections that clients open later; 0 for none
 	conns  map[net.Conn]struct{}
 }
 
@@ -71,41 +72,41 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // Port returns the port of Addr.
 func (p *Proxy) Port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// Cut stops both directions of all connections, and of later ones.
+// Cut stops all bytes in both directions, on existing and later connections.
 func (p *Proxy) Cut() {
 	p.toServer.Close()
 	p.toClient.Close()
 }
 
-// CutAnswers stops only the direction from the server to the clients.
+// CutAnswers stops only the bytes from the server to the clients.
 func (p *Proxy) CutAnswers() {
 	p.toServer.Open()
 	p.toClient.Close()
 }
 
-// Heal ends Cut and CutAnswers. The bytes that were stopped are then delivered, as TCP would
-// retransmit them.
+// Heal ends Cut and CutAnswers. The proxy then delivers the bytes that it has stopped, as TCP would retransmit
+// them.
 func (p *Proxy) Heal() {
 	p.toServer.Open()
 	p.toClient.Open()
 }
 
-// SetTarget sets the server of later connections.
+// SetTarget sets the server to which the proxy connects later clients.
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = addr
 }
 
-// SetIdleLimit makes the proxy close both sides of each later connection on which it has received
-// nothing for that time, as firewalls and load balancers do. If it is 0, such connections stay open.
+// SetIdleLimit makes the proxy close both sides of each later connection on which it has received nothing for the
+// time limit, as firewalls and load balancers do. If limit is 0, the proxy does not close idle connections.
 func (p *Proxy) SetIdleLimit(limit time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = limit
 }
 
-// Drop closes the connections that exist.
+// Drop closes all existing connections.
 func (p *Proxy) Drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +138,8 @@ func (p *Proxy) acceptConns() {
 	}
 }
 
-// addConn registers a connection, so that Drop and Close close it. If the proxy is closed, it
-// closes the connection and returns false.
+// addConn registers a connection, so that Drop and Close close it. If the proxy is closed, addConn closes the
+// connection and returns false.
 func (p *Proxy) addConn(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,8 +199,8 @@ func (p *Proxy) serveConn(accepted *net.TCPConn) {
 	both.Wait()
 }
 
-// dialServer connects to the server. It returns nil if the server does not accept the
-// connection in time.
+// dialServer connects to the server. It returns nil if the server does not accept the connection within
+// DialTimeout.
 func (p *Proxy) dialServer() *net.TCPConn {
 	for end := time.Now().Add(p.cfg.DialTimeout); ; {
 		p.mu.Lock()
@@ -220,7 +221,8 @@ func (p *Proxy) dialServer() *net.TCPConn {
 	}
 }
 
-// copyBytes copies one direction of a connection, including its close. It calls received after each read.
+// copyBytes copies the bytes of one direction of a connection, and then closes this direction at the receiver. It
+// calls received after each read.
 func (p *Proxy) copyBytes(gate *Gate, to, from Duplex, received func()) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -255,7 +257,7 @@ func (p *Proxy) closeConns(gate *Gate, a, b Duplex) {
 	b.Close()
 }
 
-// gatedWriter writes to the server. While the proxy is cut, writes wait.
+// gatedWriter writes to the server. Its method Write waits while the proxy is cut.
 type gatedWriter struct {
 	proxy *Proxy
 	conn  *net.TCPConn
@@ -268,9 +270,9 @@ func (w gatedWriter) Write(b []byte) (int, error) {
 	return w.conn.Write(b)
 }
 
-// StartTLSProxy starts a proxy that accepts TLS connections and forwards them to target without TLS, for
-// servers that do not implement TLS. The channel receives the errors of failed handshakes. The proxy runs
-// until the test ends.
+// StartTLSProxy starts a proxy that accepts TLS connections and forwards them to target without TLS, for servers
+// that do not implement TLS. The channel receives the errors of failed handshakes. The proxy runs until the test
+// ends.
 func StartTLSProxy(t testing.TB, config *tls.Config, target string) (addr string, rejected <-chan error) {
 	t.Helper()
 	failures := make(chan error, 1000)

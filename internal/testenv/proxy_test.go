@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// startEchoServer starts a server that returns what it receives on its only connection.
+// startEchoServer starts a server that accepts one connection and returns what it receives.
 func startEchoServer(t *testing.T) (addr string) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -55,14 +55,15 @@ func (c proxyClient) send() {
 	require.NoError(c.t, err)
 }
 
-// receive reads one byte.
+// receive reads one byte, or returns an error after the time limit.
 func (c proxyClient) receive(limit time.Duration) error {
 	_ = c.conn.SetReadDeadline(time.Now().Add(limit))
 	_, err := c.conn.Read(make([]byte, 1))
 	return err
 }
 
-// TestProxy_CutDelaysBytes checks that no bytes pass while the proxy is cut, and that none are lost.
+// TestProxy_CutDelaysBytes checks that Cut and CutAnswers hold back all bytes until Heal, that Heal loses none of
+// these bytes, and that Drop closes the connection.
 func TestProxy_CutDelaysBytes(t *testing.T) {
 	p, c := connectProxy(t, testenv.ProxyConfig{Target: startEchoServer(t)})
 	c.send()
@@ -78,8 +79,9 @@ func TestProxy_CutDelaysBytes(t *testing.T) {
 	require.ErrorIs(t, c.receive(10*time.Second), io.EOF)
 }
 
-// TestProxy_CloseWhileCut checks that Close does not wait for a call of Heal.
-func TestProxy_CloseWhileCut(t *testing.T) {
+// TestProxy_CloseEndsConnectionsWhileCut checks that Close closes the connections of a proxy that is cut, without a
+// call of Heal.
+func TestProxy_CloseEndsConnectionsWhileCut(t *testing.T) {
 	p, c := connectProxy(t, testenv.ProxyConfig{Target: startEchoServer(t)})
 	c.send()
 	require.NoError(t, c.receive(10*time.Second))
@@ -91,9 +93,9 @@ func TestProxy_CloseWhileCut(t *testing.T) {
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// TestProxy_CopyHead checks that the proxy uses CopyHead for the first bytes, and closes the connection when
-// CopyHead returns an error.
-func TestProxy_CopyHead(t *testing.T) {
+// TestProxy_CopiesFirstBytesWithCopyHead checks that the proxy copies the first bytes of a connection with
+// CopyHead, and closes the connection if CopyHead returns an error.
+func TestProxy_CopiesFirstBytesWithCopyHead(t *testing.T) {
 	_, c := connectProxy(t, testenv.ProxyConfig{
 		Target: startEchoServer(t),
 		CopyHead: func(to io.Writer, from io.Reader) error {
@@ -119,8 +121,8 @@ func TestProxy_CopyHead(t *testing.T) {
 	require.ErrorIs(t, c.receive(10*time.Second), io.EOF)
 }
 
-// TestProxy_IdleLimit checks that the proxy closes an idle connection.
-func TestProxy_IdleLimit(t *testing.T) {
+// TestProxy_ClosesIdleConnection checks that the proxy closes a connection that is idle for longer than the limit.
+func TestProxy_ClosesIdleConnection(t *testing.T) {
 	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: startEchoServer(t)})
 	require.NoError(t, err)
 	t.Cleanup(p.Close)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Recorder is a testing.TB that records failures, for tests of test suites with defective implementations. It
-// implements the methods that suites use. The other methods panic.
+// Recorder is a testing.TB that records failures. Tests of a test suite run the suite with a Recorder and a
+// defective implementation. Recorder implements the methods that suites use; the other methods panic.
 type Recorder struct {
 	testing.TB // nil, so that the methods that Recorder does not implement panic
 
@@ -17,7 +17,8 @@ type Recorder struct {
 	cleanups []func()
 }
 
-// Record calls run and then the functions that run has passed to Cleanup, the last one first.
+// Record calls run, and then the functions that run has passed to Cleanup, the last one first. It returns the
+// Recorder with the failures.
 func Record(run func(testing.TB)) *Recorder {
 	r := &Recorder{}
 	callInGoroutine(func() { run(r) })
@@ -30,7 +31,8 @@ func Record(run func(testing.TB)) *Recorder {
 	}
 }
 
-// callInGoroutine calls f in a new goroutine, which Fatalf and Skipf end.
+// callInGoroutine calls f in a new goroutine, so that Fatalf and Skipf can end the goroutine, and waits for its
+// end.
 func callInGoroutine(f func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -40,8 +42,8 @@ func callInGoroutine(f func()) {
 	<-ended
 }
 
-// takeCleanup removes the last function that was passed to Cleanup, and returns it. It returns nil if there
-// is none.
+// takeCleanup removes and returns the function that was last passed to Cleanup. It returns nil if no function is
+// left.
 func (r *Recorder) takeCleanup() func() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +56,7 @@ func (r *Recorder) takeCleanup() func() {
 	return cleanup
 }
 
-// Failures returns the failures that were reported so far.
+// Failures returns the failures that were recorded so far.
 func (r *Recorder) Failures() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,7 +72,7 @@ func (r *Recorder) Logf(string, ...any) {}
 // Skipf ends the goroutine.
 func (r *Recorder) Skipf(string, ...any) { runtime.Goexit() }
 
-// Cleanup registers a function that Record calls at the end.
+// Cleanup registers a function that Record calls after run.
 func (r *Recorder) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// SkipMissing skips a test because a server or client that it needs is not installed. If the
-// environment variable ZKTEST_REAL is "required", as in continuous integration, it fails the
-// test instead.
+// SkipMissing skips a test that needs a server or a client that is not installed. If the environment variable
+// ZKTEST_REAL is "required", as in continuous integration, SkipMissing fails the test instead.
 func SkipMissing(t testing.TB, what string, err error) {
 	t.Helper()
 	if os.Getenv("ZKTEST_REAL") == "required" {

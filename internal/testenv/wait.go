@@ -13,15 +13,14 @@ import (
 // WaitLimit is how long a test waits for an event that must occur.
 const WaitLimit = 2 * time.Minute
 
-// Eventually waits until the condition is true. If that takes too long, it fails the test with the
-// message.
+// Eventually waits until the condition is true. After WaitLimit, it fails the test with the message.
 func Eventually(t testing.TB, condition func() bool, message string) {
 	t.Helper()
 	require.Eventually(t, condition, WaitLimit, 5*time.Millisecond, message)
 }
 
-// Receive waits for an element of the channel, or until it is closed. what names the event in the
-// message of a failure.
+// Receive waits until it receives an element from the channel, or until the channel is closed. what is the name of
+// the event in the message of a failure.
 func Receive[T any](t testing.TB, c <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -33,8 +32,8 @@ func Receive[T any](t testing.TB, c <-chan T, what string) T {
 	}
 }
 
-// InBackground calls f in a goroutine, and returns a channel with its result. The test waits for
-// the goroutine.
+// InBackground calls f in a goroutine, and returns a channel that receives the result. The test waits for the
+// goroutine before it ends.
 func InBackground[T any](t testing.TB, f func() T) <-chan T {
 	c := make(chan T, 1)
 	done := make(chan struct{})
@@ -46,7 +45,7 @@ func InBackground[T any](t testing.TB, f func() T) <-chan T {
 	return c
 }
 
-// ContextOf returns a context that ends after WaitLimit, or when the test ends.
+// ContextOf returns a context that ends after WaitLimit or when the test ends, whichever is earlier.
 func ContextOf(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), WaitLimit)
 	t.Cleanup(cancel)

@@ -1,6 +1,6 @@
-// Package wire implements the encoding of ZooKeeper's client protocol: jute values, operation
-// codes, and the records of requests and replies. Test servers and proxies use it. The dialer of the
-// library needs four fields, of packets that may be incomplete, and reads them itself (package connection).
+// Package wire implements the encoding of ZooKeeper's client protocol: jute values, operation codes, and the
+// records of requests and replies. Test servers and proxies use this package. The dialer of the library does not:
+// it needs only four fields, of packets that may be incomplete, and decodes them itself (package zkdial).
 package wire
 
 import (
@@ -8,24 +8,24 @@ import (
 	"errors"
 )
 
-// ErrMalformed is returned if a record is longer than its bytes, or contains an invalid value.
+// ErrMalformed is the error of a Decoder whose bytes end within a record or contain an invalid value.
 var ErrMalformed = errors.New("wire: malformed record")
 
-// Decoder decodes jute values from a byte slice. After the first error each method returns a zero
-// value, so a caller needs to check Err only once.
+// Decoder decodes jute values from a byte slice. After the first error each method returns a zero value, so a
+// caller needs to call Err only once.
 type Decoder struct {
 	b   []byte
 	err error
 }
 
-// NewDecoder returns a Decoder for b. It copies strings and buffers, so the caller may reuse b
-// afterwards.
+// NewDecoder returns a Decoder for b. The Decoder copies strings and buffers, so the caller may reuse b after
+// decoding.
 func NewDecoder(b []byte) Decoder { return Decoder{b: b} }
 
 // Err returns the first error, or nil.
 func (d *Decoder) Err() error { return d.err }
 
-// Len returns the number of bytes that were not decoded yet.
+// Len returns the number of bytes that the Decoder has not decoded yet.
 func (d *Decoder) Len() int { return len(d.b) }
 
 func (d *Decoder) readBytes(n int) []byte {
@@ -60,7 +60,7 @@ func (d *Decoder) Bool() bool {
 	return p != nil && p[0] != 0
 }
 
-// Buffer reads a length and that many bytes. It returns nil if the length is -1.
+// Buffer reads a length and as many bytes as the length says. It returns nil if the length is -1.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int()
 	if n == -1 {
@@ -73,7 +73,7 @@ func (d *Decoder) Buffer() []byte {
 	return append(make([]byte, 0, len(p)), p...)
 }
 
-// String reads a length and that many bytes. It returns "" for null, which has the length -1.
+// String reads a length and as many bytes as the length says. It returns "" for null, whose length is -1.
 func (d *Decoder) String() string {
 	n := d.Int()
 	if n == -1 {
@@ -82,7 +82,7 @@ func (d *Decoder) String() string {
 	return string(d.readBytes(int(n)))
 }
 
-// Text reads a string that must not be null.
+// Text reads a string and records an error if the string is null.
 func (d *Decoder) Text() string {
 	n := d.Int()
 	if n == -1 {
@@ -92,9 +92,9 @@ func (d *Decoder) Text() string {
 	return string(d.readBytes(int(n)))
 }
 
-// Count reads the length of a vector whose elements have at least size bytes each. It returns 0
-// for null. A length that is too large for the rest of the record is an error, so that no caller
-// allocates memory for it.
+// Count reads the length of a vector whose elements have at least size bytes each. It returns 0 for null. If the
+// rest of the record is too short for this length, Count records an error, so that no caller allocates memory for
+// the vector.
 func (d *Decoder) Count(size int) int {
 	n := int(d.Int())
 	if n == -1 {
@@ -162,13 +162,13 @@ func (e *Encoder) Strings(v []string) {
 	}
 }
 
-// Begin starts a packet: it reserves the bytes of the length, and returns the offset behind them.
+// Begin starts a packet: it reserves space for the length of the packet, and returns the argument for End.
 func (e *Encoder) Begin() int {
 	e.Int(0)
 	return len(e.B)
 }
 
-// End writes the length of the packet for which Begin returned start.
+// End writes the length of the packet for which Begin has returned start.
 func (e *Encoder) End(start int) {
 	binary.BigEndian.PutUint32(e.B[start-4:], uint32(len(e.B)-start))
 }

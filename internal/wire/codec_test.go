@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCodec_RoundTrip checks that a decoded value equals the encoded value.
+// TestCodec_RoundTrip checks that the decoder returns the values that the encoder has encoded, and an error after
+// the end of the packet.
 func TestCodec_RoundTrip(t *testing.T) {
 	var e Encoder
 	start := e.Begin()
@@ -22,7 +23,7 @@ func TestCodec_RoundTrip(t *testing.T) {
 	e.End(start)
 	d := NewDecoder(e.B)
 	if n := d.Int(); int(n) != len(e.B)-4 {
-		t.Errorf("length %d of %d", n, len(e.B))
+		t.Errorf("decoded a length of %d, want %d", n, len(e.B))
 	}
 	if a, b, c := d.Int(), d.Long(), d.Bool(); a != -7 || b != 1<<40 || !c {
 		t.Error(a, b, c)
@@ -41,7 +42,8 @@ func TestCodec_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestRecords_RoundTrip checks that a decoded record equals the encoded record.
+// TestRecords_RoundTrip checks that the decoder returns the handshake, the watch event and the header that the
+// encoder has encoded.
 func TestRecords_RoundTrip(t *testing.T) {
 	var e Encoder
 	request := ConnectRequest{1, 2, 3, 4, []byte("password"), true, true}
@@ -68,9 +70,9 @@ func TestRecords_RoundTrip(t *testing.T) {
 	}
 }
 
-// TestDecoder_InvalidLengths checks that the decoder does not allocate memory for a length that is greater
-// than the packet.
-func TestDecoder_InvalidLengths(t *testing.T) {
+// TestDecoder_RejectsInvalidLengths checks that the decoder rejects a length that is negative or greater than the
+// packet, without an allocation of that size.
+func TestDecoder_RejectsInvalidLengths(t *testing.T) {
 	for _, b := range []string{"\x7f\xff\xff\xff", "\xff\xff\xff\xfe", "\x00\x00\x00\x09abc"} {
 		for _, f := range []func(*Decoder){
 			func(d *Decoder) { d.Buffer() }, func(d *Decoder) { _ = d.String() }, func(d *Decoder) { d.Strings() }, func(d *Decoder) { d.readACLs() },
@@ -82,14 +84,14 @@ func TestDecoder_InvalidLengths(t *testing.T) {
 					t.Errorf("no error for %q", b)
 				}
 			}); n > 2 {
-				t.Errorf("%v allocations", n)
+				t.Errorf("%v allocations for an invalid length", n)
 			}
 		}
 	}
 }
 
-// FuzzRequest checks that the decoder does not panic, does not change its input, and returns no more data
-// than the input contains.
+// FuzzRequest checks that the decoder does not panic, does not change its input, and returns at most as much data
+// as the input contains.
 func FuzzRequest(f *testing.F) {
 	for op := range opNames {
 		f.Add(int32(op), []byte("\x00\x00\x00\x02/a\x00\x00\x00\x01x\x00\x00\x00\x00\x00\x00\x00\x00"))
@@ -101,7 +103,7 @@ func FuzzRequest(f *testing.F) {
 		r, err := d.ReadRequest(Header{Op: Op(op)})
 		size := len(r.Path) + len(r.Data) + len(r.Scheme) + 9*len(r.Ops) + 4*(len(r.DataW)+len(r.ExistW)+len(r.ChildW)+len(r.Persistent)+len(r.Recursive)) + 12*len(r.ACL)
 		if err == nil && size > len(b) {
-			t.Errorf("%d bytes were decoded to %d", len(b), size)
+			t.Errorf("%d bytes were decoded to %d bytes of data", len(b), size)
 		}
 		if !bytes.Equal(in, b) {
 			t.Error("the input was changed")

@@ -5,8 +5,7 @@ import "strconv"
 // Op is an operation code of the protocol.
 type Op int32
 
-// The operation codes. Connect is not part of the protocol: it represents the handshake, which has
-// no header.
+// The operation codes. Connect is not part of the protocol: it represents the handshake, which contains no header.
 const (
 	Notification         Op = 0
 	Create               Op = 1

@@ -6,7 +6,7 @@ type ConnectReply struct {
 	Timeout     int32 // the session timeout in milliseconds
 	Session     int64 // the session ID; 0 if the server does not know the session that the client wants to continue
 	Password    []byte
-	HasReadOnly bool // the reply contains the flag
+	HasReadOnly bool // the reply contains the field ReadOnly
 	ReadOnly    bool
 }
 
@@ -37,7 +37,7 @@ type ReplyHeader struct {
 	Code int32 // the error code; 0 for success
 }
 
-// EventXid is the Xid of watch events.
+// EventXid is the Xid in the header of watch events.
 const EventXid = -1
 
 // ReadReplyHeader reads the 16 bytes with which each reply begins.

@@ -28,7 +28,7 @@ type ConnectRequest struct {
 	Timeout      int32 // the session timeout in milliseconds
 	Session      int64
 	Password     []byte
-	HasReadOnly  bool // the client has sent the flag, and expects one in the reply
+	HasReadOnly  bool // the request contains the field ReadOnly, and the client expects this field in the reply
 	ReadOnly     bool
 }
 
@@ -56,7 +56,7 @@ func (e *Encoder) ConnectRequest(r *ConnectRequest) {
 	}
 }
 
-// Request is the body of a request. Only the fields of its operation are set.
+// Request is the body of a request. Only the fields that the operation uses are set.
 type Request struct {
 	Header
 	Path       string
@@ -76,8 +76,8 @@ type Request struct {
 	Ops        []Request
 }
 
-// ReadRequest reads the body of the request with the header h. If the operation has no body or is
-// unknown, it reads nothing.
+// ReadRequest reads the body of the request whose header is h. If the operation is unknown or its requests contain
+// no body, ReadRequest reads nothing.
 func (d *Decoder) ReadRequest(h Header) (Request, error) {
 	r := Request{Header: h, TTL: -1}
 	switch h.Op {

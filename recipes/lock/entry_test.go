@@ -243,8 +243,8 @@ func TestRWMutex_RejectsContendersIfNumbersAreExhausted(t *testing.T) {
 }
 
 // TestLock_RecoversFromBreakAtEachRequest checks that a contender recovers if its connection breaks at any one
-// of its requests (CURATOR-518, helix #2815). This test covers the requests of locks; a test of package
-// internal/zk/queue covers the requests of the shared queue.
+// of its requests (CURATOR-518, helix #2815). This test covers the requests of locks;
+// TestContender_ContinuesAfterAnyRequestFails of package queue covers the requests of the shared queue.
 // Scenario 41 of docs/traps.md.
 func TestLock_RecoversFromBreakAtEachRequest(t *testing.T) {
 	for _, kind := range []string{"delay", "read", "write"} {

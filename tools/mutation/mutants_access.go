@@ -6,9 +6,9 @@ var accessMutants = []mutant{
 		name: "access/others", breaks: "nothing that the ACL of a znode permits to others is found",
 		file: "internal/zk/connection/znode.go",
 		edits: []edit{
-			{`changing &^ granted`, `0`},
+			{`changePermissions &^ granted`, `0`},
 		},
-		tests: "./internal/zk/connection -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers_ListsPermissionsOfOtherClients$",
 	},
 	{
 		name: "access/admin", breaks: "the permission to change the ACL does not count",
@@ -16,7 +16,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`zk.PermWrite | zk.PermAdmin`, `zk.PermWrite`},
 		},
-		tests: "./internal/zk/connection -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers_ListsPermissionsOfOtherClients$",
 	},
 	{
 		name: "access/auth", breaks: "with the scheme auth, the permissions of all clients count as own",
@@ -24,7 +24,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`return a.Scheme != "world" && a.Scheme != "ip"`, `return true`},
 		},
-		tests: "./internal/zk/connection -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers_ListsPermissionsOfOtherClients$",
 	},
 	{
 		name: "access/user", breaks: "the permissions of another user of the same scheme count as own",
@@ -32,7 +32,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`return own.ID == a.ID || own.Scheme`, `return own.Scheme`},
 		},
-		tests: "./internal/zk/connection -run ^TestOthers$",
+		tests: "./internal/zk/connection -run ^TestOthers_ListsPermissionsOfOtherClients$",
 	},
 	{
 		name: "access/strict", breaks: "WithStrictACL only logs a warning",
@@ -56,7 +56,7 @@ var accessMutants = []mutant{
 		edits: []edit{
 			{`case o.StrictACL && !Protects(o.ACL):`, `case false:`},
 		},
-		tests: "./internal/zk/connection -run ^TestOptions_StrictACLIsError$",
+		tests: "./internal/zk/connection -run ^TestOptions_CheckRejectsStrictOpenACL$",
 	},
 	{
 		name: "access/cost", breaks: "participants without WithACL read the ACL",

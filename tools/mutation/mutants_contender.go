@@ -450,7 +450,7 @@ var contenderMutants = []mutant{
 		edits: []edit{
 			{" || !r.reliable || others <= 1", " || !r.reliable"},
 		},
-		tests: "./internal/zk/queue -run ^TestRotation_Second$",
+		tests: "./internal/zk/queue -run ^TestRotation_PredictsNothingBehindOneContender$",
 	},
 	{
 		name: "contender/own/plain", breaks: "the znode of another contender with the same name is taken for the own one",

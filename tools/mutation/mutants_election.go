@@ -14,7 +14,7 @@ var electionMutants = []mutant{
 	}
 	znode`},
 		},
-		tests: "./internal/zk/queue -run ^TestTrap05_DeleteUnanswered$/^until_the_client_dials_again$",
+		tests: "./internal/zk/queue -run ^TestContender_DeletesZnodeAfterLossOfAllPackets$/^until_the_client_dials_again$",
 	},
 	{
 		name: "election/D1", breaks: "the second candidate is not woken when the tombstone is created",
@@ -130,7 +130,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"w, w != nil && w.epoch < r.epoch ||", "w, false ||"},
 		},
-		tests: "./internal/zk/watch -run TestReader_PooledWatchWasLost",
+		tests: "./internal/zk/watch -run TestReader_SetsLostPooledWatchAgain",
 	},
 	{
 		name: "watch/shared-read", breaks: "a read returns the reply to a request that was sent before the call",
@@ -138,7 +138,7 @@ var electionMutants = []mutant{
 		edits: []edit{
 			{"r.number <= after || r.epoch", "false && r.number <= after || r.epoch"},
 		},
-		tests: "./internal/zk/watch -run TestRead_NotOlder|TestListing",
+		tests: "./internal/zk/watch -run TestRead_ReturnsNoAnswerOlder|TestListing",
 	},
 	{
 		name: "election/R1x", breaks: "a request to resign is withdrawn with a context that is done",

@@ -32,7 +32,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"\t})\n\tc.addSession()\n\tc.mayExist", "\t})\n\tc.mayExist"},
 		},
-		tests: "./internal/zk/ephemeral -run ^TestTrap11_CreatedInTheNextSession$",
+		tests: "./internal/zk/ephemeral -run ^TestKeeper_AcceptsZnodeCreatedInNextSession$",
 	},
 	{
 		name: "ephemeral/claim", breaks: "two users of a connection create at one path",
@@ -48,7 +48,7 @@ var ephemeralMutants = []mutant{
 		edits: []edit{
 			{"c.mayExist = c.mayExist || err == nil || c.inFlight != nil || connection.Transient(err)", "c.mayExist = c.mayExist || err == nil || connection.Transient(err)"},
 		},
-		tests: "./internal/zk/ephemeral -run ^TestTrap40_ClosedBeforeTheZnodeExists$",
+		tests: "./internal/zk/ephemeral -run ^TestKeeper_CloseWaitsForCreateInFlight$",
 	},
 	{
 		name: "ephemeral/write-session", breaks: "a write that waits for a connection is sent in the next session",

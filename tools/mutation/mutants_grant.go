@@ -8,7 +8,7 @@ var grantMutants = []mutant{
 		edits: []edit{
 			{"if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {", "if d := g.Deadline(); false && limit.Expired(d, now) {"},
 		},
-		tests: "./internal/zk/connection -run ^TestGrant_ErrAfterLeaseHasExpired$",
+		tests: "./internal/zk/connection -run ^TestGrant_ErrDetectsExpiryWithoutTimer$",
 	},
 	{
 		name: "grant/Q2", breaks: "deadline moves after the end",
@@ -18,7 +18,7 @@ var grantMutants = []mutant{
 		if d := g.deadline(); !d.IsZero() {`, `	{
 		if d := g.deadline(); !d.IsZero() {`},
 		},
-		tests: "./internal/zk/connection -run ^TestGrant_ErrAfterLeaseHasExpired$",
+		tests: "./internal/zk/connection -run ^TestGrant_ErrDetectsExpiryWithoutTimer$",
 	},
 	{
 		name: "grant/U1", breaks: "the check of the grant's znode is the last operation",

@@ -8,7 +8,7 @@ var queueMutants = []mutant{
 		edits: []edit{
 			{"	case d.deferred != nil:", "	case false:"},
 		},
-		tests: "./internal/zk/queue -run ^TestNext_ReplyAfterEventOfOwnZnode$",
+		tests: "./internal/zk/queue -run ^TestNext_ReturnsDeferredReply$",
 	},
 	{
 		name: "queue/plain/delete", breaks: "a contender deletes the znode of another session with the same name",
@@ -16,14 +16,14 @@ var queueMutants = []mutant{
 		edits: []edit{
 			{"\tcase !registered || !owned:", "\tcase !registered && !owned:"},
 		},
-		tests: "./internal/zk/queue -run ^TestPlain_QueueIsCreatedAgain$",
+		tests: "./internal/zk/queue -run ^TestPlainContender_IgnoresZnodesOfRecreatedQueue$",
 	},
 	{
 		name: "queue/plain/search", breaks: "a contender takes the znode of another session with the same name for its own",
 		file: "internal/zk/queue/plain.go",
 		edits: []edit{
-			{"return c.cfg.isOwnedHere(name)", "return true, nil"},
+			{"return c.cfg.isOwnedByCurrentSession(name)", "return true, nil"},
 		},
-		tests: "./internal/zk/queue -run ^TestPlain_QueueIsCreatedAgain$",
+		tests: "./internal/zk/queue -run ^TestPlainContender_IgnoresZnodesOfRecreatedQueue$",
 	},
 }

@@ -8,7 +8,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{`"SESSIONMOVED", ClassTransient,`, `"SESSIONMOVED", ClassFinal,`},
 		},
-		tests: "./internal/zk/queue -run ^TestTrap10_SessionMovedDuringCreate$",
+		tests: "./internal/zk/queue -run ^TestContender_KeepsOneZnodeIfSessionMovesDuringCreate$",
 	},
 	{
 		name: "recipe/cause-barrier", breaks: "a client passes a barrier because the cause of its context is that a znode does not exist",
@@ -32,7 +32,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"go deleteLater(r.cfg, res.path)", "_ = deleteLater"},
 		},
-		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals_Continue$",
+		tests: "./internal/testenv/eachrequest -run ^TestScripts_RetryRejectedRemovals$",
 	},
 	{
 		name: "removal/ephemeral", breaks: "the znode of a member whose deletion is rejected for a moment remains as long as its session lives",
@@ -42,7 +42,7 @@ var recipeMutants = []mutant{
 		go c.removeLater()
 `, "\t\t_ = c.removeLater\n"},
 		},
-		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals_Continue$",
+		tests: "./internal/testenv/eachrequest -run ^TestScripts_RetryRejectedRemovals$",
 	},
 	{
 		name: "znode/parents", breaks: "the parents of the node of a recipe remain after it was deleted",
@@ -50,7 +50,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"path.Dir(node), acl, true)", "path.Dir(node), acl, false)"},
 		},
-		tests: "./internal/zk/connection -run ^TestMake_Parents$",
+		tests: "./internal/zk/connection -run ^TestMakeZnode_CreatesParentsAsContainers$",
 	},
 	{
 		name: "znode/characters", breaks: "a path with a character above U+FFFF is sent to the servers",
@@ -86,7 +86,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"case c.t.Record != \"\" && c.t.Record != r.path:", "case false:"},
 		},
-		tests: "./internal/zk/txn -run ^TestTransaction_BoundToRecord$",
+		tests: "./internal/zk/txn -run ^TestTransaction_FailsWithOtherRecord$",
 	},
 	{
 		name: "recipe/txn-session", breaks: "a transaction that may have been applied in a lost session is retried",
@@ -94,7 +94,7 @@ var recipeMutants = []mutant{
 		edits: []edit{
 			{"case lost && conn.SessionID() != session:", "case session == -1:"},
 		},
-		tests: "./internal/zk/txn -run ^TestCreatesDir_UnknownIfSessionExpires$",
+		tests: "./internal/zk/txn -run ^TestCreatesDir_OutcomeIsUnknownIfSessionExpires$",
 	},
 	{
 		name: "recipe/large", breaks: "a reply that is too large is not recognized",

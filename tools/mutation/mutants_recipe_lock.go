@@ -34,7 +34,7 @@ var lockMutants = []mutant{
 		edits: []edit{
 			{"n.end(given || !errors.Is(reason, connection.ErrSessionExpired)", "n.end(given && false || !errors.Is(reason, connection.ErrSessionExpired)"},
 		},
-		tests: "./internal/zk/ephemeral -run ^TestNode_ReasonOfCaller$",
+		tests: "./internal/zk/ephemeral -run ^TestNode_RemoveDeletesZnodeForAnyReason$",
 	},
 	{
 		name: "single/replaced", breaks: "a holder does not notice that its znode was replaced while it was disconnected",

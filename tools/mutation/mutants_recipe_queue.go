@@ -131,7 +131,7 @@ var workQueueMutants = []mutant{
 		edits: []edit{
 			{"go q.deleteClaimLater(d)", "_ = q.deleteClaimLater"},
 		},
-		tests: "./internal/testenv/eachrequest -run ^TestRejectedRemovals_Continue$",
+		tests: "./internal/testenv/eachrequest -run ^TestScripts_RetryRejectedRemovals$",
 	},
 	{
 		name: "recipe/early-read-session", breaks: "an early read of an earlier session is used",

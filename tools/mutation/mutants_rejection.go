@@ -8,7 +8,7 @@ var rejectionMutants = []mutant{
 		edits: []edit{
 			{"failure != nil {", "false {"},
 		},
-		tests: "./internal/zk/connection -run ^TestExplain_OutageNamesReason$",
+		tests: "./internal/zk/connection -run ^TestExplain_NamesServerAndReasonOfOutage$",
 	},
 	{
 		name: "request/probe", breaks: "the answer to the request that detects Close is discarded",
@@ -16,7 +16,7 @@ var rejectionMutants = []mutant{
 		edits: []edit{
 			{"	return Reject(ctx, conn, answer)\n", "	return nil\n"},
 		},
-		tests: "./internal/zk/connection -run ^TestRead_AuthenticationIsRequired$",
+		tests: "./internal/zk/connection -run ^TestRead_ReportsRequiredAuthentication$",
 	},
 	{
 		name: "session/rejected", breaks: "a check that is answered with a final code only costs the lease",

@@ -8,7 +8,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(min(l.timeout/2, l.timeout-gap))"},
 		},
-		tests: "./internal/zk/connection -run ^TestLease_ChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/connection -run ^TestLease_CountsChainFromAcknowledgements$",
 	},
 	{
 		name: "session/L2", breaks: "a single proof is worth half a timeout",
@@ -16,7 +16,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(l.timeout / 3)", "return newest.Add(l.timeout / 2)"},
 		},
-		tests: "./internal/zk/connection -run ^TestLease_ChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/connection -run ^TestLease_CountsChainFromAcknowledgements$",
 	},
 	{
 		name: "session/L3", breaks: "leases are longer than half a timeout",
@@ -24,7 +24,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))", "return newest.Add(l.timeout*7/8 - gap)"},
 		},
-		tests: "./internal/zk/connection -run ^TestLease_Deadline$",
+		tests: "./internal/zk/connection -run ^TestLease_DeadlineFollowsProofs$",
 	},
 	{
 		name: "session/L4", breaks: "a pause of the process does not invalidate a single proof",
@@ -32,7 +32,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"if !l.paused.IsZero() && since(l.paused, newest) < l.timeout*7/12 {", "if false {"},
 		},
-		tests: "./internal/zk/connection -run ^TestLease_Latency$",
+		tests: "./internal/zk/connection -run ^TestLease_EndsBeforeSessionAtAnyLatency$",
 	},
 	{
 		name: "session/L5", breaks: "leases expire only by the monotonic clock",
@@ -47,7 +47,7 @@ var sessionMutants = []mutant{
 		file: "internal/zk/connection/monitor.go",
 		edits: []edit{
 			{`	if m.seen.Session != r.session {
-		return ErrSessionExpired // it may be a proof for the earlier session
+		return ErrSessionExpired // the result may be a proof for the earlier session
 	}
 `, ""},
 		},
@@ -76,7 +76,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone && limit.Expired(m.lease.deadline(), now)"},
 		},
-		tests: "./internal/zk/connection -run ^TestProve_DuringTheLease$",
+		tests: "./internal/zk/connection -run ^TestProve_ContinuesUnusedLease$",
 	},
 	{
 		name: "session/prove-again", breaks: "a candidate awaits a check although its session has a valid lease",
@@ -84,7 +84,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "alone"},
 		},
-		tests: "./internal/zk/connection -run ^TestProve_DuringTheLease$",
+		tests: "./internal/zk/connection -run ^TestProve_ContinuesUnusedLease$",
 	},
 	{
 		name: "session/S9", breaks: "a renewed lease hides its end",
@@ -105,7 +105,7 @@ var sessionMutants = []mutant{
 `, `			_ = missing
 `},
 		},
-		tests: "./internal/zk/queue -run ^TestTrap27_WatchesLost$",
+		tests: "./internal/zk/queue -run ^TestContender_NoticesChangesWhileDisconnected$",
 	},
 	{
 		name: "session/lease-7-8", breaks: "a lease is seven eighths of the timeout from every proof: two leaders",
@@ -116,7 +116,7 @@ var sessionMutants = []mutant{
 			{`newest := l.proofs[len(l.proofs)-1].sent
 	return newest.Add(min(timeout/2, deadline.Sub(newest)))`, "return deadline"},
 		},
-		tests: "./internal/zk/queue -run ^TestElectionSchedules$ -schedules 400",
+		tests: "./internal/zk/queue -run ^TestElectionSchedules_HaveOneLeaderAtMost$ -schedules 400",
 	},
 	{
 		name: "session/S8", breaks: "a pause of the process is not detected",
@@ -124,7 +124,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"limit.Elapsed(p.running, now) > longest", "limit.Elapsed(p.running, now) < 0"},
 		},
-		tests: "./internal/zk/connection -run TestPauseMonitor_Last|TestPause_",
+		tests: "./internal/zk/connection -run TestPauseMonitor_LastPauseReturnsEndOfPause|TestMonitor_RequiresSecondProofAfterPause|TestPause_",
 	},
 	{
 		name: "session/acked-sent", breaks: "a chain counts from the time at which a proof was sent",
@@ -132,7 +132,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"since(l.proofs[1].acked, sent) >=", "since(l.proofs[1].sent, sent) >="},
 		},
-		tests: "./internal/zk/connection -run TestLease_ChainCounts",
+		tests: "./internal/zk/connection -run TestLease_CountsChain",
 	},
 	{
 		name: "session/acked-newest", breaks: "the newest link of a chain counts from its send time",
@@ -140,7 +140,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"since(l.proofs[0].acked, newest) <", "since(l.proofs[0].sent, newest) <"},
 		},
-		tests: "./internal/zk/connection -run TestLease_ChainCounts|TestLease_Latency",
+		tests: "./internal/zk/connection -run TestLease_CountsChain|TestLease_EndsBeforeSessionAtAnyLatency",
 	},
 	{
 		name: "session/interval-limit", breaks: "checks wait for longer than a quarter of the timeout",
@@ -148,7 +148,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)", "limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= interval"},
 		},
-		tests: "./internal/zk/connection -run TestLease_CheckInterval",
+		tests: "./internal/zk/connection -run TestLease_ContinuesWithChecksAtInterval",
 	},
 	{
 		name: "session/interval-young", breaks: "checks wait for the interval while the lease ends",
@@ -156,7 +156,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{" || l.until(timeout).Sub(now) <= timeout*3/16", ""},
 		},
-		tests: "./internal/zk/connection -run TestLease_CheckInterval",
+		tests: "./internal/zk/connection -run TestLease_ContinuesWithChecksAtInterval",
 	},
 	{
 		name: "session/interval-others", breaks: "the writes of other users replace checks of a znode",
@@ -164,7 +164,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{" || limit.Elapsed(last, now) >= timeout/2", ""},
 		},
-		tests: "./internal/zk/connection -run TestCheckInterval_ZnodeIsChecked",
+		tests: "./internal/zk/connection -run TestCheckInterval_ChecksZnodeDespiteOtherWrites",
 	},
 	{
 		name: "session/interval-shortest", breaks: "the interval of the connection is not the shortest",
@@ -180,7 +180,7 @@ var sessionMutants = []mutant{
 	}
 	return true`},
 		},
-		tests: "./internal/zk/connection -run TestSubscription_CheckInterval",
+		tests: "./internal/zk/connection -run TestSubscription_UsesShortestCheckInterval",
 	},
 	{
 		name: "session/stated", breaks: "WithSessionTimeout does not shorten leases",
@@ -188,7 +188,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return newest.Add(min(timeout/2, deadline.Sub(newest)))", "return newest.Add(deadline.Sub(newest))"},
 		},
-		tests: "./internal/zk/connection -run ^TestSubscribe_ShorterTimeout$",
+		tests: "./internal/zk/connection -run ^TestSubscribe_GivesShorterLeaseForShorterTimeout$",
 	},
 	{
 		name: "session/stated-shared", breaks: "a short WithSessionTimeout shortens the leases of the connection",
@@ -196,7 +196,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"timeout := cmp.Or(m.granted, stated, AssumedTimeout)", "timeout := choose(stated, m.granted)"},
 		},
-		tests: "./internal/zk/connection -run ^TestSubscribe_ShorterTimeout$",
+		tests: "./internal/zk/connection -run ^TestSubscribe_GivesShorterLeaseForShorterTimeout$",
 	},
 	{
 		name: "session/stated-brief", breaks: "a lock that is held briefly with a shorter timeout costs a check",
@@ -204,7 +204,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"if limit.Elapsed(last, s.first) > 0 {", "if false {"},
 		},
-		tests: "./internal/zk/connection -run ^TestSubscribe_ShorterTimeoutBriefly$",
+		tests: "./internal/zk/connection -run ^TestSubscribe_SendsNoCheckForBriefLease$",
 	},
 	{
 		name: "session/pause", breaks: "a pause of the process does not shorten the lease",
@@ -212,7 +212,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"if !l.paused.IsZero() &&", "if false &&"},
 		},
-		tests: "./internal/zk/connection -run TestLease_Latency",
+		tests: "./internal/zk/connection -run TestLease_EndsBeforeSessionAtAnyLatency",
 	},
 	{
 		name: "session/turn", breaks: "breaks of the connection are missed with long timeouts",
@@ -220,7 +220,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"min(timeout/32, maxPollInterval)", "timeout/32"},
 		},
-		tests: "./internal/zk/connection -run TestMonitor_SeesEveryBreak",
+		tests: "./internal/zk/connection -run TestMonitor_ChangesEpochAtEachBreak",
 	},
 	{
 		name: "session/granted", breaks: "a lease is longer than the granted timeout allows",
@@ -228,7 +228,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"return min(stated, granted)", "return stated"},
 		},
-		tests: "./internal/zk/connection -run TestTimeout_Granted$",
+		tests: "./internal/zk/connection -run TestTimeout_IsShorterOfGrantedAndConfigured$",
 	},
 	{
 		name: "session/learnt", breaks: "a timeout that is granted later does not shorten the lease",
@@ -236,7 +236,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"granted > 0 && o.Timeout > granted", "false"},
 		},
-		tests: "./internal/zk/connection -run TestTimeout_GrantedLater",
+		tests: "./internal/zk/connection -run TestTimeout_IsAssumedUntilGranted",
 	},
 	{
 		name: "session/reconnect", breaks: "a longer timeout extends the lease of earlier proofs",
@@ -244,7 +244,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"timeout < m.lease.timeout || len(m.lease.proofs) == 0", "true"},
 		},
-		tests: "./internal/zk/connection -run TestTimeout_Reconnect",
+		tests: "./internal/zk/connection -run TestTimeout_ChangesAfterReconnect",
 	},
 	{
 		name: "session/L6", breaks: "a chain of T/16 is long enough",
@@ -252,7 +252,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"since(l.proofs[0].acked, newest) < l.timeout/4", "since(l.proofs[0].acked, newest) < l.timeout/16"},
 		},
-		tests: "./internal/zk/connection -run ^TestLease_ChainCountsFromAcknowledgements$",
+		tests: "./internal/zk/connection -run ^TestLease_CountsChainFromAcknowledgements$",
 	},
 	{
 		name: "session/S1", breaks: "the lease of a session survives its end",
@@ -272,7 +272,7 @@ var sessionMutants = []mutant{
 			{`		m.epoch = epochs.Add(1)
 `, ""},
 		},
-		tests: "./internal/zk/connection -run ^TestMonitor_SeesEveryBreak$",
+		tests: "./internal/zk/connection -run ^TestMonitor_ChangesEpochAtEachBreak$",
 	},
 	{
 		name: "session/S4", breaks: "a check counts from its reply instead of its request",
@@ -288,7 +288,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"if limit.Elapsed(sent, now) < m.lease.timeout/3 {", "if true {"},
 		},
-		tests: "./internal/zk/connection -run ^TestProve_OldWrite$",
+		tests: "./internal/zk/connection -run ^TestProve_IgnoresOldWrite$",
 	},
 	{
 		name: "session/S10", breaks: "proofs of a lease that has ended remain in the chain",
@@ -296,7 +296,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now)", "false"},
 		},
-		tests: "./internal/zk/connection -run ^TestProve_AfterTheLease$",
+		tests: "./internal/zk/connection -run ^TestProve_GrantsShortLeaseAfterLeaseEnds$",
 	},
 	{
 		name: "session/S11", breaks: "no check is sent after a reconnect",
@@ -307,7 +307,7 @@ var sessionMutants = []mutant{
 	}
 `, ""},
 		},
-		tests: "./internal/zk/connection -run ^TestMonitor_ChecksAfterReconnect$",
+		tests: "./internal/zk/connection -run ^TestMonitor_ChecksSoonAfterReconnect$",
 	},
 	{
 		name: "session/C2", breaks: "after one failure the other paths are not checked",
@@ -315,7 +315,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"paths = slices.Delete(slices.Clone(paths), failed, failed+1)", "paths = slices.Clip(paths[:0])"},
 		},
-		tests: "./internal/zk/connection -run ^TestConfirm_FindsAllMissing$",
+		tests: "./internal/zk/connection -run ^TestFindMissing_ReturnsAllMissingZnodes$",
 	},
 	{
 		name: "session/close-ends-grants", breaks: "grants end after the owner of the connection has ended the session",
@@ -347,7 +347,7 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"since(l.proofs[0].acked, newest) < l.timeout/4 {", "limit.Elapsed(l.proofs[0].acked, newest) < l.timeout/4 {"},
 		},
-		tests: "./internal/zk/connection -run ^TestLease_WallClockIsSet$",
+		tests: "./internal/zk/connection -run ^TestLease_IsNotExtendedByStepOfWallClock$",
 	},
 	{
 		name: "session/wall-clock-set-back", breaks: "proofs remain no evidence until the wall clock is as late as before",
@@ -355,6 +355,6 @@ var sessionMutants = []mutant{
 		edits: []edit{
 			{"if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {", "if false {"},
 		},
-		tests: "./internal/zk/connection -run ^TestLease_WallClockIsSet$",
+		tests: "./internal/zk/connection -run ^TestLease_IsNotExtendedByStepOfWallClock$",
 	},
 }

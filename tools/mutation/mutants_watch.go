@@ -8,7 +8,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if !r.written {", "if true {"},
 		},
-		tests: "./internal/zk/watch -run ^TestReader_Written$",
+		tests: "./internal/zk/watch -run ^TestReader_WrittenPreventsOlderRead$",
 	},
 	{
 		name: "watch/written-claim", breaks: "a lock is lost as deleted, and its znode remains, if a read before the create is shared",
@@ -24,7 +24,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"return stat.Pzxid", "return stat.Mzxid"},
 		},
-		tests: "./internal/zk/watch -run ^TestVerify_LostEvent$",
+		tests: "./internal/zk/watch -run ^TestVerify_FindsChangeWhoseEventIsLost$",
 	},
 	{
 		name: "watch/verify/once", breaks: "watches are verified in one round only",
@@ -32,7 +32,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"for ctx.Err() == nil {", "for range 1 {"},
 		},
-		tests: "./internal/zk/watch -run ^TestVerify_Cost$",
+		tests: "./internal/zk/watch -run ^TestVerify_SendsFewRequestsPerHour$",
 	},
 	{
 		name: "watch/verify/step", breaks: "the watches of a connection are verified as fast as there are many",
@@ -40,7 +40,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"max(round/time.Duration(len(paths)), minStep)", "round/time.Duration(len(paths))"},
 		},
-		tests: "./internal/zk/watch -run ^TestVerify_ManyZnodes$",
+		tests: "./internal/zk/watch -run ^TestVerify_LimitsRateForManyZnodes$",
 	},
 	{
 		name: "watch/lost/reader", breaks: "a reader does not notice that its watch was lost",
@@ -48,7 +48,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"case r.watch.Fired():", "case false:"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
+		tests: "./internal/zk/watch -run ^TestRecipes_NoticeLostWatches$",
 	},
 	{
 		name: "watch/lost/children", breaks: "a reader of children does not notice that watches were lost",
@@ -56,7 +56,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"case <-r.sub.Changed(): // the channel of a watch that was lost receives nothing\n", "case <-r.sub.Changed():\n\t\t\tcontinue\n"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
+		tests: "./internal/zk/watch -run ^TestRecipes_NoticeLostWatches$",
 	},
 	{
 		name: "watch/lost/contender", breaks: "a contender does not notice that the watches on the candidates before it were lost",
@@ -64,7 +64,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if d.watches[slot].watch.Fired() {", "if d.kind(slot) != contender.OtherWatch && d.watches[slot].watch.Fired() {"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
+		tests: "./internal/zk/watch -run ^TestRecipes_NoticeLostWatches$",
 	},
 	{
 		name: "watch/lost/own", breaks: "a candidate does not notice that the watch on its znode was lost",
@@ -72,7 +72,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if d.watches[slot].watch.Fired() {", "if slot != ownSlot && d.watches[slot].watch.Fired() {"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
+		tests: "./internal/zk/watch -run ^TestRecipes_NoticeLostWatches$",
 	},
 	{
 		name: "watch/lost/keeper", breaks: "a member does not notice that the watch on its znode was lost",
@@ -80,7 +80,7 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"if own.Fired() {", "if false {"},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
+		tests: "./internal/zk/watch -run ^TestRecipes_NoticeLostWatches$",
 	},
 	{
 		name: "watch/lost/cache", breaks: "a cache does not notice that watches were lost",
@@ -88,6 +88,6 @@ var watchMutants = []mutant{
 		edits: []edit{
 			{"			u.watches.poll()\n", ""},
 		},
-		tests: "./internal/zk/watch -run ^TestLostWatch_IsNoticed$",
+		tests: "./internal/zk/watch -run ^TestRecipes_NoticeLostWatches$",
 	},
 }

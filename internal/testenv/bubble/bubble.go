@@ -1,6 +1,5 @@
-// Package bubble contains what tests of several packages do with [zktest] servers and clients in
-// bubbles of [synctest], where time is fake: connect and disconnect clients, lose replies, let time
-// pass, count watches, and wait for hooks.
+// Package bubble contains helpers for tests with [zktest] servers and clients in bubbles of [synctest], where time
+// is fake: they connect and disconnect clients, lose replies, let time pass, count watches, and wait for hooks.
 package bubble
 
 import (
@@ -24,24 +23,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Margin is longer than requests without latency take. It is not a multiple of the intervals between checks
-// and retries, so that no timer fires at the same time as a wait of Margin ends.
+// Margin is longer than requests without latency take. Margin is not a multiple of the intervals between checks and
+// retries, so that no timer fires at the end of a wait for Margin.
 const Margin = 10 * time.Millisecond
 
-// bufferSize limits the length of replies. The client library allocates and clears a buffer of 1.5 MB
-// for each connection unless there is a limit.
+// bufferSize limits the length of replies. Without a limit, the client library allocates and clears a buffer of 1.5
+// MB for each connection.
 const bufferSize = 64 << 10
 
-// Connect opens a session at a server, and waits until it is established. Replies are limited to 64
-// KiB unless an option sets another limit; 0 disables it.
+// Connect opens a session at a server, and waits until the session is established. Replies are limited to 64 KiB
+// unless an option sets another limit; 0 means no limit.
 func Connect(t testing.TB, srv *zktest.Server, timeout time.Duration, options ...func(*zk.Conn)) *zk.Conn {
 	t.Helper()
 	conn, _, err := srv.Connect(timeout, withBuffer(options)...)
 	return awaitSession(t, conn, err)
 }
 
-// ConnectFrom opens a session at an ensemble like Connect. The client connects to the given server
-// first.
+// ConnectFrom opens a session at an ensemble as Connect does. The client first connects to the server with the
+// number server.
 func ConnectFrom(t testing.TB, e *zktest.Ensemble, server int, timeout time.Duration, options ...func(*zk.Conn)) *zk.Conn {
 	t.Helper()
 	conn, _, err := e.ConnectFrom(server, timeout, withBuffer(options)...)
@@ -66,8 +65,9 @@ func Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// Settle waits until everything in progress has ended. The time is not a multiple of the intervals of checks
-// of sessions: a request in flight while the connection is closed can hang the client library.
+// Settle waits until everything in progress has ended. The duration of the wait is not a multiple of the intervals
+// between the checks of sessions, because a request that is in flight while the connection is closed can hang the
+// client library.
 func Settle() { Advance(30*time.Second + time.Millisecond) }
 
 // EachServer calls f for each server of an ensemble.
@@ -93,16 +93,17 @@ func Reconnect(e *zktest.Ensemble) {
 	Advance(time.Second + Margin) // the client library pauses for a second after it has tried all servers
 }
 
-// Session returns the session of a connection as the servers store it. The session must not have ended.
+// Session returns the session of a connection as the servers store it. The servers must not have expired the
+// session.
 func Session(t testing.TB, e *zktest.Ensemble, conn *zk.Conn) zktest.Session {
 	t.Helper()
 	all := e.Leader().Sessions()
 	i := slices.IndexFunc(all, func(s zktest.Session) bool { return s.ID == conn.SessionID() })
-	require.GreaterOrEqual(t, i, 0, "the session has ended")
+	require.GreaterOrEqual(t, i, 0, "the servers have expired the session")
 	return all[i]
 }
 
-// HasRun reports whether a hook has been called for its request.
+// HasRun reports whether the server has called a hook for the request that the hook selects.
 func HasRun(hook *zktest.Hook) bool {
 	select {
 	case <-hook.Ran():
@@ -112,16 +113,16 @@ func HasRun(hook *zktest.Hook) bool {
 	}
 }
 
-// RequireRun requires that each of the hooks has been called for its request.
+// RequireRun requires that the server has called each of the hooks for the request that the hook selects.
 func RequireRun(t testing.TB, hooks ...*zktest.Hook) {
 	t.Helper()
 	for _, hook := range hooks {
-		require.True(t, HasRun(hook), "the hook has met no request")
+		require.True(t, HasRun(hook), "no request has matched the hook")
 	}
 }
 
-// Gate returns a channel for which hooks can wait, and a function that closes the channel. The channel is
-// also closed when the test ends.
+// Gate returns a channel on which hooks can wait, and a function that closes the channel. The channel is also
+// closed when the test ends.
 func Gate(t testing.TB) (wait <-chan struct{}, open func()) {
 	c := make(chan struct{})
 	open = sync.OnceFunc(func() { close(c) })
@@ -129,8 +130,7 @@ func Gate(t testing.TB) (wait <-chan struct{}, open func()) {
 	return c, open
 }
 
-// Hold returns a hook that blocks requests until release is called. release is also called when the test
-// ends.
+// Hold returns a hook that blocks requests until release is called. The test also calls release when it ends.
 func Hold(t testing.TB) (hook zktest.HookFunc, release func()) {
 	wait, release := Gate(t)
 	return func(q *zktest.Request) zktest.Verdict {
@@ -139,8 +139,8 @@ func Hold(t testing.TB) (hook zktest.HookFunc, release func()) {
 	}, release
 }
 
-// Created returns the paths of the children of dir that were created so far. The path of a sequential znode that a
-// transaction has created lacks the number.
+// Created returns the paths of the children of dir that clients have created so far. If a transaction has created a
+// sequential znode, the path lacks the number.
 func Created(srv *zktest.Server, dir string) (paths []string) {
 	for _, e := range srv.Log() {
 		switch {
@@ -153,13 +153,13 @@ func Created(srv *zktest.Server, dir string) (paths []string) {
 	return paths
 }
 
-// IsContenderCreate reports whether an entry of the log is a transaction that creates the znode of a
-// contender for a lock and writes the znode of the queue.
+// IsContenderCreate reports whether an entry of the log is a transaction that creates the znode of a contender for
+// a lock and also writes the znode of the queue.
 func IsContenderCreate(e zktest.Entry, dir string) bool {
 	return e.Op == zktest.OpMulti && e.Ops == 2 && strings.HasPrefix(e.Path, dir+"/") && strings.ContainsAny(e.Path[len(e.Path)-1:], "-_")
 }
 
-// Goroutines returns the number of goroutines in bubbles. It does not count others, such as those of the
+// Goroutines returns the number of goroutines in bubbles. It does not count other goroutines, such as those of the
 // runtime, whose number changes.
 func Goroutines() int {
 	stacks := make([]byte, 1<<20)
@@ -172,7 +172,7 @@ func Goroutines() int {
 	}
 }
 
-// Async calls f, which may block, in a new goroutine. The channel receives its result.
+// Async calls f, which may block, in a new goroutine. The channel receives the result of f.
 func Async[T any](f func() T) <-chan T {
 	c := make(chan T, 1)
 	go func() { c <- f() }()
@@ -187,12 +187,12 @@ func RequireDuration(t testing.TB, want time.Duration, f func()) {
 	require.Equal(t, want, time.Since(begin))
 }
 
-// RequireAuthentication makes a server behave as with enforce.auth.enabled towards clients that are not
-// authenticated: it answers the first request of each connection with code -124, reads no other request, and
-// closes the connection. end restores the normal behaviour.
+// RequireAuthentication makes a server treat clients that are not authenticated as with the setting
+// enforce.auth.enabled: the server answers the first request of each connection with code -124, reads no other
+// request, and closes the connection. end restores the normal behaviour.
 func RequireAuthentication(srv *zktest.Server) (end func()) {
 	var mu sync.Mutex
-	answered := map[int64]bool{} // sessions whose connection was answered
+	answered := map[int64]bool{} // sessions on whose connection the server has answered a request
 	hook := srv.Before(zktest.Match{}, func(q *zktest.Request) zktest.Verdict {
 		mu.Lock()
 		defer mu.Unlock()
@@ -212,16 +212,16 @@ func RequireAuthentication(srv *zktest.Server) (end func()) {
 	return hook.Remove
 }
 
-// Fault is a fault of one request after which a client does not know whether the request was applied.
+// Fault is a fault of one request, after which the client does not know whether the server has applied the request.
 type Fault struct {
 	Name    string
-	Applied bool // the server applies the request
-	Silent  bool // the connection is not closed, but no reply arrives
-	// Set makes the server cause the fault at the first request that matches.
+	Applied bool // the server applies the request before the fault
+	Silent  bool // the connection remains open, but no reply arrives
+	// Set makes the server cause the fault at the first request that m matches.
 	Set func(s *zktest.Server, m zktest.Match) *zktest.Hook
 }
 
-// ConnectionLost contains the ways in which a connection can lose a request or its reply.
+// ConnectionLost contains the faults in which a broken connection loses a request or its reply.
 var ConnectionLost = []Fault{
 	{"cut before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
 		return s.Before(m, zktest.Cut)
@@ -237,7 +237,7 @@ var ConnectionLost = []Fault{
 	}},
 }
 
-// SessionMoved contains faults in which the server replies that the session has moved to another server. The
+// SessionMoved contains the faults in which the server replies that the session has moved to another server. The
 // connection remains open.
 var SessionMoved = []Fault{
 	{"session moved before the request", false, false, func(s *zktest.Server, m zktest.Match) *zktest.Hook {
@@ -248,12 +248,12 @@ var SessionMoved = []Fault{
 	}},
 }
 
-// LostReplies contains the faults of both lists.
+// LostReplies contains the faults of ConnectionLost and of SessionMoved.
 var LostReplies = slices.Concat(ConnectionLost, SessionMoved)
 
-// Watches returns the number of channels that conn stores for watches that have not fired. Tests use it to
-// find watches that are never removed. The client library has no method for that. Watches may be called from
-// any goroutine, also outside of bubbles.
+// Watches returns the number of channels that conn stores for watches that have not fired. Tests use it to find
+// watches that are never removed. Because the client library has no method for this purpose, Watches reads its
+// private fields. Watches may be called from any goroutine, also outside of bubbles.
 func Watches(conn *zk.Conn) (n int) {
 	fields := reflect.ValueOf(conn).Elem()
 	lock := (*sync.Mutex)(unsafe.Pointer(fields.FieldByName("watchersLock").UnsafeAddr()))
@@ -265,8 +265,8 @@ func Watches(conn *zk.Conn) (n int) {
 	return n
 }
 
-// WatchClose returns a dialer like dial, whose connections call closing before they write the packet with which the
-// client library ends the session.
+// WatchClose returns a dialer that connects with dial. Its connections call closing before they write the packet
+// with which the client library ends the session.
 func WatchClose(dial zk.Dialer, closing func()) zk.Dialer {
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
 		conn, err := dial(network, address, timeout)
@@ -290,8 +290,8 @@ func (c *closeWatcher) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Repeated calls f until the servers have answered. f releases, acknowledges or closes something. Each call
-// takes some time, so Repeated does not use a processor.
+// Repeated calls f again as long as f returns limit.ErrConfirm, because the servers have not answered. f releases,
+// acknowledges or closes something. Each call of f takes some time, so Repeated does not use a processor.
 func Repeated(f func() error) error {
 	err := f()
 	for errors.Is(err, limit.ErrConfirm) {

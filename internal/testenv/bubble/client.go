@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Client is a client of a server that a test can cut off, as a partition of the network does.
+// Client is a client that a test can cut off from its server, as a partition of the network does.
 type Client struct {
 	Conn *zk.Conn
 	srv  *zktest.Server
@@ -40,8 +40,8 @@ func (c *Client) dial(network, address string, timeout time.Duration) (net.Conn,
 	return c.srv.Dialer()(network, address, timeout)
 }
 
-// SetCut cuts the client off, or ends that. While the client is cut off, no message passes, and it cannot
-// connect again.
+// SetCut cuts the client off from its server, or connects it again. While the client is cut off, no message passes,
+// and the client cannot open another connection.
 func (c *Client) SetCut(on bool) {
 	c.mu.Lock()
 	c.cut = on

@@ -24,12 +24,11 @@ const etcdLimit = 30 * time.Second
 type EtcdConfig struct {
 	// Members is the number of servers. The default is 1.
 	Members int
-	// TLS, if it is not nil, issues the certificates of the servers, and the servers require
-	// clients to have a certificate of it.
+	// TLS, if it is not nil, issues the certificates of the servers. The servers require that clients present a
+	// certificate of this authority.
 	TLS *testenv.Authority
-	// Election is the election timeout of the servers, which send ten heartbeats in that time.
-	// The shortest TTL of a lease is one and a half times as long, in whole seconds. The
-	// default is 200 ms.
+	// Election is the election timeout of the servers, which send ten heartbeats in this time. The shortest TTL of
+	// a lease is one and a half times as long, rounded to whole seconds. The default is 200 ms.
 	Election time.Duration
 }
 
@@ -50,9 +49,9 @@ type etcdMember struct {
 	process      *testenv.Process // nil while the server is not running
 }
 
-// StartEtcd starts a cluster with an empty store, and waits until it answers. The cluster is stopped
-// when the test ends. If etcd is not on the PATH, StartEtcd skips the test, or fails it as
-// [testenv.SkipMissing] does.
+// StartEtcd starts a cluster with an empty store, and waits until the cluster answers. StartEtcd stops the cluster
+// when the test ends. If etcd is not on the PATH, StartEtcd skips the test, or fails it as [testenv.SkipMissing]
+// does.
 func StartEtcd(t testing.TB, cfg EtcdConfig) *EtcdCluster {
 	t.Helper()
 	if _, err := exec.LookPath("etcd"); err != nil {
@@ -116,7 +115,7 @@ func (c *EtcdCluster) urlScheme() string {
 	return "http"
 }
 
-// TLS returns the configuration of a client with a certificate. It is nil without TLS.
+// TLS returns the configuration of a client with a certificate, or nil if the cluster does not use TLS.
 func (c *EtcdCluster) TLS() *tls.Config {
 	if c.cfg.TLS == nil {
 		return nil
@@ -129,7 +128,7 @@ func (c *EtcdCluster) Call(i int, method string, request, reply any) error {
 	return c.call(i, etcdLimit, method, request, reply)
 }
 
-// call implements Call with a time limit.
+// call does what Call does, with a time limit.
 func (c *EtcdCluster) call(i int, limit time.Duration, method string, request, reply any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -155,8 +154,8 @@ func (c *EtcdCluster) httpClient(limit time.Duration) *http.Client {
 // EtcdPassword is the password of the users that EnableAuth creates.
 const EtcdPassword = "secret"
 
-// EnableAuth enables authentication. It creates the users root, which has all permissions, and user,
-// which has a permission, READ or READWRITE, for the keys from start up to, but not including, end.
+// EnableAuth enables authentication. It creates the users root, which has all permissions, and user, which has the
+// given permission, READ or READWRITE, for the keys from start up to, but not including, end.
 func (c *EtcdCluster) EnableAuth(permission, start, end string) {
 	c.t.Helper()
 	keys := map[string]any{"permType": permission, "key": []byte(start), "range_end": []byte(end)}
@@ -176,8 +175,8 @@ func (c *EtcdCluster) EnableAuth(permission, start, end string) {
 	}
 }
 
-// SetFull makes the servers reject writes as if their database had reached its quota, or ends this. It
-// needs no credentials, also after EnableAuth.
+// SetFull makes the servers reject writes as if their database had reached its quota, or accept writes again.
+// SetFull needs no credentials, even after EnableAuth.
 func (c *EtcdCluster) SetFull(full bool) {
 	c.t.Helper()
 	var status struct {
@@ -193,7 +192,7 @@ func (c *EtcdCluster) SetFull(full bool) {
 	c.mustCall("maintenance/alarm", map[string]any{"action": action, "memberID": status.Header.Member, "alarm": "NOSPACE"}, nil)
 }
 
-// mustCall calls a method on server 0, and fails the test after an error. reply may be nil.
+// mustCall calls a method on server 0, and fails the test if the method returns an error. reply may be nil.
 func (c *EtcdCluster) mustCall(method string, request map[string]any, reply any) {
 	c.t.Helper()
 	if reply == nil {
@@ -234,7 +233,7 @@ func (c *EtcdCluster) Restart(i int) {
 	c.waitReady()
 }
 
-// Empty removes the data of server i, which must be the only one, after Kill.
+// Empty removes the data of server i. The server must be the only one of its cluster, and Kill must have ended it.
 func (c *EtcdCluster) Empty(i int) {
 	c.t.Helper()
 	if err := os.RemoveAll(c.members[i].dir); err != nil {
@@ -242,7 +241,7 @@ func (c *EtcdCluster) Empty(i int) {
 	}
 }
 
-// Backup writes a backup of the data of server i to a file, and returns its name.
+// Backup writes a backup of the data of server i to a file, and returns the name of the file.
 func (c *EtcdCluster) Backup(i int) string {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "backup")
@@ -250,7 +249,8 @@ func (c *EtcdCluster) Backup(i int) string {
 	return file
 }
 
-// Restore replaces the data of server i, which must be the only one, by a backup, after Kill.
+// Restore replaces the data of server i by a backup. The server must be the only one of its cluster, and Kill must
+// have ended it.
 func (c *EtcdCluster) Restore(i int, file string) {
 	c.t.Helper()
 	c.Empty(i)
@@ -269,7 +269,7 @@ func (c *EtcdCluster) etcdctl(args ...string) {
 	}
 }
 
-// Pause stops the process of server i, whose connections remain open.
+// Pause suspends the process of server i. Its connections remain open.
 func (c *EtcdCluster) Pause(i int) {
 	c.t.Helper()
 	if err := c.members[i].process.Pause(); err != nil {
@@ -277,7 +277,7 @@ func (c *EtcdCluster) Pause(i int) {
 	}
 }
 
-// Resume continues server i after Pause.
+// Resume continues the process of server i after Pause.
 func (c *EtcdCluster) Resume(i int) {
 	c.t.Helper()
 	if err := c.members[i].process.Resume(); err != nil {
@@ -362,8 +362,8 @@ func (c *EtcdCluster) waitReady() {
 	}
 }
 
-// isHealthy reports whether a server answers and the cluster has a leader. It uses HTTP, because a
-// gRPC client waits for a second if its connection is refused.
+// isHealthy reports whether a server answers and the cluster has a leader. isHealthy uses HTTP, because a gRPC
+// client waits for a second if its connection is refused.
 func isHealthy(client *http.Client, url string) bool {
 	response, err := client.Get(url + "/health")
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/dbserver"
 )
 
-// TestEtcdCluster_KillAndRestart checks that a server keeps its data when it is killed, and restarts at the
-// same address.
-func TestEtcdCluster_KillAndRestart(t *testing.T) {
+// TestEtcdCluster_KeepsDataAndAddressAcrossRestart checks that a server of the cluster has the same data and the
+// same address after Kill and Restart, and that etcd grants leases with a TTL of one second.
+func TestEtcdCluster_KeepsDataAndAddressAcrossRestart(t *testing.T) {
 	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	key := map[string]any{"key": []byte("a"), "value": []byte("b")}
 	var put struct {
@@ -37,8 +37,9 @@ func TestEtcdCluster_KillAndRestart(t *testing.T) {
 	require.Equal(t, "1", lease.TTL, "the shortest TTL is longer")
 }
 
-// TestEtcdCluster_LeaderPaused checks that another server becomes leader while the leader is paused.
-func TestEtcdCluster_LeaderPaused(t *testing.T) {
+// TestEtcdCluster_ElectsLeaderWhileLeaderIsPaused checks that another server becomes the leader of the cluster
+// while the previous leader is paused.
+func TestEtcdCluster_ElectsLeaderWhileLeaderIsPaused(t *testing.T) {
 	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{Members: 3})
 	first := c.Leader()
 	c.Pause(first)
@@ -46,8 +47,9 @@ func TestEtcdCluster_LeaderPaused(t *testing.T) {
 	c.Resume(first)
 }
 
-// TestEtcdCluster_TLS checks that the servers reject clients without a certificate.
-func TestEtcdCluster_TLS(t *testing.T) {
+// TestEtcdCluster_RejectsClientWithoutCertificate checks that servers with TLS reject clients that present no
+// certificate.
+func TestEtcdCluster_RejectsClientWithoutCertificate(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	c := dbserver.StartEtcd(t, dbserver.EtcdConfig{TLS: a})
 	var status struct{ Leader string }

@@ -26,7 +26,7 @@ func Galera(settings ...string) (*Server, error) {
 	return startGalera("gcomm://", append([]string{"wsrep-new-cluster"}, settings...))
 }
 
-// GaleraNode starts another server of a cluster that Galera has started. It copies the data by rsync.
+// GaleraNode starts another server of a cluster that Galera has started. The new server copies the data by rsync.
 func GaleraNode(first *Server, settings ...string) (*Server, error) {
 	return startGalera(fmt.Sprintf("gcomm://127.0.0.1:%d", first.clusterPort.Number), settings)
 }
@@ -56,7 +56,7 @@ func startMariaDB(settings func(*Server) ([]string, error)) (*Server, error) {
 	}
 	binary, err := exec.LookPath("mariadbd")
 	if err != nil {
-		// Debian's path, which is not on the PATH of every user
+		// On Debian, the program is not on the PATH of every user.
 		binary, err = exec.LookPath("/usr/sbin/mariadbd")
 	}
 	if err != nil {
@@ -76,7 +76,8 @@ func startMariaDB(settings func(*Server) ([]string, error)) (*Server, error) {
 	return s, nil
 }
 
-// startMariaDB creates the data with the program install, and starts the server.
+// startMariaDB creates the data with the program at the path install, and starts the server with the program at the
+// path binary.
 func (s *Server) startMariaDB(install, binary string, settings []string) error {
 	credential, err := s.unprivilegedUser()
 	if err != nil {
@@ -89,7 +90,8 @@ func (s *Server) startMariaDB(install, binary string, settings []string) error {
 		return cmd
 	}
 	const logSize = "--innodb-log-file-size=8M"
-	// The program creates a database test that permits everything to every user. Replace it.
+	// The installation program creates a database test in which every user may do everything. Replace this
+	// database.
 	script := filepath.Join(s.dir, "create.sql")
 	if err := os.WriteFile(script, []byte("CREATE DATABASE test;\n"), 0o644); err != nil {
 		return fmt.Errorf("dbserver: configure MariaDB: %w", err)
@@ -108,7 +110,8 @@ func (s *Server) startMariaDB(install, binary string, settings []string) error {
 		args = append(args, "--"+setting)
 	}
 	s.command = func() *exec.Cmd { return command(binary, args...) }
-	// The server first sends a length, a number and the version of the protocol, 10, which is a line feed.
+	// The first packet of the server contains its length, a number, and the version of the protocol, 10. The byte
+	// 10 is a line feed, so expectLine receives a line.
 	s.ready = func(ctx context.Context) error { return s.expectLine(ctx, "", "") }
 	return s.Start()
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// NATS starts a nats-server with JetStream. The arguments override those of this package.
+// NATS starts a nats-server with JetStream. The arguments override the arguments of this package.
 func NATS(args ...string) (*Server, error) {
 	all, err := NATSCluster(1, args...)
 	if err != nil {
@@ -22,12 +22,12 @@ func NATS(args ...string) (*Server, error) {
 	return all[0], nil
 }
 
-// NATSCluster starts n servers that replicate each other's streams. It does not wait until they
+// NATSCluster starts n servers that replicate each other's streams. NATSCluster does not wait until the servers
 // have connected to each other.
 func NATSCluster(n int, args ...string) (all []*Server, err error) {
 	binary, err := exec.LookPath("nats-server")
 	if err != nil {
-		// Debian's path, which is not on the PATH of every user
+		// On Debian, the program is not on the PATH of every user.
 		binary, err = exec.LookPath("/usr/sbin/nats-server")
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func NATSCluster(n int, args ...string) (all []*Server, err error) {
 		}
 		own = append(own, args...)
 		s.command = func() *exec.Cmd { return exec.Command(binary, own...) }
-		// a NATS server sends a line with INFO to each client that connects
+		// A NATS server sends a line that begins with INFO to each client that connects.
 		s.ready = func(ctx context.Context) error { return s.expectLine(ctx, "", "INFO ") }
 		if err := s.Start(); err != nil {
 			return all, err

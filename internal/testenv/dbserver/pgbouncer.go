@@ -19,7 +19,7 @@ import (
 func PgBouncer(server *Server, settings ...string) (*Server, error) {
 	binary, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		// Debian's path, which is not on the PATH of every user
+		// On Debian, the program is not on the PATH of every user.
 		binary, err = exec.LookPath("/usr/sbin/pgbouncer")
 	}
 	if err != nil {

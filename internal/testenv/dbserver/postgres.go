@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// Postgres starts a PostgreSQL server with the superuser postgres, without a password, and a
-// database of the same name. A setting has the form "wal_level=logical".
+// Postgres starts a PostgreSQL server with the superuser postgres, without a password, and a database with the name
+// postgres. A setting has the form "wal_level=logical".
 func Postgres(settings ...string) (*Server, error) {
 	bin, err := postgresDir()
 	if err != nil {
@@ -35,8 +35,8 @@ func Postgres(settings ...string) (*Server, error) {
 	return s, nil
 }
 
-// PostgresStandby starts a standby of a server that Postgres has started. name identifies the standby in the
-// setting synchronous_standby_names of the primary.
+// PostgresStandby starts a standby of a server that Postgres has started. The setting synchronous_standby_names of
+// the primary can contain name.
 func PostgresStandby(primary *Server, name string, settings ...string) (*Server, error) {
 	bin, err := postgresDir()
 	if err != nil {
@@ -56,8 +56,8 @@ func PostgresStandby(primary *Server, name string, settings ...string) (*Server,
 	return s, nil
 }
 
-// postgresDir returns the directory that contains the programs of the newest installed version. On Debian it
-// is not on the PATH.
+// postgresDir returns the directory that contains the programs of the newest installed version. On Debian, this
+// directory is not on the PATH.
 func postgresDir() (string, error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if len(found) == 0 {
@@ -71,7 +71,8 @@ func postgresDir() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// startPostgres creates the data by a program, and starts the server. program returns its command line.
+// startPostgres creates the data by a program, whose command line the function program returns, and starts the
+// server.
 func (s *Server) startPostgres(bin string, program func(data string) []string, settings []string) error {
 	credential, err := s.unprivilegedUser()
 	if err != nil {
@@ -90,7 +91,7 @@ func (s *Server) startPostgres(bin string, program func(data string) []string, s
 	}
 	args := []string{
 		"-D", data, "-h", "127.0.0.1", "-p", s.Port(), "-k", s.dir,
-		// A killed process loses nothing that it has written; only a crash of the machine does.
+		// No test crashes the machine, and a process that is killed loses nothing that it has written.
 		"-c", "fsync=off", "-c", "max_connections=200", "-c", "log_min_messages=warning",
 	}
 	for _, setting := range settings {
@@ -103,8 +104,8 @@ func (s *Server) startPostgres(bin string, program func(data string) []string, s
 	return s.Start()
 }
 
-// unprivilegedUser returns the user that runs the server if this process runs as root, which
-// PostgreSQL rejects, and makes that user the owner of the directory. Otherwise it returns nil.
+// unprivilegedUser returns nil, unless this process runs as root, which PostgreSQL rejects. Then it returns the
+// user that runs the server, and makes this user the owner of the directory.
 func (s *Server) unprivilegedUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

@@ -16,7 +16,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: target})
 	if err != nil {
-		t.Fatalf("the proxy does not start: %v", err)
+		t.Fatalf("start a proxy: %v", err)
 	}
 	t.Cleanup(p.Close)
 	return p

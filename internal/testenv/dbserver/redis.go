@@ -19,8 +19,8 @@ import (
 // SentinelMaster is the name under which a Sentinel monitors its master.
 const SentinelMaster = "master"
 
-// Redis starts a redis-server that writes each change to its file before it answers. The
-// arguments override those of this package.
+// Redis starts a redis-server that writes each change to its file before it answers. The arguments override the
+// arguments of this package.
 func Redis(args ...string) (*Server, error) {
 	return startRedis("redis", func(s *Server) ([]string, error) {
 		return append([]string{
@@ -56,7 +56,8 @@ func startRedis(name string, args func(*Server) ([]string, error)) (*Server, err
 	all, err := args(s)
 	if err == nil {
 		s.command = func() *exec.Cmd { return exec.Command(binary, all...) }
-		// While the server loads its file, it answers with other errors.
+		// The server is ready when it answers with PONG or requires authentication. While it loads its file, it
+		// answers with other errors.
 		s.ready = func(ctx context.Context) error { return s.expectLine(ctx, "PING\r\n", "+PONG", "-NOAUTH") }
 		err = s.Start()
 	}
@@ -67,8 +68,8 @@ func startRedis(name string, args func(*Server) ([]string, error)) (*Server, err
 	return s, nil
 }
 
-// expectLine connects to the server, sends a request, and returns an error unless the server's
-// first line begins with one of the prefixes.
+// expectLine connects to the server, sends a request, and returns an error unless the first line from the server
+// begins with one of the prefixes.
 func (s *Server) expectLine(ctx context.Context, request string, prefixes ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Package dbserver runs databases for tests, as child processes with separate data: those of
-// Debian's packages postgresql, mariadb-server, redis-server, nats-server and etcd-server, and a pooler,
-// pgbouncer. A test can kill a server and start
-// it again with its data. No server outlives the tests.
+// Package dbserver runs databases for tests, as child processes with separate data. The databases are those of
+// Debian's packages postgresql, mariadb-server, redis-server, nats-server and etcd-server, together with the
+// connection pooler pgbouncer. A test can kill a server and start the server again with its data. No server
+// outlives the tests.
 package dbserver
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// ErrMissing is returned if the database is not installed.
-var ErrMissing = errors.New("dbserver: not installed")
+// ErrMissing is the error of a function that starts a database that is not installed.
+var ErrMissing = errors.New("dbserver: database is not installed")
 
 // stepLimit is how long a server may take to start or to stop on a busy machine.
 const stepLimit = time.Minute
@@ -31,14 +31,14 @@ const stepLimit = time.Minute
 // Server is one database server. Only one goroutine at a time may call its methods.
 type Server struct {
 	name string
-	// dir contains all files of the server, and is its working directory.
+	// dir contains all files of the server, and is the working directory of the server.
 	dir  string
 	port *testenv.Port
-	// clusterPort is the port at which other servers of the cluster reach this one. It is nil for a single
-	// server.
+	// clusterPort is the port at which other servers of the cluster reach this server. It is nil for a server
+	// without a cluster.
 	clusterPort *testenv.Port
-	// copyPort is the port at which the server receives the data of another server of the cluster. It is nil
-	// if it does not need one.
+	// copyPort is the port at which the server receives data from another server of the cluster, or nil if the
+	// server does not need such a port.
 	copyPort *testenv.Port
 	command  func() *exec.Cmd
 	// ready returns nil if the server answers, and an error otherwise.
@@ -47,7 +47,8 @@ type Server struct {
 	process *testenv.Process // nil while the server does not run
 }
 
-// newServer creates the directory and reserves the port. Close releases them.
+// newServer creates the directory of a server and reserves its port. Close removes the directory and releases the
+// port.
 func newServer(name string) (*Server, error) {
 	dir, err := testenv.MakeDir("dbserver")
 	if err != nil {
@@ -81,7 +82,8 @@ func (s *Server) Start() error {
 		if s.process, err = testenv.StartProcess(cmd); err != nil {
 			return fmt.Errorf("dbserver: start %s: %w", s.name, err)
 		}
-		// The children of a server that was killed may not have ended yet. The server starts only after that.
+		// If a server was killed, its children may not have ended yet. A new server starts only after they have
+		// ended.
 		if s.waitReady(ctx) {
 			return nil
 		}
@@ -91,7 +93,8 @@ func (s *Server) Start() error {
 	}
 }
 
-// waitReady waits until the server answers. It returns false if the server or ctx ends first.
+// waitReady waits until the server answers, and returns true. It returns false if the server ends or ctx is done
+// first.
 func (s *Server) waitReady(ctx context.Context) bool {
 	for {
 		if s.ready(ctx) == nil {
@@ -118,8 +121,8 @@ func (s *Server) Kill() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
 	defer cancel()
-	// A paused server cannot start another child, which would continue to listen.
-	_ = s.process.Pause() // fails if the server has ended
+	// Pause the server first, because a paused server cannot start another child, which would continue to listen.
+	_ = s.process.Pause() // returns an error if the server has ended
 	children := childrenOf(s.process.Pid())
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -140,8 +143,8 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// hasEnded reports whether a process does not exist, or only waits until its exit status is
-// collected.
+// hasEnded reports whether a process does not exist, or has ended and waits until its parent collects the exit
+// status.
 func hasEnded(pid int) bool { return strings.Contains("ZX", processState(pid)) }
 
 // processState returns the state of a process as a letter: R, S, D, T, Z or X. It returns "" if
@@ -160,25 +163,24 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// Freeze pauses the server and its children, and returns when none of their threads runs any
-// more.
+// Freeze suspends the processes of the server, and returns when none of their threads runs any more.
 func (s *Server) Freeze() error {
 	if err := s.process.Pause(); err != nil {
 		return err
 	}
 	for _, pid := range childrenOf(s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = testenv.PauseProcess(p) // fails if the child has ended
+			_ = testenv.PauseProcess(p) // returns an error if the child has ended
 		}
 	}
 	return nil
 }
 
-// Thaw continues a server that Freeze has paused.
+// Thaw continues the processes that Freeze has suspended.
 func (s *Server) Thaw() {
 	for _, pid := range append(childrenOf(s.process.Pid()), s.process.Pid()) {
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = testenv.ResumeProcess(p) // fails if the process has ended
+			_ = testenv.ResumeProcess(p) // returns an error if the process has ended
 		}
 	}
 }
@@ -208,8 +210,8 @@ func childrenOf(pid int) []int {
 	return pids
 }
 
-// Backup restarts the server, and returns a directory that contains its data as of the restart. Close
-// removes it.
+// Backup restarts the server, and returns a directory that contains the data from the time of the restart. Close
+// removes this directory.
 func (s *Server) Backup() (dir string, err error) {
 	if err := s.Kill(); err != nil {
 		return "", err
@@ -221,7 +223,7 @@ func (s *Server) Backup() (dir string, err error) {
 	return dir, s.Start()
 }
 
-// Restore replaces the data by a backup, and restarts the server.
+// Restore replaces the data of the server by a backup, and restarts the server.
 func (s *Server) Restore(backup string) error {
 	if err := s.Kill(); err != nil {
 		return err
@@ -232,8 +234,8 @@ func (s *Server) Restore(backup string) error {
 	return s.Start()
 }
 
-// copyData replaces the data in a directory by the data of another directory. Data is everything but the log
-// and the backup.
+// copyData replaces the data in the directory to by the data in the directory from. Everything but the log and the
+// backup is data.
 func (s *Server) copyData(to, from string) error {
 	script := `set -e; mkdir -p "$0"; cd "$1"
 		for f in *; do case $f in log|backup) ;; *) rm -rf "$0/$f"; cp -a "$f" "$0/$f";; esac; done`

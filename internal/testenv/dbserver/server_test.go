@@ -24,8 +24,9 @@ func sharedServers() map[string]*dbserver.Shared {
 	}
 }
 
-// TestServer_KillAndStart checks that a server does not listen after Kill, and listens on the same port after Start.
-func TestServer_KillAndStart(t *testing.T) {
+// TestServer_ListensOnSamePortAfterKillAndStart checks that a database server does not listen after Kill, and
+// listens on the same port after Start and after Restart.
+func TestServer_ListensOnSamePortAfterKillAndStart(t *testing.T) {
 	for name, shared := range sharedServers() {
 		t.Run(name, func(t *testing.T) {
 			s := shared.Get(t)
@@ -48,9 +49,9 @@ func TestServer_KillAndStart(t *testing.T) {
 	}
 }
 
-// TestShared_MissingDatabase checks that a database that is not installed skips the test, or fails it when
-// the database is required.
-func TestShared_MissingDatabase(t *testing.T) {
+// TestShared_SkipsOrFailsTestIfDatabaseIsMissing checks that Get skips a test whose database is not installed, and
+// fails the test if ZKTEST_REAL requires the database.
+func TestShared_SkipsOrFailsTestIfDatabaseIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := dbserver.Redis()
 	require.ErrorIs(t, err, dbserver.ErrMissing)

@@ -21,7 +21,7 @@ type Shared struct {
 	err    error
 }
 
-// Get returns the server. If the database is not installed, it skips the test, or fails it as
+// Get returns the server. If the database is not installed, Get skips the test, or fails it as
 // [testenv.SkipMissing] does.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
@@ -30,32 +30,32 @@ func (s *Shared) Get(t testing.TB) *Server {
 	return s.server
 }
 
-// requireStarted ends the test if the error of a start is not nil.
+// requireStarted ends the test if err, the error of a start, is not nil.
 func requireStarted(t testing.TB, err error) {
 	t.Helper()
 	switch {
 	case errors.Is(err, ErrMissing):
 		testenv.SkipMissing(t, "the database", err)
 	case err != nil:
-		t.Fatalf("the server does not start: %v", err)
+		t.Fatalf("start a database server: %v", err)
 	}
 }
 
-// StartServer starts a server until the test ends. If the database is not installed, it does the
-// same as [Shared.Get].
+// StartServer starts a server that runs until the test ends. If the database is not installed, StartServer skips or
+// fails the test as [Shared.Get] does.
 func StartServer(t testing.TB, start func() (*Server, error)) *Server {
 	t.Helper()
 	s, err := start()
 	requireStarted(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("close the server: %v", err)
+			t.Errorf("close the database server: %v", err)
 		}
 	})
 	return s
 }
 
-// Tests returns a wrapper of m. Its Run runs the tests, and closes the server afterwards.
+// Tests returns a wrapper of m. The method Run of the wrapper runs the tests, and closes the server afterwards.
 func (s *Shared) Tests(m *testing.M) interface{ Run() int } { return closingRunner{m, s} }
 
 type closingRunner struct {

@@ -1,6 +1,7 @@
 // Package eachrequest runs scripts of elections and recipes with fake time, and causes a fault at each
 // request of one of two clients: a script whose client sends n requests runs n times with each fault.
-// The short form runs a sample; the flag -each runs everything, and -fault one run:
+// Without a flag, the tests make a sample of these runs; with the flag -each they make all runs, and with -fault
+// a single run:
 //
 //	go test ./internal/testenv/eachrequest -each
 //	go test ./internal/testenv/eachrequest -fault 'mutex/lost reply/7' -v
@@ -31,11 +32,11 @@ type Script struct {
 	Use  func(r *Run)
 }
 
-// all is the value of sample that runs each fault at each request.
-const all = 1
+// everyRun is a value for the parameter sample of testScripts: run each fault at each request.
+const everyRun = 1
 
-// testScripts runs scripts with faults, and fails t if a run violates a guarantee. Without the flag -each it
-// runs one of every sample pairs of fault and request.
+// testScripts runs scripts with faults, and fails the test if a run violates a guarantee. Without the flag -each,
+// testScripts runs only one of sample pairs of fault and request.
 func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 	if *each {
 		sample = 1
@@ -72,7 +73,8 @@ func testScripts(t *testing.T, sample int, scripts []Script, faults []Fault) {
 
 func testName(s Script, f Fault, k int) string { return fmt.Sprintf("%s/%s/%d", s.Name, f.Name, k) }
 
-// isSampled reports whether name belongs to the sample, which always contains the same names, about one of n.
+// isSampled reports whether name belongs to the sample, which contains about one of n names, and always the same
+// names.
 func isSampled(name string, n int) bool {
 	h := fnv.New32a()
 	h.Write([]byte(name))
@@ -83,7 +85,7 @@ func isSampled(name string, n int) bool {
 // sent.
 func execute(t *testing.T, s Script, f Fault, k int) (requests int) {
 	id := testName(s, f, k)
-	const limit = time.Minute // the limit in real time; a run takes milliseconds
+	const limit = time.Minute // real time; a run takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "hangs: -fault '%s'\n", id) })
 	defer watchdog.Stop()
 	var r *Run
@@ -112,9 +114,9 @@ func execute(t *testing.T, s Script, f Fault, k int) (requests int) {
 	return r.requests
 }
 
-// findLeaks returns the stacks of the goroutines of a run that have not ended, except those of the client
-// library: if a connection is closed while requests are in flight, a goroutine in flushRequests, which
-// sends a third reply to a channel of capacity two, blocks for ever.
+// findLeaks returns the stacks of the goroutines that the run has started and that have not ended. It ignores a
+// goroutine of the client library, flushRequests: if a connection is closed while requests are in flight, this
+// goroutine sends a third reply to a channel of capacity two, and blocks for ever.
 func (r *Run) findLeaks() string {
 	stacks := make([]byte, 16<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
@@ -136,16 +138,16 @@ func currentBubble() string {
 	return "synctest bubble " + number + "]"
 }
 
-// state is the part of a Run that goroutines of the server use.
+// state contains the fields of a Run that goroutines of the server use.
 type state struct {
 	mu         sync.Mutex
-	requests   int // number of requests of the client between the start and the end of the script
+	requests   int // number of requests that the client has sent between the start and the end of the script
 	at         string
-	xid        int32 // number of the request at which the fault happens, until it is answered; 0 otherwise
+	xid        int32 // number of the request at which the fault happens, until the server answers the request; 0 otherwise
 	violations []string
 }
 
-// Violate records that a guarantee was violated.
+// Violate records that the library has violated a guarantee.
 func (s *state) Violate(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

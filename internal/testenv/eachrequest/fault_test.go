@@ -19,17 +19,17 @@ import (
 // Fault is a fault that happens at one request of the client.
 type Fault struct {
 	Name string
-	// Before is called before the request is applied, and After after it.
+	// Before is called before the server applies the request, and After is called afterwards.
 	Before, After func(r *Run, q *zktest.Request) zktest.Verdict
-	// Errors contains the errors that operations of the client may return. In addition, operations that
-	// cannot be repeated may return ErrUnconfirmed. If Errors is empty, operations return nil.
+	// Errors contains the errors that operations of the client may return. Operations that cannot be repeated may
+	// also return ErrUnconfirmed. If Errors is empty, operations must return nil.
 	Errors []error
-	// Ends is set if the fault ends a session that lives, or closes the connection. Then another holder may
-	// follow before the client notices it, so the test does not compare leases.
+	// Ends is set if the fault ends a session whose client still uses it, or closes the connection. Another client
+	// may then hold the lock before the client notices the end, so the test does not compare leases.
 	Ends bool
 	// Closes is set if the client closes its connection.
 	Closes bool
-	// Code is the code with which the server answers, or nil.
+	// Code is the error code with which the server answers, or nil.
 	Code *connection.Code
 }
 
@@ -37,13 +37,13 @@ type Fault struct {
 const Timeout = 4 * time.Second
 
 var (
-	lost = []error{
+	lossErrors = []error{
 		leaderelection.ErrSessionExpired, leaderelection.ErrLeaseExpired, leaderelection.ErrDeleted,
 		leaderelection.ErrNotLeader, recipes.ErrNotHeld, recipes.ErrReleased,
 	}
-	closed   = append(slices.Clone(lost), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, recipes.ErrClosed)
-	isolated = append(slices.Clone(lost), leaderelection.ErrUnreachable)
-	canceled = []error{context.Canceled}
+	closeErrors     = append(slices.Clone(lossErrors), leaderelection.ErrConnClosed, leaderelection.ErrUnconfirmed, recipes.ErrClosed)
+	isolationErrors = append(slices.Clone(lossErrors), leaderelection.ErrUnreachable)
+	cancelErrors    = []error{context.Canceled}
 )
 
 func expire(r *Run, q *zktest.Request) zktest.Verdict {
@@ -56,8 +56,8 @@ func closeConn(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-// cancel cancels the context of the client with a cause, which can be an error of ZooKeeper, as in a group
-// of goroutines.
+// cancel returns a function that cancels the context of the client with a cause. The cause can be an error of
+// ZooKeeper, as in a group of goroutines that is canceled with the first error.
 func cancel(cause error) func(*Run, *zktest.Request) zktest.Verdict {
 	return func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.cancel(cause)
@@ -81,20 +81,20 @@ func isolate(r *Run, q *zktest.Request) zktest.Verdict {
 	return zktest.Pass(q)
 }
 
-// faults contains the faults of connections, sessions, servers and clients.
+// faults contains faults of connections, sessions, servers and clients.
 var faults = []Fault{
 	{Name: "lost request", Before: cutConnection},
 	{Name: "lost reply", After: cutConnection},
 	{Name: "silence", After: func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.Server.Blackhole(zktest.BothWays, q.Session)
 		return zktest.Pass(q)
-	}, Errors: lost},
-	{Name: "expiry before", Before: expire, Errors: lost, Ends: true},
-	{Name: "expiry after", After: expire, Errors: lost, Ends: true},
-	{Name: "close before", Before: closeConn, Errors: closed, Ends: true, Closes: true},
-	{Name: "close after", After: closeConn, Errors: closed, Ends: true, Closes: true},
-	{Name: "cancel before", Before: cancel(nil), Errors: canceled},
-	{Name: "cancel after", After: cancel(nil), Errors: canceled},
+	}, Errors: lossErrors},
+	{Name: "expiry before", Before: expire, Errors: lossErrors, Ends: true},
+	{Name: "expiry after", After: expire, Errors: lossErrors, Ends: true},
+	{Name: "close before", Before: closeConn, Errors: closeErrors, Ends: true, Closes: true},
+	{Name: "close after", After: closeConn, Errors: closeErrors, Ends: true, Closes: true},
+	{Name: "cancel before", Before: cancel(nil), Errors: cancelErrors},
+	{Name: "cancel after", After: cancel(nil), Errors: cancelErrors},
 	{Name: "cancel, no node", Before: cancel(zk.ErrNoNode), Errors: []error{zk.ErrNoNode}},
 	{Name: "cancel, node exists", Before: cancel(zk.ErrNodeExists), Errors: []error{zk.ErrNodeExists}},
 	{Name: "cancel, bad version", After: cancel(zk.ErrBadVersion), Errors: []error{zk.ErrBadVersion}},
@@ -102,26 +102,26 @@ var faults = []Fault{
 	{Name: "cancel and lost reply", After: func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.cancel(nil)
 		return zktest.Cut(q)
-	}, Errors: canceled},
+	}, Errors: cancelErrors},
 	{Name: "restart", Before: func(r *Run, q *zktest.Request) zktest.Verdict {
 		r.Server.Stop()
 		time.AfterFunc(time.Millisecond, func() { r.Server.Restart(zktest.KeepTree) })
 		return zktest.Cut(q)
-	}, Errors: lost},
-	{Name: "isolation before", Before: isolate, Errors: isolated},
-	{Name: "isolation after", After: isolate, Errors: isolated},
+	}, Errors: lossErrors},
+	{Name: "isolation before", Before: isolate, Errors: isolationErrors},
+	{Name: "isolation after", After: isolate, Errors: isolationErrors},
 }
 
-// condition is how long the server answers with the code of a fault.
-const condition = 2 * time.Second
+// rejectionTime is how long the server rejects requests in a fault of codeFaults.
+const rejectionTime = 2 * time.Second
 
-// codeFaults returns faults in which a server answers a request with an error code. It answers further requests
-// for the same operation in the same way until the condition has passed. There is one fault for each code in
-// the table, except the codes that describe a znode.
+// codeFaults returns faults in which the server answers a request, and further requests for the same operation,
+// with an error code, until rejectionTime has passed. There is one fault for each code in the table, except
+// the codes that describe the state of a znode.
 func codeFaults() (all []Fault) {
 	for i := range connection.Codes {
 		code := &connection.Codes[i]
-		if code.Class == connection.ClassAnswer || code.Number == -116 { // servers do not send the code -116
+		if code.Class == connection.ClassAnswer || code.Number == -116 { // servers never send the code -116
 			continue
 		}
 		all = append(all, Fault{
@@ -129,7 +129,7 @@ func codeFaults() (all []Fault) {
 			Before: func(r *Run, q *zktest.Request) zktest.Verdict {
 				fail := zktest.Fail(zktest.Code(code.Number))
 				hook := r.Server.Before(zktest.Match{Op: q.Op, Session: q.Session}, fail)
-				time.AfterFunc(condition, hook.Remove)
+				time.AfterFunc(rejectionTime, hook.Remove)
 				return fail(q)
 			},
 		})
@@ -144,9 +144,9 @@ func (f *Fault) explainRejection(err error) string {
 			return ""
 		}
 	}
-	for _, lost := range lost {
+	for _, lost := range lossErrors {
 		if f.Code != nil && errors.Is(err, lost) {
-			return "" // the lease was not confirmed while the condition lasted
+			return "" // the server has rejected the checks of the lease
 		}
 	}
 	if f.Code == nil || f.Code.Class == connection.ClassTransient {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// holder contains the methods that all kinds of holds have.
+// holder contains the methods that the holds of all kinds of locks have.
 type holder interface {
 	Err() error
 	Token() int64
@@ -22,7 +22,7 @@ type holder interface {
 
 type locker func(ctx context.Context) (holder, error)
 
-// useLock makes each client hold the lock while the other client waits for it.
+// useLock makes the two clients hold a lock in turn, each while the other client waits for the lock.
 func useLock(r *Run, most int, open func(conn *zk.Conn) (locker, error)) {
 	const path = "/app/lock"
 	client, other := openBoth(r, open)
@@ -84,7 +84,7 @@ func useRWMutex(r *Run) {
 	write()
 }
 
-// token is a MultiHold whose Token is that of one of its locks.
+// token is a MultiHold with a method Token, which returns the token of one of the locks.
 type token struct {
 	*lock.MultiHold
 	path string
@@ -96,7 +96,7 @@ func useMultiLock(r *Run) {
 	useParts(r, func(conn *zk.Conn) (lock.Part, error) { return lock.NewMutex(conn, "/app/b") })
 }
 
-// useParts uses a MultiLock of a mutex and of the lock that open returns, at /app/b.
+// useParts uses a MultiLock of the mutex /app/a and of the lock at /app/b that open returns.
 func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
 	client, other := openBoth(r, func(conn *zk.Conn) (*lock.MultiLock, error) {
 		a, err := lock.NewMutex(conn, "/app/a")
@@ -126,11 +126,11 @@ func useParts(r *Run, open func(conn *zk.Conn) (lock.Part, error)) {
 	turn()
 }
 
-// useSharedCount raises and lowers the limit of a semaphore while contenders wait.
+// useSharedCount raises and lowers the limit of a semaphore while clients wait for leases.
 func useSharedCount(r *Run) {
 	const path, most = "/app/semaphore", 2
 	events := newBalance(r)
-	defer events.requireEven()
+	defer events.requireBalanced()
 	client, other := openBoth(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
 		return lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount("/app/limit"), recipes.WithEvents(events.add))
 	})
@@ -167,17 +167,18 @@ func useSharedCount(r *Run) {
 	r.Try("limit", func(ctx context.Context) error {
 		limit, err := client.Limit(ctx)
 		if err == nil && limit != 1 && limit != most {
-			r.Violate("the limit is %d", limit)
+			r.Violate("the limit of the semaphore is %d, want 1 or %d", limit, most)
 		}
 		return err
 	})
 }
 
-// useRequests requests the release of the leases of the client while the client waits for them.
+// useRequests makes the other client request that the client releases its leases, while the client still waits for
+// them.
 func useRequests(r *Run) {
 	const path = "/app/semaphore"
 	events := newBalance(r)
-	defer events.requireEven()
+	defer events.requireBalanced()
 	client, other := openBoth(r, func(conn *zk.Conn) (*lock.Semaphore, error) {
 		return lock.NewSemaphore(conn, path, 1, recipes.WithEvents(events.add))
 	})
@@ -200,7 +201,7 @@ func useRequests(r *Run) {
 				return nil
 			})
 		}
-		// The client writes its znode for this follower.
+		// The client writes its znode, because this contender waits behind it.
 		r.Also(func() {
 			var h *lock.Hold
 			if r.Require("acquire", func(ctx context.Context) (err error) { h, err = other.Acquire(ctx, 1); return err }) {
@@ -213,12 +214,12 @@ func useRequests(r *Run) {
 	})
 	var h *lock.Hold
 	if r.Try("acquire", func(ctx context.Context) (err error) { h, err = client.Acquire(ctx, 1); return err }) {
-		// Up to 2 holds are valid, because the follower can be granted the leases of a session that was
-		// expired by force before the client notices that.
+		// Two holds may be valid at the same time: if the fault expires the session of the client by force, the
+		// next contender can receive the leases before the client notices the expiry.
 		r.Held(path, 2, true, h)
 		<-requested
-		// The contender has another znode if its session has expired, so the list may lack the znode that was asked
-		// to leave.
+		// If the session of the client has expired, the contender has another znode, so the list may not contain
+		// the znode to which the request was sent.
 		r.Try("contenders", func(ctx context.Context) error {
 			_, err := client.Contenders(ctx)
 			return err

@@ -17,7 +17,7 @@ func useQueue(r *Run, opts ...queue.Option) {
 	const path = "/app/jobs"
 	client, other := openBoth(r, func(conn *zk.Conn) (*queue.Queue, error) { return queue.New(conn, path, opts...) })
 	done, maybe := map[string]int{}, map[string]bool{}
-	put := map[string]bool{} // for each item, whether it certainly exists
+	put := map[string]bool{} // the items that may have been put; the value is true if the put was confirmed
 	for _, item := range []string{"a", "b", "c"} {
 		ok, unknown := r.Once("put", func(ctx context.Context) error {
 			_, err := client.Put(ctx, []byte(item))
@@ -50,7 +50,7 @@ func useQueue(r *Run, opts ...queue.Option) {
 		maybe[name] = maybe[name] || unknown
 	}
 	r.Finish("close", client.Close)
-	time.Sleep(3 * Timeout) // the claims of the client end with its session
+	time.Sleep(3 * Timeout) // the claims of the client end with its session at the latest
 	for {
 		var item *queue.Item
 		empty := false
@@ -78,7 +78,7 @@ func useQueue(r *Run, opts ...queue.Option) {
 	r.Require("close", func(context.Context) error { return other.Close() })
 }
 
-// completeItem acknowledges or returns an item, and tries again if the servers reject it.
+// completeItem acknowledges or returns an item, and tries a second time if the servers reject the first attempt.
 func completeItem(r *Run, operation string, f func(context.Context) error) (ok, unknown bool) {
 	if ok, unknown = r.Once(operation, f); !ok && !unknown && r.Fault.Code != nil {
 		time.Sleep(Timeout)
@@ -91,7 +91,7 @@ func completeItem(r *Run, operation string, f func(context.Context) error) (ok, 
 func useBackoff(r *Run) {
 	const path, delay = "/app/jobs", 2 * time.Second
 	events := newBalance(r)
-	defer events.requireEven()
+	defer events.requireBalanced()
 	client, other := openBoth(r, func(conn *zk.Conn) (*queue.Queue, error) {
 		return queue.New(conn, path, recipes.WithEvents(events.add))
 	})
@@ -127,7 +127,7 @@ func useBackoff(r *Run) {
 	r.Require("ack", func(context.Context) error { return item.Ack() })
 	r.Require("close", func(context.Context) error { return other.Close() })
 	left, _, _ := r.Operator.Children(path + "-claims")
-	// The znode of a consumer is ephemeral. If Close could not delete it, it remains until the session ends.
+	// The znode of a consumer is ephemeral. If Close could not delete the znode, it remains until the session ends.
 	left = slices.DeleteFunc(left, func(name string) bool { return strings.HasPrefix(name, "client-") })
 	if len(left) > 0 {
 		r.Violate("claims remain: %v", left)

@@ -18,9 +18,9 @@ import (
 
 // The limits of a run, in fake time.
 const (
-	// slow is the time after which an operation counts as hanging. Every fault ends earlier.
-	slow = time.Minute
-	// settleTime is the time within which all removed znodes must have disappeared.
+	// hangLimit is the time after which an operation is considered to hang. Every fault ends earlier.
+	hangLimit = time.Minute
+	// settleTime is the time within which znodes must disappear after their removal.
 	settleTime = 4 * Timeout
 
 	serverName = "zk1:2181"
@@ -30,10 +30,10 @@ const (
 type Run struct {
 	state
 	Server *zktest.Server
-	// Conn is the connection of the client that has the fault. Other belongs to a client without faults, and
+	// Conn is the connection of the client that the fault affects. Other belongs to a client without faults, and
 	// Operator to a client that does not use the recipe.
 	Conn, Other, Operator *zk.Conn
-	// some faults cancel this context
+	// Ctx is the context of the client. Some faults cancel it.
 	Ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -107,7 +107,7 @@ func (r *Run) run() {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(10 * slow):
+	case <-time.After(10 * hangLimit):
 		r.Violate("the script hangs")
 	}
 	r.mu.Lock()
@@ -124,11 +124,12 @@ func (r *Run) run() {
 	bubble.Advance(settleTime)
 	r.requireNoEphemerals("although the sessions have ended")
 	r.Operator.Close()
-	bubble.Advance(slow) // requests that cannot be answered end with their client
+	bubble.Advance(hangLimit) // wait until requests that the server cannot answer have ended with their client
 	synctest.Wait()
 }
 
-// requireNoEphemerals verifies that no ephemeral znodes exist, except those of open writers.
+// requireNoEphemerals records a violation for each ephemeral znode, except the znodes of open writers. when
+// completes the message.
 func (r *Run) requireNoEphemerals(when string) {
 	for line := range strings.Lines(r.Server.Tree()) {
 		if strings.Contains(line, " ephemeral=") && !strings.Contains(line, "_r_") && !strings.Contains(line, "client-") {
@@ -137,14 +138,14 @@ func (r *Run) requireNoEphemerals(when string) {
 	}
 }
 
-// Try runs an operation of the client that may return the errors of the fault. It reports whether the
-// operation has succeeded.
+// Try runs an operation of the client that may return the errors of the fault. It records a violation if the
+// operation returns another error or hangs, and reports whether the operation has succeeded.
 func (r *Run) Try(operation string, f func(ctx context.Context) error) bool {
 	return r.runOperation(r.Ctx, operation, f)
 }
 
-// Once is like Try, for an operation that cannot be repeated if its reply is lost: it may also return
-// ErrUnconfirmed.
+// Once is like Try, for an operation that cannot be repeated if its reply is lost. Such an operation may also
+// return ErrUnconfirmed; then unknown is true.
 func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unknown bool) {
 	ok = r.runOperation(r.Ctx, operation, func(ctx context.Context) error {
 		err := f(ctx)
@@ -156,8 +157,8 @@ func (r *Run) Once(operation string, f func(ctx context.Context) error) (ok, unk
 	return ok && !unknown, unknown
 }
 
-// Finish runs an operation of the client that removes something. No fault cancels it. It may return
-// ErrUnconfirmed while the connection is down; the removal then continues.
+// Finish runs an operation of the client that removes something. No fault cancels this operation. It may return
+// ErrUnconfirmed while the connection is down, because the removal then continues.
 func (r *Run) Finish(operation string, f func() error) {
 	r.runOperation(context.Background(), operation, func(context.Context) error {
 		err := f()
@@ -186,21 +187,21 @@ func (r *Run) runOperation(ctx context.Context, operation string, f func(ctx con
 	return err == nil && !hangs
 }
 
-// callWithLimit calls f, and reports whether it hangs: it has not returned for long after its context has ended.
+// callWithLimit calls f, and reports whether f hangs: f has not returned long after the end of its context.
 func callWithLimit(ctx context.Context, f func(ctx context.Context) error) (err error, hangs bool) {
-	ctx, cancel := context.WithTimeout(ctx, slow)
+	ctx, cancel := context.WithTimeout(ctx, hangLimit)
 	defer cancel()
 	result := make(chan error, 1)
 	go func() { result <- f(ctx) }()
 	select {
 	case err := <-result:
 		return err, false
-	case <-time.After(2 * slow):
+	case <-time.After(2 * hangLimit):
 		return nil, true
 	}
 }
 
-// Require runs an operation of a client without faults, which must succeed.
+// Require runs an operation of the client without faults. It records a violation unless the operation succeeds.
 func (r *Run) Require(operation string, f func(ctx context.Context) error) bool {
 	err, hangs := callWithLimit(context.Background(), f)
 	if hangs {
@@ -211,7 +212,7 @@ func (r *Run) Require(operation string, f func(ctx context.Context) error) bool 
 	return err == nil && !hangs
 }
 
-// Also calls f, which uses clients without faults, at the same time. The run waits for it.
+// Also calls f in the background, with clients without faults. The run waits until f has returned.
 func (r *Run) Also(f func()) {
 	done := make(chan struct{})
 	r.others = append(r.others, done)
@@ -224,31 +225,32 @@ func (r *Run) Also(f func()) {
 // Background calls f in a goroutine that may end after the script.
 func (r *Run) Background(f func()) { go f() }
 
-// Exists verifies that a znode exists.
+// Exists records a violation if a znode does not exist.
 func (r *Run) Exists(path string) { r.verifyExistence(path, true) }
 
-// Absent verifies that a znode does not exist.
+// Absent records a violation if a znode exists.
 func (r *Run) Absent(path string) { r.verifyExistence(path, false) }
 
 func (r *Run) verifyExistence(path string, want bool) {
 	if exists, _, err := r.Operator.Exists(path); err == nil && exists != want {
-		r.Violate("%s exists: %v", path, exists)
+		r.Violate("%s exists: %v, want %v", path, exists, want)
 	}
 }
 
-// Await waits until f is true, and reports whether it became true.
+// Await waits until f returns true, and reports whether f has done so. After a minute of fake time, Await records a
+// violation.
 func (r *Run) Await(what string, f func() bool) bool {
-	for end := time.Now().Add(slow); !f(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(hangLimit); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			r.Violate("%s: not within %v", what, slow)
+			r.Violate("%s: condition is not true after %v", what, hangLimit)
 			return false
 		}
 	}
 	return true
 }
 
-// Held records that a client holds a grant with the given name. It verifies that at most most grants of this
-// name are valid, and that tokens increase.
+// Held records that a client holds a grant with the given name. It records a violation if more than most grants
+// with this name are valid, or if the token of the new grant is not greater than the earlier tokens.
 func (r *Run) Held(name string, most int, ofClient bool, g grant) {
 	r.mu.Lock()
 	before := r.holds[name]
@@ -263,10 +265,10 @@ func (r *Run) Held(name string, most int, ofClient bool, g grant) {
 			valid++
 		}
 		if most == 1 && h.Token() >= g.Token() {
-			r.Violate("%s: the token %d follows %d", name, g.Token(), h.Token())
+			r.Violate("%s: token %d follows token %d", name, g.Token(), h.Token())
 		}
 	}
 	if valid > most {
-		r.Violate("%s: %d holders, at most %d", name, valid, most)
+		r.Violate("%s: %d holders at the same time, at most %d are permitted", name, valid, most)
 	}
 }

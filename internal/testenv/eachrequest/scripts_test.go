@@ -24,17 +24,22 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// TestFaults_AtEachRequest checks that a fault at any request does not cause an operation that hangs or has a
-// wrong result, two holders, or a znode or goroutine that remains.
-func TestFaults_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, faults) }
+// TestScripts_KeepGuaranteesAfterFaultAtEachRequest checks that after a fault at any request no operation of a
+// script hangs or has a wrong result, no two clients hold the same grant, and no znode or goroutine remains.
+func TestScripts_KeepGuaranteesAfterFaultAtEachRequest(t *testing.T) {
+	testScripts(t, 60, scripts, faults)
+}
 
-// TestCodes_AtEachRequest checks that an operation that a server rejects, with any code and at any request, either
-// continues when the condition has passed or ends with an error that names the code, the server, the path and
-// the remedy.
-func TestCodes_AtEachRequest(t *testing.T) { testScripts(t, 60, scripts, codeFaults()) }
+// TestScripts_ContinueOrExplainRejectionAtEachRequest checks that an operation that the server rejects, with any
+// code and at any request, either succeeds after the server has stopped rejecting requests or returns an error that
+// names the code, the server, the path and the remedy.
+func TestScripts_ContinueOrExplainRejectionAtEachRequest(t *testing.T) {
+	testScripts(t, 60, scripts, codeFaults())
+}
 
-// TestRejectedRemovals_Continue checks that a znode whose removal a server has rejected for a while is removed.
-func TestRejectedRemovals_Continue(t *testing.T) {
+// TestScripts_RetryRejectedRemovals checks that a recipe deletes its znode although the server rejects the deletion
+// for a while, here because of a quota.
+func TestScripts_RetryRejectedRemovals(t *testing.T) {
 	var some []Script
 	for _, s := range scripts {
 		if slices.Contains([]string{"mutex", "single", "group", "queue"}, s.Name) {
@@ -47,7 +52,7 @@ func TestRejectedRemovals_Continue(t *testing.T) {
 			quota = append(quota, f)
 		}
 	}
-	testScripts(t, all, some, quota)
+	testScripts(t, everyRun, some, quota)
 }
 
 const pause = 50 * time.Millisecond
@@ -116,7 +121,7 @@ var scripts = []Script{
 		})
 	}},
 	{Name: "barrier", Use: useBarrier},
-	{Name: "double barrier", Use: useDouble},
+	{Name: "double barrier", Use: useDoubleBarrier},
 	{Name: "queue", Use: func(r *Run) { useQueue(r) }},
 	{Name: "kazoo queue", Use: func(r *Run) { useQueue(r, recipes.WithKazooLayout()) }},
 	{Name: "queue with back-off", Use: useBackoff},
@@ -128,16 +133,16 @@ var scripts = []Script{
 	{Name: "cache", Use: useCache},
 }
 
-// eventBalance verifies that each Acquired event of a lock or a queue is followed by exactly one event of its end.
+// eventBalance verifies that exactly one event that ends a grant follows each event Acquired of a lock or a queue.
 type eventBalance struct {
 	r    *Run
 	mu   sync.Mutex
-	open map[string]int // number of open grants, by holder or claim
+	open map[string]int // number of grants that have not ended, by holder or claim
 }
 
 func newBalance(r *Run) *eventBalance { return &eventBalance{r: r, open: map[string]int{}} }
 
-// add counts an event. It reports an end that no Acquired precedes.
+// add counts an event. It records a violation if an event ends a grant that no event Acquired has begun.
 func (b *eventBalance) add(e event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,15 +152,15 @@ func (b *eventBalance) add(e event.Event) {
 		b.open[key]++
 	case event.Released, event.Returned, event.Rejected, event.Lost:
 		if e.Kind == event.Rejected && e.Token == 0 {
-			return // no consumer has received the item
+			return // the event does not end a grant, because no consumer has received the item
 		}
 		if b.open[key]--; b.open[key] < 0 {
-			b.r.Violate("unexpected event: %v", e)
+			b.r.Violate("event %v ends a grant that no event Acquired has begun", e)
 		}
 	}
 }
 
-func (b *eventBalance) requireEven() {
+func (b *eventBalance) requireBalanced() {
 	b.r.Await("each Acquired has an end", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -173,7 +178,7 @@ func openBoth[T any](r *Run, open func(conn *zk.Conn) (T, error)) (client, other
 	client, err := open(r.Conn)
 	other, err2 := open(r.Other)
 	if err := errors.Join(err, err2); err != nil {
-		panic(err) // the script has an error
+		panic(err) // the script itself is wrong
 	}
 	return client, other
 }
@@ -284,7 +289,7 @@ func useBarrier(r *Run) {
 	r.Require("wait", other.Wait)
 }
 
-func useDouble(r *Run) {
+func useDoubleBarrier(r *Run) {
 	const path = "/app/gate"
 	open := func(conn *zk.Conn) (*barrier.Double, error) { return barrier.NewDouble(conn, path, 2) }
 	client, other := openBoth(r, open)
@@ -302,8 +307,8 @@ func useDouble(r *Run) {
 	time.Sleep(pause / 2)
 	var tried atomic.Bool
 	r.Also(func() {
-		// If the client has lost its znode, the other client may wait, or may have entered a round with the
-		// lost znode.
+		// If the client has lost its znode, the other client may still wait, or may have entered a round together
+		// with the lost znode. Then a third client must enter, so that nobody waits forever.
 		for range 2 {
 			time.Sleep(4 * Timeout)
 			if otherWaits, clientWaits := entries.Load() == 0, !tried.Load(); otherWaits != clientWaits {
@@ -558,7 +563,7 @@ func useCache(r *Run) {
 	}
 	for z := range c.All() {
 		if z.Err != nil && r.Fault.Code != nil {
-			return // as documented, the znode is read again after its next change, or after the connection was lost
+			return // as documented, the cache reads the znode again after its next change, or after a loss of the connection
 		}
 	}
 	r.Await("the cache is equal to the tree", func() bool {

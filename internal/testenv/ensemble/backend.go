@@ -11,11 +11,10 @@ import (
 type Backend int
 
 const (
-	// Auto is Docker if package integrationtest/docker is linked, an engine answers and an
-	// image is available, and otherwise Process. The environment variable [BackendVariable]
-	// overrides it.
+	// Auto selects Docker if the program imports package integrationtest/docker, a Docker engine answers and an
+	// image is available, and otherwise Process. The environment variable [BackendVariable] overrides this choice.
 	Auto Backend = iota
-	// Docker runs each server in a container. It requires package integrationtest/docker.
+	// Docker runs each server in a container. The program must import package integrationtest/docker.
 	Docker
 	// Process runs each server of Debian's zookeeper package as a child process.
 	Process
@@ -38,7 +37,7 @@ func (b Backend) String() string {
 	}
 }
 
-// resolve replaces Auto by the backend that the environment variable selects.
+// resolve returns the backend that the environment variable selects if b is Auto, and b otherwise.
 func (b Backend) resolve() (Backend, error) {
 	if b != Auto {
 		return b, nil
@@ -55,14 +54,13 @@ func (b Backend) resolve() (Backend, error) {
 	}
 }
 
-// installHint is the part of an error that says how to install a backend.
+// installHint is the part of an error message that says how to install a backend.
 const installHint = "on Debian: apt-get install -y zookeeper openjdk-17-jre-headless, or run integrationtest/install.sh; elsewhere: start Docker"
 
-// openDocker opens the Docker backend. It is nil if package integrationtest/docker is not linked.
+// openDocker opens the Docker backend. It is nil if the program does not import package integrationtest/docker.
 var openDocker func(context.Context, Config) (Servers, error)
 
-// RegisterDocker sets the function that opens the Docker backend. It must be called by an init
-// function.
+// RegisterDocker sets the function that opens the Docker backend. Only init functions may call it.
 func RegisterDocker(open func(context.Context, Config) (Servers, error)) { openDocker = open }
 
 var errNoDocker = errors.New("the program does not import integrationtest/docker")

@@ -21,7 +21,7 @@ import (
 // resume, cut off, heal.
 const StepTimeout = 30 * time.Second
 
-// ErrClosed is returned by every method of an Ensemble after Close.
+// ErrClosed is the error of every method of an Ensemble after Close.
 var ErrClosed = errors.New("ensemble: the servers were closed")
 
 // Config configures [Start]. The zero value is a single server with short sessions.
@@ -32,19 +32,18 @@ type Config struct {
 	// TickTime is ZooKeeper's unit of time. A server limits session timeouts to 2 to 20 ticks.
 	// The default is 200 ms.
 	TickTime time.Duration
-	// InitLimit is the number of ticks in which a follower must connect to its leader and
-	// synchronize with it. A leader without enough followers waits that long before it starts
-	// another election. The default is 25.
+	// InitLimit is the number of ticks in which a follower must connect to its leader and synchronize with the
+	// leader. A leader without enough followers waits that long before it starts another election. The default is
+	// 25.
 	InitLimit int
-	// SyncLimit is the number of ticks after which a follower and its leader close their
-	// connection if they receive nothing from each other. A follower that is cut off serves
-	// reads for about that long. The default is 10.
+	// SyncLimit is the number of ticks after which a follower and its leader close their connection if they receive
+	// nothing from each other. A follower that is cut off serves reads for about as long. The default is 10.
 	SyncLimit int
 	// Properties are additional lines of zoo.cfg, such as maxSessionTimeout, in ZooKeeper's
 	// units. The lines of this package override them.
 	Properties map[string]string
-	// JavaFlags are flags of Java in addition to those of the variable of the same name, for settings
-	// that zoo.cfg does not have.
+	// JavaFlags are flags of Java in addition to the variable JavaFlags, for settings that zoo.cfg does not
+	// contain.
 	JavaFlags []string
 	// Backend selects what runs the servers. The default is Auto.
 	Backend Backend
@@ -65,20 +64,20 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case c.Servers < 1 || c.Servers > 9:
-		return c, fmt.Errorf("ensemble: %d servers: want 1 to 9", c.Servers)
+		return c, fmt.Errorf("ensemble: Servers is %d: want 1 to 9", c.Servers)
 	case c.TickTime < time.Millisecond:
-		return c, fmt.Errorf("ensemble: tick time %v: want 1ms or more", c.TickTime)
+		return c, fmt.Errorf("ensemble: TickTime is %v: want 1ms or more", c.TickTime)
 	case c.InitLimit < 1 || c.SyncLimit < 1:
-		return c, fmt.Errorf("ensemble: limits of %d and %d ticks: want 1 or more", c.InitLimit, c.SyncLimit)
+		return c, fmt.Errorf("ensemble: InitLimit is %d and SyncLimit is %d ticks: want 1 or more", c.InitLimit, c.SyncLimit)
 	}
 	return c, nil
 }
 
-// Servers runs the servers of one ensemble; each backend implements it. The Ensemble makes one
-// call at a time, no call for a server that is in the wrong state, and no call after Close.
+// Servers runs the servers of one ensemble; each backend implements this interface. The Ensemble makes one call at
+// a time, no call for a server that is in the wrong state, and no call after Close.
 type Servers interface {
 	Kind() Backend
-	// Ports returns the client port of every server on loopback, which does not change.
+	// Ports returns the client port of every server on the loopback interface. The ports do not change.
 	Ports() []int
 	// Start starts server i and does not wait until it is ready.
 	Start(ctx context.Context, i int) error
@@ -88,7 +87,7 @@ type Servers interface {
 	Resume(ctx context.Context, i int) error
 	CutOff(ctx context.Context, i int) error
 	Heal(ctx context.Context, i int) error
-	// Exited reports whether server i has ended. It may be called at any time before Close.
+	// Exited reports whether server i has ended. The Ensemble may call Exited at any time before Close.
 	Exited(ctx context.Context, i int) bool
 	// Log returns the last lines of the log of server i.
 	Log(ctx context.Context, i int) string
@@ -110,15 +109,15 @@ type Ensemble struct {
 
 type serverState struct{ running, paused, cut bool }
 
-// Start starts the servers and returns when all of them serve clients. That takes 2 to 10
-// seconds, or minutes if an image must be pulled or built first. If Start returns an error, no
-// server is left running.
+// Start starts the servers and returns when all of them serve clients. Start takes 2 to 10 seconds, or minutes if
+// an image must be pulled or built first. If Start returns an error, no server runs any more.
 func Start(ctx context.Context, cfg Config) (*Ensemble, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	// If the system cannot reserve ports, another program may take one. Then try again with other ports.
+	// If the system cannot reserve ports, another program may use one of the ports. Then try again with other
+	// ports.
 	const attempts = 3
 	for attempt := 1; ; attempt++ {
 		e, err := startOnce(ctx, cfg)
@@ -188,9 +187,8 @@ func (e *Ensemble) killServer(ctx context.Context, i int, s *serverState) error 
 	return nil
 }
 
-// Start starts server i again, with its data and at the same address. It does not wait until the
-// server serves clients: see [Ensemble.WaitReady]. It does nothing if the server is running. It
-// blocks for at most 30 seconds.
+// Start starts server i again, with its data and at the same address. It does not wait until the server serves
+// clients; see [Ensemble.WaitReady]. It does nothing if the server is running. It blocks for at most 30 seconds.
 func (e *Ensemble) Start(i int) error {
 	return e.runStep("start", i, func(ctx context.Context, s *serverState) error {
 		return e.startServer(ctx, i, s)
@@ -208,7 +206,7 @@ func (e *Ensemble) startServer(ctx context.Context, i int, s *serverState) error
 	return nil
 }
 
-// Restart kills server i and starts it again, with no other fault or repair in between.
+// Restart kills server i and starts it again. No other fault or repair happens in between.
 func (e *Ensemble) Restart(i int) error {
 	return e.runStep("restart", i, func(ctx context.Context, s *serverState) error {
 		if err := e.killServer(ctx, i, s); err != nil {
@@ -218,8 +216,8 @@ func (e *Ensemble) Restart(i int) error {
 	})
 }
 
-// Pause stops the process of server i: its connections remain open, but it neither reads nor
-// answers. It does nothing if the server is paused. It blocks for at most 30 seconds.
+// Pause suspends the process of server i: its connections remain open, but the server neither reads nor answers.
+// Pause does nothing if the server is paused. It blocks for at most 30 seconds.
 func (e *Ensemble) Pause(i int) error {
 	return e.runStep("pause", i, func(ctx context.Context, s *serverState) error {
 		if !s.running {
@@ -236,8 +234,8 @@ func (e *Ensemble) Pause(i int) error {
 	})
 }
 
-// Resume continues server i after Pause. It does nothing if the server is not paused. It blocks
-// for at most 30 seconds.
+// Resume continues the process of server i after Pause. It does nothing if the server is not paused. It blocks for
+// at most 30 seconds.
 func (e *Ensemble) Resume(i int) error {
 	return e.runStep("resume", i, func(ctx context.Context, s *serverState) error {
 		if !s.paused {
@@ -251,8 +249,8 @@ func (e *Ensemble) Resume(i int) error {
 	})
 }
 
-// DataDir returns the directory of the data of server i, which a test may change while the server does
-// not run. It is "" if the servers are not processes.
+// DataDir returns the directory of the data of server i, which a test may change while the server does not run. It
+// returns "" if the servers are not processes of this machine.
 func (e *Ensemble) DataDir(i int) string {
 	if b, ok := e.backend.(*processBackend); ok {
 		return b.dataDir(i)
@@ -260,8 +258,8 @@ func (e *Ensemble) DataDir(i int) string {
 	return ""
 }
 
-// ConfigFile returns the zoo.cfg of server i, which the server reads when it starts. It is "" if the
-// servers are not processes.
+// ConfigFile returns the path of zoo.cfg of server i, which the server reads when it starts. It returns "" if the
+// servers are not processes of this machine.
 func (e *Ensemble) ConfigFile(i int) string {
 	if b, ok := e.backend.(*processBackend); ok {
 		return b.configFile(i)
@@ -269,9 +267,8 @@ func (e *Ensemble) ConfigFile(i int) string {
 	return ""
 }
 
-// CutOff partitions server i from the other servers, in both directions and without closing
-// connections. Clients still reach the server. Kill and Start do not end the partition, but Heal
-// does. CutOff blocks for at most 30 seconds.
+// CutOff partitions server i from the other servers, in both directions and without closing connections. Clients
+// still reach the server. Heal ends the partition; Kill and Start do not. CutOff blocks for at most 30 seconds.
 func (e *Ensemble) CutOff(i int) error {
 	return e.runStep("cut off", i, func(ctx context.Context, s *serverState) error {
 		if len(e.servers) == 1 {
@@ -288,9 +285,8 @@ func (e *Ensemble) CutOff(i int) error {
 	})
 }
 
-// Heal ends the partition of server i. It does nothing if the server is not cut off. It blocks
-// for at most 30 seconds, and does not wait until the server serves clients again: see
-// [Ensemble.WaitReady].
+// Heal ends the partition of server i. It does nothing if the server is not cut off. Heal blocks for at most 30
+// seconds, and does not wait until the server serves clients again; see [Ensemble.WaitReady].
 func (e *Ensemble) Heal(i int) error {
 	return e.runStep("heal", i, func(ctx context.Context, s *serverState) error {
 		if !s.cut {
@@ -304,7 +300,7 @@ func (e *Ensemble) Heal(i int) error {
 	})
 }
 
-// runStep runs a fault or a repair within StepTimeout. Only one of them runs at a time.
+// runStep runs a fault or a repair within StepTimeout. It waits until no other fault or repair runs.
 func (e *Ensemble) runStep(what string, i int, do func(context.Context, *serverState) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -312,7 +308,7 @@ func (e *Ensemble) runStep(what string, i int, do func(context.Context, *serverS
 		return ErrClosed
 	}
 	if i < 0 || i >= len(e.servers) {
-		return fmt.Errorf("ensemble: %s server %d: there are %d servers", what, i, len(e.servers))
+		return fmt.Errorf("ensemble: %s server %d: the ensemble has only %d servers", what, i, len(e.servers))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 	defer cancel()
@@ -335,8 +331,8 @@ func (e *Ensemble) Log(i int) string {
 	return e.backend.Log(ctx, i)
 }
 
-// Close stops the servers and removes everything that was created for them: processes,
-// containers, networks, files. Further calls do nothing. It blocks for at most a minute.
+// Close stops the servers and removes everything that Start has created for them: processes, containers, networks,
+// files. Further calls do nothing. Close blocks for at most a minute.
 func (e *Ensemble) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -354,11 +350,11 @@ func loopbackAddr(port int) string {
 	return net.JoinHostPort("127.0.0.1", fmt.Sprint(port))
 }
 
-// StartBenchmarked starts the servers that a benchmark measures, with the given tick. They grant
-// session timeouts of 2 to 20 ticks. StartBenchmarked prefers child processes, because a container is
-// reached through a proxy, unless the environment variable [BackendVariable] is set. The servers sync their
-// data to the disk that contains the directory for temporary files: StartBenchmarked sets TMPDIR if it is
-// not set, because servers of tests keep their data in memory otherwise.
+// StartBenchmarked starts the servers that a benchmark measures, with the given tick. The servers grant session
+// timeouts of 2 to 20 ticks. Unless the environment variable [BackendVariable] selects a backend, StartBenchmarked
+// prefers child processes, because clients reach a container through a proxy. The servers sync their data to the
+// disk that contains the directory for temporary files: StartBenchmarked sets TMPDIR if it is not set, because
+// servers of tests keep their data in memory otherwise.
 func StartBenchmarked(ctx context.Context, servers int, tick time.Duration) (*Ensemble, error) {
 	if os.Getenv("TMPDIR") == "" {
 		if err := os.Setenv("TMPDIR", os.TempDir()); err != nil {

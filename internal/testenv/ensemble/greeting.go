@@ -6,11 +6,11 @@ import (
 	"io"
 )
 
-// copyGreeting shortens the greeting with which a server opens an election connection. The
-// greeting contains a negative protocol version, the server's number, and its election address.
-// A server with a greater number would connect to that address, which bypasses the proxies
-// between the servers. The older form of the greeting, the number alone, is still understood:
-// the other server then connects to the address in its configuration.
+// copyGreeting shortens the greeting with which a server opens an election connection. The greeting contains a
+// negative protocol version, the number of the server, and its election address. A server with a greater number
+// would connect to this address, and thereby bypass the proxies between the servers. Servers also understand the
+// older form of the greeting, which contains only the number: the other server then connects to the address in its
+// configuration.
 func copyGreeting(to io.Writer, from io.Reader) error {
 	var head [8]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {

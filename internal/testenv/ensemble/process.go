@@ -16,35 +16,35 @@ import (
 
 const (
 	debianJar = "/usr/share/java/zookeeper.jar"
-	// debianLogJar makes a server write its log to standard error. A dependency of Debian's
-	// package installs it. More jars of that directory would conflict with each other.
+	// debianLogJar makes a server write its log to standard error. Debian installs this file with the package.
+	// Other jars in the same directory would conflict with each other.
 	debianLogJar = "/usr/share/java/slf4j-simple.jar"
 
 	mainClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-	// dialTimeout is how long a proxy between two servers retries to connect. Directly after an
-	// election a follower often connects before its leader listens. If the connection was
-	// refused, the follower would retry; but the proxy has accepted it, and closing it makes the
-	// follower start another election.
+	// dialTimeout is how long a proxy between two servers tries to connect. Right after an election, a follower
+	// often connects before its leader listens. Without a proxy, the connection would be refused, and the follower
+	// would try again. But the proxy has accepted the connection, and if the proxy closed it, the follower would
+	// start another election.
 	dialTimeout = time.Second
 )
 
-// processBackend runs each server of Debian's ZooKeeper package as a child process with its own
-// directory. Each server reaches the others through proxies.
+// processBackend runs each server of Debian's ZooKeeper package as a child process with its own directory. The
+// servers reach each other through proxies.
 type processBackend struct {
 	cfg  Config
 	java string
 	dir  string
 
 	client, quorum, election []*testenv.Port
-	// proxies[a][b] contains the proxies through which server a connects to server b: one for the quorum port
-	// and one for the election port. It is nil if a == b.
+	// proxies[a][b] contains the proxies through which server a connects to server b: one proxy for the quorum port
+	// and one for the election port. proxies[a][a] is nil.
 	proxies [][][]*testenv.Proxy
 	cut     []bool
 	procs   []*testenv.Process
 }
 
-// findJava returns the path of Java, or an error that names the missing package.
+// findJava returns the path of the program java, or an error that names the missing package.
 func findJava() (java string, err error) {
 	if java, err = exec.LookPath("java"); err != nil {
 		return "", errors.New("find java: not on the PATH")

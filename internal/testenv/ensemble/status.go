@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// fourLetterTimeout is the time limit of a four-letter command. A paused server accepts the
-// connection and never answers.
+// fourLetterTimeout is the time limit of a four-letter command. Without a limit, a command to a paused server,
+// which accepts the connection and never answers, would wait forever.
 const fourLetterTimeout = 2 * time.Second
 
-// ErrNoLeader is returned by [Ensemble.Leader] if no server is the leader.
+// ErrNoLeader is the error of [Ensemble.Leader] if no server is the leader.
 var ErrNoLeader = errors.New("ensemble: no leader")
 
 // FourLetter sends a four-letter command such as "srvr", "mntr", "wchp" or
@@ -34,7 +34,7 @@ func sendFourLetter(ctx context.Context, addr, cmd string) (string, error) {
 		return "", fmt.Errorf("ensemble: send %s to %s: %w", cmd, addr, err)
 	}
 	defer conn.Close()
-	// Closing the connection ends a blocked read when ctx ends.
+	// Close the connection when ctx ends, so that a blocked read returns.
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if _, err := io.WriteString(conn, cmd); err != nil {
 		return "", fmt.Errorf("ensemble: send %s to %s: %w", cmd, addr, err)
@@ -46,7 +46,7 @@ func sendFourLetter(ctx context.Context, addr, cmd string) (string, error) {
 	return string(answer), nil
 }
 
-// serverStatus is the part of the answer to "srvr" that tests need.
+// serverStatus contains the values of the answer to "srvr" that tests need.
 type serverStatus struct {
 	// mode is "leader", "follower" or "standalone". It is empty while the server does not serve clients.
 	mode string
@@ -92,16 +92,15 @@ func (e *Ensemble) Mode(i int) (string, error) {
 	return s.mode, nil
 }
 
-// Leader returns the number of the server that leads the ensemble, or 0 for a standalone server.
-// If no server is the leader, it returns [ErrNoLeader]. A leader that is cut off reports itself as
-// leader for a while; if two servers do, Leader returns the server with the later epoch. It blocks
-// for at most 2 seconds.
+// Leader returns the number of the server that leads the ensemble, or 0 for a standalone server. If no server is
+// the leader, Leader returns [ErrNoLeader]. A leader that is cut off reports for a while that it is the leader; if
+// two servers do so, Leader returns the server with the later epoch. Leader blocks for at most 2 seconds.
 func (e *Ensemble) Leader() (int, error) {
 	states := make([]serverStatus, len(e.addrs))
 	var wg sync.WaitGroup
 	for i := range e.addrs {
 		wg.Go(func() {
-			// After an error the status is zero: a server that does not answer is not the leader.
+			// Ignore errors: the status is then zero, because a server that does not answer is not the leader.
 			states[i], _ = e.readStatus(context.Background(), i)
 		})
 	}
@@ -119,8 +118,8 @@ func (e *Ensemble) Leader() (int, error) {
 	return leader, nil
 }
 
-// Ready waits until every server that runs, and is neither paused nor cut off, serves clients, or
-// until ctx ends.
+// Ready waits until every server that runs, and is neither paused nor cut off, serves clients. It returns an error
+// if ctx ends first.
 func (e *Ensemble) Ready(ctx context.Context) error {
 	e.mu.Lock()
 	var want []int
@@ -138,10 +137,9 @@ func (e *Ensemble) Ready(ctx context.Context) error {
 	return nil
 }
 
-// WaitReady waits until server i serves clients: until it reports a mode. A server listens before
-// it has joined its ensemble, and then closes the connections of clients, so a listening port is
-// not sufficient. If ctx ends first, or the server does, WaitReady returns an error with the last
-// lines of the server's log.
+// WaitReady waits until server i serves clients: until it reports a mode. It does not suffice that the server
+// listens, because a server listens before it has joined its ensemble, and then closes the connections of clients.
+// If ctx or the server ends first, WaitReady returns an error with the last lines of the log of the server.
 func (e *Ensemble) WaitReady(ctx context.Context, i int) error {
 	const interval = 50 * time.Millisecond
 	timer := time.NewTimer(0)
@@ -155,7 +153,7 @@ func (e *Ensemble) WaitReady(ctx context.Context, i int) error {
 		if s, err := e.readStatus(ctx, i); err == nil && s.mode != "" {
 			return nil
 		}
-		// With Docker, checking whether a server has exited is a request, which costs more than "srvr".
+		// With Docker, a check whether a server has exited is a request that costs more than "srvr".
 		if n%10 == 0 {
 			exited, err := e.hasExited(ctx, i)
 			if err != nil {
@@ -169,7 +167,7 @@ func (e *Ensemble) WaitReady(ctx context.Context, i int) error {
 	}
 }
 
-// hasExited reports whether server i has ended although Kill was not called.
+// hasExited reports whether server i has ended without a call of Kill.
 func (e *Ensemble) hasExited(ctx context.Context, i int) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

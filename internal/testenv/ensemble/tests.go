@@ -16,14 +16,14 @@ import (
 // image.
 const testStartLimit = 8 * time.Minute
 
-// StartForTests starts the servers of tests.
+// StartForTests starts servers for tests, within testStartLimit.
 func StartForTests(cfg Config) (*Ensemble, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testStartLimit)
 	defer cancel()
 	return Start(ctx, cfg)
 }
 
-// StartServers starts the servers of a test. They are stopped when the test ends.
+// StartServers starts servers that run until the test ends.
 func StartServers(t testing.TB, cfg Config) *Ensemble {
 	t.Helper()
 	start := time.Now()
@@ -55,8 +55,8 @@ func WaitReady(t testing.TB, e *Ensemble) {
 	require.NoError(t, e.Ready(ctx))
 }
 
-// Tests returns a wrapper of m. Its Run starts servers, calls setup, runs the tests, calls cleanup and closes
-// the servers. cleanup may be nil.
+// Tests returns a wrapper of m. The method Run of the wrapper starts servers, calls setup, runs the tests, calls
+// cleanup and closes the servers. cleanup may be nil.
 func Tests(m *testing.M, cfg Config, setup func(*Ensemble) (cleanup func() error, err error)) interface{ Run() int } {
 	return runnerFunc(func() int { return runTests(m, cfg, setup) })
 }

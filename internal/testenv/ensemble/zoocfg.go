@@ -9,15 +9,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// Member describes one server in the configuration of another. Each server may reach it at a different
-// address.
+// Member describes one server in the configuration of another server. Each server may reach the described server at
+// a different address.
 type Member struct {
 	Host         string
 	QuorumPort   int
 	ElectionPort int
 }
 
-// ZooCfg returns the text of zoo.cfg for one server. With less than two members, the server is standalone.
+// ZooCfg returns the text of zoo.cfg for one server. With fewer than two members, the server is standalone.
 func ZooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []Member) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(cfg.Properties)) {
@@ -43,10 +43,9 @@ func ZooCfg(cfg Config, dataDir, clientAddr string, clientPort int, members []Me
 	return b.String()
 }
 
-// JavaFlags limit a server's memory, enable TTL nodes, and make a server look for its peers at
-// least once a second: by default a server that was alone for long detects its peers only after
-// up to a minute. The serial garbage collector needs the fewest threads, which matters with
-// several servers on two cores.
+// JavaFlags limit the memory of a server, enable TTL nodes, and make a server look for the other servers at least
+// once a second: by default, a server that was alone for long detects other servers only after up to a minute. The
+// serial garbage collector needs the fewest threads, which matters with several servers on two cores.
 var JavaFlags = []string{
 	"-Xms32m", "-Xmx256m", "-XX:+UseSerialGC",
 	"-Dzookeeper.extendedTypesEnabled=true",

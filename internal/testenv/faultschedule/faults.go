@@ -14,11 +14,10 @@ type Faults struct {
 	latency  time.Duration
 	hooks    []*zktest.Hook
 	timers   []*time.Timer
-	stopped  []atomic.Bool // for each server, whether it is stopped
+	stopped  []atomic.Bool // for each server, whether the step Stop has stopped it
 }
 
-// newFaults returns the Faults of an ensemble. latency is the latency of its servers in each direction while
-// there is no fault.
+// newFaults returns the Faults of an ensemble. latency is the latency in each direction while there is no fault.
 func newFaults(e *zktest.Ensemble, latency time.Duration) *Faults {
 	f := &Faults{ensemble: e, latency: latency, stopped: make([]atomic.Bool, e.Len())}
 	f.eachServer(func(s *zktest.Server) { s.Delay(zktest.BothWays, latency) })
@@ -36,14 +35,14 @@ func (f *Faults) healAfter(d time.Duration, heal func()) {
 	f.timers = append(f.timers, time.AfterFunc(d, heal))
 }
 
-// Requests describes the requests that faults can select: a fault selects one of the next Nth requests of a
-// client whose operation is in Ops.
+// Requests describes the requests that faults can select: a fault selects one of the next Nth requests of a client
+// whose operation is in Ops.
 type Requests struct {
 	Ops []zktest.Op
 	Nth int
 }
 
-// OfServer reports whether a kind is a fault of a server.
+// OfServer reports whether k is a fault of a server, and not of a session.
 func (k Kind) OfServer() bool {
 	switch k {
 	case DropAll, Partition, Pause, Stop, Refuse, Lag:
@@ -80,7 +79,7 @@ func (f *Faults) Inject(step Step, session int64, q Requests) {
 	case Slow:
 		f.eachServer(func(s *zktest.Server) { s.Delay(zktest.BothWays, step.Duration/8, session) })
 		f.healAfter(2*step.Duration, func() { f.healSession(session) })
-	case Isolate: // the server of the session is cut off from the others, for this session only
+	case Isolate: // cut the server of the session off from the others, for this session only
 		f.eachServer(func(s *zktest.Server) { s.Partition(session) })
 		f.healAfter(step.Duration, func() { f.healSession(session) })
 	case Expire:
@@ -120,7 +119,7 @@ func (f *Faults) RestartEmpty() {
 	f.ensemble.Restart(zktest.LoseTree)
 }
 
-// Exclude prevents a session from connecting again for the time d.
+// Exclude prevents the client of a session from connecting again for the time d.
 func (f *Faults) Exclude(session int64, d time.Duration) {
 	hook := f.ensemble.Server(0).Before(zktest.Match{Op: zktest.OpConnect, Session: session}, zktest.Cut)
 	f.hooks = append(f.hooks, hook)

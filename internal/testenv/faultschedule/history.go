@@ -25,15 +25,15 @@ type line struct {
 	text string
 }
 
-// newHistory returns a History that begins now. If verbose is not set, it records only violations.
+// newHistory returns a History that begins now. If verbose is false, the History contains only violations.
 func newHistory(verbose bool) *History {
 	return &History{start: time.Now(), verbose: verbose}
 }
 
-// Now returns the time since the beginning.
+// Now returns the time since the beginning of the history.
 func (h *History) Now() time.Duration { return time.Since(h.start) }
 
-// Note records an event.
+// Note records an event, if the history is verbose.
 func (h *History) Note(format string, args ...any) {
 	if h.verbose {
 		h.mu.Lock()
@@ -42,7 +42,7 @@ func (h *History) Note(format string, args ...any) {
 	}
 }
 
-// Violate records that a guarantee was violated.
+// Violate records that the library has violated a guarantee.
 func (h *History) Violate(format string, args ...any) {
 	h.Note("VIOLATION: "+format, args...)
 	h.mu.Lock()
@@ -50,14 +50,14 @@ func (h *History) Violate(format string, args ...any) {
 	h.violations = append(h.violations, fmt.Sprintf(format, args...))
 }
 
-// Violations returns the recorded violations.
+// Violations returns the violations that Violate has recorded.
 func (h *History) Violations() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.violations
 }
 
-// addRequests adds the requests that the ensemble has logged.
+// addRequests adds the requests in the log of the ensemble to the history, if the history is verbose.
 func (h *History) addRequests(e *zktest.Ensemble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

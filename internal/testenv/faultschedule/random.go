@@ -29,13 +29,13 @@ func RandomTick(r *rand.Rand) time.Duration {
 	return []time.Duration{100, 250, 500}[r.IntN(3)] * time.Millisecond
 }
 
-// RandomSessionTimeout returns a session timeout for an ensemble with the given tick. Many are as short as
-// possible, because leases then have the smallest margin.
+// RandomSessionTimeout returns a session timeout for an ensemble with the given tick. Many of the timeouts are as
+// short as possible, because leases then have the smallest margin.
 func RandomSessionTimeout(r *rand.Rand, tick time.Duration) time.Duration {
 	return max(tick*time.Duration(2+r.IntN(5)*r.IntN(3)), 400*time.Millisecond)
 }
 
-// RandomLatency returns a latency for an ensemble in each direction. It is often 0.
+// RandomLatency returns a latency for an ensemble in each direction. The latency is often 0.
 func RandomLatency(r *rand.Rand) time.Duration {
 	return []time.Duration{0, 0, 1, 7}[r.IntN(4)] * time.Millisecond
 }

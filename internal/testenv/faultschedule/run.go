@@ -24,10 +24,10 @@ var (
 	repeat    = flag.Int("repeat", 1, "with -seed, how often to run the schedule until it fails")
 )
 
-// Run runs schedules with consecutive seeds, and those with the given seeds, and fails the test if
-// a guarantee was violated. It returns how many schedules it has run. count is the number of
-// schedules without the flag -schedules and the race detector. run runs one schedule, and returns its description and
-// its history, which should be verbose if verbose is set. It may be called from several
+// Run runs schedules with consecutive seeds, and schedules with the given seeds, and fails the test if a schedule
+// has violated a guarantee. It returns the number of schedules that it has run. count is the number of consecutive
+// seeds without the flag -schedules and without the race detector. run runs one schedule, and returns a description
+// and the history of the schedule, which should be verbose if verbose is set. Run may call run from several
 // goroutines.
 func Run(t *testing.T, count int, seeds []uint64, run ScheduleFunc) int {
 	if *one != 0 {
@@ -68,7 +68,7 @@ func Run(t *testing.T, count int, seeds []uint64, run ScheduleFunc) int {
 	return len(all)
 }
 
-// ScheduleFunc runs one schedule.
+// ScheduleFunc runs the schedule of a seed.
 type ScheduleFunc func(t *testing.T, seed uint64, verbose bool) (schedule fmt.Stringer, h *History)
 
 // Single reports whether a flag selects a single schedule.
@@ -76,7 +76,7 @@ func Single() bool { return *one != 0 }
 
 // runGuarded calls run. It prints the seed if run hangs or panics.
 func (run ScheduleFunc) runGuarded(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *History) {
-	const limit = time.Minute // the limit in real time; a schedule takes milliseconds
+	const limit = time.Minute // real time; a schedule takes milliseconds
 	watchdog := time.AfterFunc(limit, func() { fmt.Fprintf(os.Stderr, "the schedule with seed %d hangs\n", seed) })
 	defer watchdog.Stop()
 	defer func() {

@@ -11,33 +11,33 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// Kind is what a step of a schedule does. Tests add kinds of their own.
+// Kind is what a step of a schedule does. Tests define additional kinds.
 type Kind string
 
-// Faults that concern the connection and the session of one client.
+// Faults that affect the connection and the session of one client.
 const (
-	LoseReply     Kind = "lose reply"   // a request is applied and its reply is lost
-	LoseRequest   Kind = "lose request" // a request is lost
-	Drop          Kind = "drop"         // the connection breaks
-	Blackhole     Kind = "black hole"   // packets are lost, in one direction or both
-	Slow          Kind = "slow"         // packets are delayed
-	Expire        Kind = "expire"       // the session expires, although its client is alive
-	Isolate       Kind = "isolate"      // the client reads old states, its writes stall, and its session expires
+	LoseReply     Kind = "lose reply"   // the server applies a request, and the reply is lost
+	LoseRequest   Kind = "lose request" // the server does not receive a request
+	Drop          Kind = "drop"         // the connection of the client breaks
+	Blackhole     Kind = "black hole"   // the network discards packets, in one direction or both
+	Slow          Kind = "slow"         // the network delays packets
+	Expire        Kind = "expire"       // the session expires although its client is connected
+	Isolate       Kind = "isolate"      // the client reads old states, its writes block, and its session expires
 	RejectWatches Kind = "reject watches"
 )
 
-// Faults that concern one server.
+// Faults that affect one server.
 const (
-	DropAll   Kind = "drop all"  // all connections break
-	Partition Kind = "partition" // the server is cut off from the others
+	DropAll   Kind = "drop all"  // the connections of all clients break
+	Partition Kind = "partition" // the server is cut off from the other servers
 	Pause     Kind = "pause"
-	Stop      Kind = "stop" // the server restarts later, with its data
+	Stop      Kind = "stop" // the server ends, and restarts later with its data
 	Refuse    Kind = "refuse"
 	Lag       Kind = "lag" // the server applies each transaction late
 )
 
-// Step is one action of a schedule. Its numbers are taken modulo the number of clients, servers or variants
-// to choose from, so that a schedule from which a step is removed is still a schedule.
+// Step is one action of a schedule. Its numbers are taken modulo the number of clients, servers or variants, so
+// that a schedule remains valid if a step is removed.
 type Step struct {
 	Wait     time.Duration // the time that passes before the action
 	Kind     Kind
@@ -50,14 +50,14 @@ func (s Step) String() string {
 	return fmt.Sprintf("%v (who %d, n %d, for %v)", s.Kind, s.Who, s.N, s.Duration)
 }
 
-// Schedule is the part of a schedule that all tests have in common. A seed determines it. It does not
-// determine how Go's scheduler orders the goroutines that run at the same instant of fake time.
+// Schedule is the part of a schedule that all tests have in common. A seed determines the schedule, but not the
+// order in which the Go scheduler runs the goroutines at one instant of fake time.
 type Schedule struct {
 	Seed    uint64
 	Servers int
 	Tick    time.Duration
 	Timeout time.Duration // the session timeout of the clients
-	Latency time.Duration // latency of packets in each direction
+	Latency time.Duration // the latency of packets in each direction
 	Steps   []Step
 }
 
@@ -65,13 +65,13 @@ func (s Schedule) String() string {
 	return fmt.Sprintf("seed %d: %d servers, tick %v, session timeout %v, latency %v, %d steps", s.Seed, s.Servers, s.Tick, s.Timeout, s.Latency, len(s.Steps))
 }
 
-// Choice is a kind of steps, and its weight in a random choice.
+// Choice is a kind of steps and its weight in a random choice.
 type Choice struct {
 	Kind   Kind
 	Weight int
 }
 
-// RandomStep returns a step of one of several kinds.
+// RandomStep returns a random step whose kind is one of the choices.
 func RandomStep(r *rand.Rand, choices []Choice, timeout time.Duration) Step {
 	total := 0
 	for _, c := range choices {
@@ -85,7 +85,7 @@ func RandomStep(r *rand.Rand, choices []Choice, timeout time.Duration) Step {
 	return Step{Kind: choices[i].Kind, Wait: RandomDuration(r, timeout), Who: r.IntN(1000), N: r.IntN(1000), Duration: RandomDuration(r, 2*timeout)}
 }
 
-// Without returns the schedule without one step. The time before that step still passes.
+// Without returns the schedule without step i. The time before this step still passes.
 func (s Schedule) Without(i int) Schedule {
 	steps := append([]Step(nil), s.Steps[:i]...)
 	rest := append([]Step(nil), s.Steps[i+1:]...)
@@ -103,8 +103,7 @@ type Trial struct {
 	Faults   *Faults
 }
 
-// Test is what the clients of a schedule do. Its methods are called by one goroutine, in a bubble of
-// testing/synctest.
+// Test is what the clients of a schedule do. One goroutine calls the methods, in a bubble of testing/synctest.
 type Test interface {
 	Begin()                  // starts the clients
 	Advance(d time.Duration) // lets time pass
@@ -112,8 +111,8 @@ type Test interface {
 	End()                    // ends all faults, and verifies the result
 }
 
-// Execute runs a schedule and returns its history, which contains the requests that the servers have
-// received if verbose is set.
+// Execute runs a schedule and returns its history. If verbose is set, the history contains the requests that the
+// servers have received.
 func (s Schedule) Execute(t *testing.T, verbose bool, newTest func(*Trial) Test) *History {
 	h := (*History)(nil)
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package operators tests elections while operators restart, restore and empty the servers, and so on. At
-// each moment there is at most one leader, afterwards there is a leader again, and the log names the reason
-// if there was none.
+// Package operators tests elections while operators restart, restore and empty the servers, or do something
+// similar. It checks that there is at most one leader at each moment, that there is a leader again afterwards, and
+// that the log contains the reason if there was no leader.
 package operators
 
 import (
@@ -22,13 +22,13 @@ var complete = flag.Bool("operations.complete", false, "run all operations, and 
 // Timeout is the session timeout or TTL of the candidates.
 const Timeout = 4 * time.Second
 
-// Operation is one test case: something that operators do with the servers of a backend, which are of type S.
+// Operation is one test case: something that operators do with the servers of a backend, which have the type S.
 type Operation[S any] struct {
 	Name  string
-	Short bool // Short means that the operation is also tested without -operations.complete.
-	// Run is what the operators do. The test waits for a leader when it has returned.
+	Short bool // Test also runs the operation without -operations.complete.
+	// Run does what the operators do. After Run has returned, the test waits for a leader.
 	Run func(e *Election, servers S)
-	// Reason is a part of a message in the log. It is empty if no leadership needs to end.
+	// Reason is a part of the message that the log must contain. It is empty if no leadership needs to end.
 	Reason string
 }
 
@@ -40,13 +40,13 @@ type Election struct {
 	stop     []func()
 
 	mu       sync.Mutex
-	leaders  []*leaderelection.Leadership // all leaderships, in the order in which they were delivered
+	leaders  []*leaderelection.Leadership // all leaderships, in the order in which the candidates have received them
 	overlaps []string
 	running  sync.WaitGroup
 }
 
-// Test executes each operation with its own servers. start must start servers that run until the test ends,
-// and two candidates that rejoin.
+// Test executes each operation with its own servers. start must start servers that run until the test ends, and two
+// candidates that rejoin.
 func Test[S any](t *testing.T, operations []Operation[S], start func(e *Election) S) {
 	for _, o := range operations {
 		t.Run(o.Name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func Test[S any](t *testing.T, operations []Operation[S], start func(e *Election
 // Logger returns the logger of the candidates.
 func (e *Election) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(&e.log, nil)) }
 
-// Add starts a candidate. close stops it.
+// Add starts a candidate. The method close ends it.
 func (e *Election) Add(c leaderelection.Candidate) {
 	e.running.Go(func() {
 		for s := range c.Status() {
@@ -92,7 +92,7 @@ func (e *Election) Add(c leaderelection.Candidate) {
 	e.stop = append(e.stop, func() { _ = c.Resign() })
 }
 
-// StopOldest stops the candidate that was added first.
+// StopOldest makes the candidate resign that was added first.
 func (e *Election) StopOldest() {
 	e.stop[0]()
 	e.stop = e.stop[1:]
@@ -109,8 +109,9 @@ func (e *Election) addLeadership(l *leaderelection.Leadership) {
 	e.leaders = append(e.leaders, l)
 }
 
-// hasLeader reports whether a candidate is leader by a lease that was confirmed after the given time. On etcd a
-// lease lasts for three quarters of the timeout after the confirmed request was sent, on ZooKeeper longer.
+// hasLeader reports whether a candidate is the leader, by a lease that the servers have confirmed after the given
+// time. On etcd, a lease lasts for three quarters of the timeout after the candidate has sent the confirmed
+// request, and longer on ZooKeeper.
 func (e *Election) hasLeader(after time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +123,8 @@ func (e *Election) hasLeader(after time.Time) bool {
 	return false
 }
 
-// WaitForLeader waits until a candidate is leader by a lease that was confirmed after the given time.
+// WaitForLeader waits until a candidate is the leader, by a lease that the servers have confirmed after the given
+// time.
 func (e *Election) WaitForLeader(after time.Time) {
 	e.Helper()
 	e.Eventually(func() bool { return e.hasLeader(after) }, "no leader")
@@ -150,7 +152,7 @@ func (e *Election) WaitForLog(text string) {
 }
 
 // AddNetwork adds a network between a candidate and the server at target. It returns the address at which the
-// candidate reaches the server.
+// candidate must connect.
 func (e *Election) AddNetwork(target string) (addr string) {
 	p, err := testenv.NewProxy(testenv.ProxyConfig{Target: target})
 	require.NoError(e, err)
@@ -159,14 +161,13 @@ func (e *Election) AddNetwork(target string) (addr string) {
 	return p.Addr()
 }
 
-// Eventually waits until the condition is true. If that takes more than a minute, it fails the test with
-// the message.
+// Eventually waits until the condition is true. After a minute, it fails the test with the message.
 func (e *Election) Eventually(condition func() bool, message string) {
 	e.Helper()
 	require.Eventually(e, condition, time.Minute, 5*time.Millisecond, message)
 }
 
-// close stops all candidates. It can be called more than once.
+// close makes all candidates resign, and waits until their candidacies are over. It may be called more than once.
 func (e *Election) close() {
 	for _, stop := range e.stop {
 		stop()
@@ -184,7 +185,7 @@ func (n Networks) Cut() {
 	}
 }
 
-// Heal lets packets pass again after Cut.
+// Heal lets messages pass again after Cut.
 func (n Networks) Heal() {
 	for _, p := range n {
 		p.Heal()
@@ -198,7 +199,7 @@ func (n Networks) Drop() {
 	}
 }
 
-// DropRepeatedly closes the connections five times within a Timeout.
+// DropRepeatedly closes the connections of all candidates five times within a Timeout.
 func (n Networks) DropRepeatedly() {
 	for range 5 {
 		n.Drop()
@@ -206,7 +207,8 @@ func (n Networks) DropRepeatedly() {
 	}
 }
 
-// LimitIdle closes each connection on which nothing was sent for the time limit. It does so for two timeouts.
+// LimitIdle makes the networks close each connection on which nothing was sent for the time limit. It removes the
+// limit after two timeouts, and returns.
 func (n Networks) LimitIdle(limit time.Duration) {
 	set := func(limit time.Duration) {
 		for _, p := range n {
@@ -227,26 +229,26 @@ func (n Networks) ConnectTo(addr string) {
 	}
 }
 
-// Disconnect makes connections fail until ConnectTo is called.
+// Disconnect makes the connections of candidates fail until ConnectTo is called.
 func (n Networks) Disconnect() { n.ConnectTo("127.0.0.1:1") }
 
-// Server is a server of a changefeed's store.
+// Server is a server of the store of a changefeed.
 type Server interface {
 	Addr() string
 	Kill() error
 	Start() error
 	Restart() error
-	// Backup returns the name of a backup of the data as of now.
+	// Backup makes a backup of the present data, and returns the name of the backup.
 	Backup() (name string, err error)
 	// Restore replaces the data by a backup, and restarts the server.
 	Restore(name string) error
-	// Freeze pauses the server.
+	// Freeze suspends the server.
 	Freeze() error
-	// Thaw continues the server.
+	// Thaw continues the server after Freeze.
 	Thaw()
 }
 
-// OfStore returns the operations that are the same for all stores, and more.
+// OfStore returns the operations that the tests of all stores have in common, followed by more.
 func OfStore[S Server](more ...Operation[S]) []Operation[S] {
 	return append([]Operation[S]{
 		{Name: "Restarted", Reason: "feed failed", Run: func(e *Election, s S) {
@@ -275,7 +277,8 @@ func OfStore[S Server](more ...Operation[S]) []Operation[S] {
 	}, more...)
 }
 
-// Lasting returns an operation that ends all leaderships until it is undone.
+// Lasting returns an operation that ends all leaderships as long as it lasts. do begins the operation if on is
+// true, and ends it otherwise.
 func Lasting[S any](name string, reason string, do func(s S, on bool)) Operation[S] {
 	return Operation[S]{Name: name, Reason: reason, Run: func(e *Election, s S) {
 		do(s, true)
@@ -285,13 +288,13 @@ func Lasting[S any](name string, reason string, do func(s S, on bool)) Operation
 	}}
 }
 
-// InShort returns o as an operation that is also tested without -operations.complete.
+// InShort returns a copy of o that Test also runs without -operations.complete.
 func InShort[S any](o Operation[S]) Operation[S] {
 	o.Short = true
 	return o
 }
 
-// Harmless returns an operation during which no leadership needs to end. It repeats do for two timeouts.
+// Harmless returns an operation during which no leadership needs to end. Run repeats do for two timeouts.
 func Harmless[S any](name string, do func(s S)) Operation[S] {
 	return Operation[S]{Name: name, Run: func(_ *Election, s S) {
 		for range 4 {

@@ -17,14 +17,14 @@ import (
 // Client is a ZooKeeper client of a test.
 type Client struct {
 	*zk.Conn
-	// Network is the network of the client. It is empty if the client is connected directly.
+	// Network is the network of the client. It is empty if the client connects to the servers directly.
 	Network Network
 	// Timeout is the session timeout that the client has requested.
 	Timeout time.Duration
 }
 
-// Connect connects a client through a network, and waits until it has a session. The client is
-// closed when the test ends, and the test waits until its goroutines have ended.
+// Connect connects a client through a network, and waits until the client has a session. When the test ends, it
+// closes the client and waits until the goroutines of the client have ended.
 func Connect(t testing.TB, timeout time.Duration, servers ...string) *Client {
 	t.Helper()
 	n := NewNetwork(t, servers...)
@@ -41,17 +41,17 @@ func ConnectDirectly(t testing.TB, timeout time.Duration, servers ...string) *Cl
 	return c
 }
 
-// DialWith is like Connect, with a network and a host provider for its addresses, but does not wait for
-// a session.
+// DialWith connects a client through the network n, whose addresses provider supplies. Unlike Connect, it does not
+// wait for a session.
 func DialWith(t testing.TB, timeout time.Duration, n Network, provider zk.HostProvider) *Client {
 	t.Helper()
-	// The provider supplies the addresses, but Connect requires at least one.
+	// zk.Connect requires an address, although the provider supplies the addresses.
 	conn, events, err := zk.Connect([]string{"unused:2181"}, timeout,
 		zk.WithHostProvider(provider), zk.WithLogger(log.New(io.Discard, "", 0)))
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		conn.Close()
-		n.Cut()            // during a handshake the client would detect Close late
+		n.Cut()            // a client detects Close late during a handshake, so end the connections first
 		for range events { // wait until the goroutines of the connection have ended
 		}
 	})
@@ -64,7 +64,7 @@ func (c *Client) WaitSession(t testing.TB) {
 	testenv.Eventually(t, func() bool { return c.State() == zk.StateHasSession }, "no session")
 }
 
-// WaitConnected waits until the server answers a request, after the connection was broken.
+// WaitConnected waits until the server answers a request. Tests call it after the connection was broken.
 func (c *Client) WaitConnected(t testing.TB) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {

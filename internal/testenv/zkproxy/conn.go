@@ -11,17 +11,17 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// queueLength is the number of frames that can wait in one direction until the proxy stops reading.
+// queueLength is the number of frames that can wait in one direction before the proxy stops reading.
 const queueLength = 1024
 
-// conn is one connection through the proxy. Each direction has a reader, which splits the stream into frames,
-// and a writer, which delays the frames and forwards them. Frames wait in a queue between the two, so that a
-// delay does not limit the rate.
+// conn is one connection through the proxy. For each direction there is a reader, which splits the stream into
+// frames, and a writer, which delays the frames and forwards them. Frames wait in a queue between the reader and
+// the writer, so that a delay does not limit the rate.
 type conn struct {
 	proxy  *Proxy
 	number int
 	client *net.TCPConn
-	// gates stop this connection only. A rule closes them.
+	// gates stop the packets of this connection only. A rule closes them.
 	gates gates
 
 	// ctx is canceled when the connection ends.
@@ -31,10 +31,10 @@ type conn struct {
 	mu      sync.Mutex
 	server  *net.TCPConn // nil until the connection to the server is established
 	session int64
-	pending []request // requests that were forwarded and not answered, in order
+	pending []request // requests that were forwarded and not answered, in the order in which they were sent
 }
 
-// request describes a request until its reply arrives.
+// request describes a request until the proxy receives its reply.
 type request struct {
 	xid  int32
 	op   wire.Op
@@ -42,11 +42,11 @@ type request struct {
 	rule *Handle // the rule that applies to the reply, or nil
 }
 
-// frame is a part of a stream that is forwarded in one piece.
+// frame is a part of a stream that the proxy forwards in one piece.
 type frame struct {
-	bytes []byte // the frame, including its length
+	bytes []byte // the frame, including the length at its beginning
 	kind  frameKind
-	due   time.Time // the frame is not forwarded before this time
+	due   time.Time // the proxy does not forward the frame before this time
 }
 
 type frameKind int
@@ -71,7 +71,7 @@ func (c *conn) serve(target string) {
 	c.server = dialed.(*net.TCPConn)
 	c.mu.Unlock()
 	if c.ctx.Err() != nil {
-		resetConn(c.server) // reset was called before the server was connected
+		resetConn(c.server) // reset was called before this connection existed, so reset it now
 		return
 	}
 
@@ -81,8 +81,8 @@ func (c *conn) serve(target string) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		// The server sends nothing before the client does, so the client's first bytes determine
-		// the protocol of both directions.
+		// A ZooKeeper server sends nothing before the client does, so the first bytes of the client determine the
+		// protocol of both directions.
 		head, raw, err := readHead(c.client)
 		if err != nil {
 			c.enqueue(toServer, queues[toServer], endFrame(toServer, err))
@@ -114,8 +114,8 @@ func (c *conn) closeBoth(closeConn func(*net.TCPConn)) {
 	}
 }
 
-// read splits the stream of one direction into frames, and adds them to queue. head contains the bytes that
-// were read already. If raw is set, the protocol has no frames.
+// read splits the stream of one direction into frames, and adds the frames to queue. head contains the bytes that
+// the caller has read from the stream. If raw is set, the protocol has no frames.
 func (c *conn) read(way int, from io.Reader, head []byte, raw bool, queue chan<- frame) {
 	kind := frameHandshake
 	for {
@@ -139,8 +139,8 @@ func (c *conn) read(way int, from io.Reader, head []byte, raw bool, queue chan<-
 	}
 }
 
-// endFrame returns the last frame of a stream. If a client closes its side of the connection, it may still
-// wait for replies. If a server does, the connection is over.
+// endFrame returns the last frame of a stream. If a client closes its side of the connection, the client may still
+// wait for replies. If a server closes its side, the connection is over.
 func endFrame(way int, err error) frame {
 	if way == toServer && err == io.EOF {
 		return frame{kind: frameEOF}
@@ -182,8 +182,8 @@ func (c *conn) write(way int, to *net.TCPConn, queue <-chan frame) {
 		if !c.handle(way, f) || broken {
 			continue
 		}
-		// If the receiver has closed the connection, the sender must not learn this while the other direction
-		// is a black hole. The reader of that direction detects the close, and its last frame waits at the
+		// If the receiver has closed the connection, the sender must not notice the close while the other direction
+		// is a black hole. The reader of the other direction detects the close, and its last frame waits at the
 		// gate.
 		_, err := to.Write(f.bytes)
 		broken = err != nil
@@ -205,8 +205,8 @@ func (c *conn) waitUntil(due time.Time) bool {
 	}
 }
 
-// waitGates waits until the direction is not a black hole any more. It returns false if the
-// connection ends.
+// waitGates waits until the direction way is not a black hole any more. It returns false if the connection ends
+// first.
 func (c *conn) waitGates(way int) bool {
 	for {
 		waited := false
@@ -217,13 +217,13 @@ func (c *conn) waitGates(way int) bool {
 			}
 			waited = waited || w
 		}
-		if !waited { // both gates were open
+		if !waited { // both gates were open when they were checked
 			return true
 		}
 	}
 }
 
-// handle records a frame and applies the rules. It reports whether the frame must be forwarded.
+// handle records a frame and applies the rules. It reports whether the caller must forward the frame.
 func (c *conn) handle(way int, f frame) bool {
 	if f.kind == frameRaw {
 		return true
@@ -292,8 +292,9 @@ func (c *conn) handleReply(r message) bool {
 	return false
 }
 
-// takeRequest returns the request to which r is the reply, and copies its operation and path to r. A server
-// answers requests in order, so it is the first waiting request with the same number.
+// takeRequest removes and returns the request to which r is the reply, and copies the operation and the path of the
+// request to r. A server answers requests in order, so this request is the first waiting request with the number of
+// the reply.
 func (c *conn) takeRequest(r *message) request {
 	if r.op == wire.Connect {
 		c.proxy.addSession(r.session, r.credentials)

@@ -13,26 +13,26 @@ import (
 const expireTimeout = 10 * time.Second
 
 var (
-	// ErrUnknownSession is returned if no connection through the proxy has had the session.
+	// ErrUnknownSession is the error for a session that no connection through the proxy has used.
 	ErrUnknownSession = errors.New("zkproxy: unknown session")
-	// ErrSessionGone is returned if the session does not exist any more.
+	// ErrSessionGone is the error for a session that does not exist any more.
 	ErrSessionGone = errors.New("zkproxy: session does not exist any more")
 )
 
-// addSession stores the credentials with which a session can be resumed.
+// addSession stores the credentials with which ExpireSession can resume a session.
 func (p *Proxy) addSession(session int64, c credentials) {
 	if session == 0 {
-		return // the server has not resumed the session
+		return // the server has not continued the session, so the credentials are invalid
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sessions[session] = c
 }
 
-// ExpireSession closes a session on the server, which has the same effect as its expiry: when
-// ExpireSession returns, the ephemeral znodes are deleted, and the server reports the expiry to
-// the client when it connects again. Faults of the proxy have no effect on ExpireSession. It
-// blocks for at most 10 seconds.
+// ExpireSession closes a session on the server, which has the same effect as its expiry: when ExpireSession
+// returns, the servers have deleted the ephemeral znodes, and the server reports the expiry to the client when the
+// client connects again. Faults of the proxy have no effect on ExpireSession. ExpireSession blocks for at most 10
+// seconds.
 func (p *Proxy) ExpireSession(session int64) error {
 	p.mu.Lock()
 	c, ok := p.sessions[session]
@@ -41,9 +41,9 @@ func (p *Proxy) ExpireSession(session int64) error {
 	if !ok {
 		return fmt.Errorf("%w %#x", ErrUnknownSession, uint64(session))
 	}
-	// The server closes the connection of the client when closeSession resumes the session. It closes the
-	// connection of closeSession if the client reconnects before the session is closed. So several attempts
-	// may be necessary.
+	// When closeSession resumes the session, the server closes the connection of the client. If the client
+	// reconnects before closeSession has closed the session, the server closes the connection of closeSession. So
+	// several attempts may be necessary.
 	end := time.Now().Add(expireTimeout)
 	for attempt := 1; ; attempt++ {
 		err := closeSession(target, session, c, end)
@@ -61,8 +61,8 @@ func (p *Proxy) ExpireSession(session int64) error {
 	}
 }
 
-// closeSession resumes a session on a new connection, and closes it. It returns an error if this takes longer
-// than until end.
+// closeSession resumes a session on a new connection, and closes the session. It returns an error if it has not
+// done so at the time end.
 func closeSession(target string, session int64, c credentials, end time.Time) error {
 	conn, err := net.DialTimeout("tcp", target, time.Until(end))
 	if err != nil {
@@ -88,7 +88,7 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 	}
 	resumed, ok := parseReply(reply[lengthSize:], true)
 	if !ok {
-		return errors.New("malformed reply to a handshake")
+		return errors.New("resume session: malformed reply to the handshake")
 	}
 	if resumed.session != session {
 		return ErrSessionGone
@@ -99,7 +99,7 @@ func closeSession(target string, session int64, c credentials, end time.Time) er
 	}
 	closed, ok := parseReply(reply[lengthSize:], false)
 	if !ok || closed.err != 0 {
-		return fmt.Errorf("close session: error %d", closed.err)
+		return fmt.Errorf("close session: the server has returned error %d", closed.err)
 	}
 	return nil
 }

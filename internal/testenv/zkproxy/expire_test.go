@@ -10,8 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// TestExpireSession_ClosesSession checks that neither the session nor its ephemeral znodes exist after ExpireSession.
-func TestExpireSession_ClosesSession(t *testing.T) {
+// TestExpireSession_EndsSessionAndDeletesEphemerals checks that neither the session nor its ephemeral znodes exist
+// after ExpireSession, and that ExpireSession returns an error for a session that does not exist.
+func TestExpireSession_EndsSessionAndDeletesEphemerals(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	id := h.Conn.SessionID()
@@ -27,8 +28,9 @@ func TestExpireSession_ClosesSession(t *testing.T) {
 	assert.ErrorIs(t, h.proxy.ExpireSession(1), zkproxy.ErrUnknownSession)
 }
 
-// TestExpireSession_DuringBlackhole checks that a black hole of the proxy does not affect ExpireSession.
-func TestExpireSession_DuringBlackhole(t *testing.T) {
+// TestExpireSession_BypassesBlackhole checks that ExpireSession ends a session although a black hole discards all
+// packets between the client and the server.
+func TestExpireSession_BypassesBlackhole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	require.NoError(t, receive(t, h.create("/a", zk.FlagEphemeral)))

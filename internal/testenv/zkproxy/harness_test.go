@@ -20,9 +20,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // waitLimit is how long a test waits for an event that must occur.
 const waitLimit = 10 * time.Second
 
-// The timeouts of sessions. A client detects a dead connection after half to two thirds of its timeout. If
-// its list contains a single server, it then waits for a second before it reconnects, so a session with the
-// short timeout may expire in the meantime.
+// The session timeouts of clients. A client detects a dead connection after half to two thirds of its timeout. A
+// client with a single server then waits for a second before it reconnects, so a session with the short timeout may
+// expire in the meantime.
 const (
 	shortSession = 2 * time.Second
 	longSession  = 4 * time.Second // the longest timeout that the server grants
@@ -95,7 +95,7 @@ func waitSession(t *testing.T, conn *zk.Conn) {
 		waitLimit, 5*time.Millisecond)
 }
 
-// create creates a znode through the proxy in the background. The channel receives the result.
+// create creates a znode through the proxy in the background. The channel receives the error of the create.
 func (h *proxiedTest) create(name string, flags int32) <-chan error {
 	result := make(chan error, 1)
 	go func() {
@@ -113,7 +113,7 @@ func (h *proxiedTest) exists(t *testing.T, name string) bool {
 	return exists
 }
 
-// receive waits for a value, or until the channel is closed.
+// receive waits until it receives a value from the channel, or until the channel is closed.
 func receive[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
 	select {
@@ -125,7 +125,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	}
 }
 
-// requirePending fails if the channel contains a value or is closed.
+// requirePending fails the test if the channel contains a value or is closed.
 func requirePending[T any](t *testing.T, from <-chan T) {
 	t.Helper()
 	select {

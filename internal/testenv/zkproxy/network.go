@@ -10,7 +10,7 @@ import (
 // Network is the network between one client and its servers: a proxy for each server.
 type Network []*Proxy
 
-// NewNetwork starts a proxy for each server. They are closed when the test ends.
+// NewNetwork starts a proxy for each server. The proxies run until the test ends.
 func NewNetwork(t testing.TB, servers ...string) Network {
 	t.Helper()
 	var n Network
@@ -31,10 +31,10 @@ func (n Network) Addrs() (addrs []string) {
 	return addrs
 }
 
-// DelayReplies avoids a data race of the client library v1.0.4. On a new connection the library
-// reads its last zxid to set its watches again (sendSetWatches), while a reply to a request that
-// was waiting writes it (recvLoop). If replies arrive a little later, the read comes first.
-// Because of this race, which can lose watches, the elections read again after each reconnect.
+// DelayReplies avoids a data race of the client library v1.0.4. On a new connection, the library reads its last
+// zxid to set its watches again (sendSetWatches), while a reply to a waiting request makes another goroutine write
+// the same variable (recvLoop). If replies arrive a little later, the read comes first. The race can lose watches,
+// so elections read again after each reconnect.
 func (n Network) DelayReplies() {
 	for _, p := range n {
 		p.Delay(ServerToClient, 10*time.Millisecond)
@@ -50,7 +50,7 @@ func (n Network) Cut() {
 	}
 }
 
-// Freeze silently stops all messages. Connections remain open.
+// Freeze stops all messages without closing connections.
 func (n Network) Freeze() {
 	n.DelayReplies()
 	for _, p := range n {
@@ -58,8 +58,8 @@ func (n Network) Freeze() {
 	}
 }
 
-// Restore ends Cut, Freeze and Refuse. It closes the connections, so that the messages that Freeze
-// has stopped are lost.
+// Restore ends Cut, Freeze and Refuse. It closes the connections, so that the messages which Freeze has stopped are
+// lost.
 func (n Network) Restore() {
 	for _, p := range n {
 		p.DropConnections()
@@ -68,7 +68,7 @@ func (n Network) Restore() {
 	}
 }
 
-// Thaw ends Freeze, and delivers the messages that it has stopped.
+// Thaw ends Freeze, and delivers the messages that Freeze has stopped.
 func (n Network) Thaw() {
 	for _, p := range n {
 		p.Unblackhole()
@@ -82,7 +82,7 @@ func (n Network) Drop() {
 	}
 }
 
-// Refuse refuses new connections until Restore is called. Existing connections remain.
+// Refuse refuses new connections until Restore is called. Existing connections remain open.
 func (n Network) Refuse() {
 	for _, p := range n {
 		p.Refuse(true)
@@ -91,7 +91,7 @@ func (n Network) Refuse() {
 
 // ExpireSession expires a session of the client.
 func (n Network) ExpireSession(session int64) (err error) {
-	for _, p := range n { // only the proxies through which the client was connected know the session
+	for _, p := range n { // only the proxies that the client has used know the session
 		if err = p.ExpireSession(session); err == nil {
 			return nil
 		}

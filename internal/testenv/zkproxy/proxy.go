@@ -1,7 +1,7 @@
-// Package zkproxy implements a proxy between a ZooKeeper client and its server that injects
-// faults: a request that is applied while its reply is lost, a network that silently stops, a
-// session that expires. It knows the messages of ZooKeeper's protocol, and records them, so that
-// tests can count round trips and see which events a client has received.
+// Package zkproxy implements a proxy between a ZooKeeper client and its server that injects faults: a request that
+// the server applies while its reply is lost, a network that silently stops, a session that expires. The proxy
+// decodes the messages of ZooKeeper's protocol and records them, so that tests can count round trips and verify
+// which events a client has received.
 package zkproxy
 
 import (
@@ -24,7 +24,7 @@ const (
 	Both = ClientToServer | ServerToClient
 )
 
-// directions contains the single directions in the order of the indexes toServer and toClient.
+// directions contains the two single directions, in the order of the indexes toServer and toClient.
 var directions = [...]Direction{ClientToServer, ServerToClient}
 
 // The indexes of arrays with one element for each direction.
@@ -38,15 +38,14 @@ type gates [len(directions)]*testenv.Gate
 
 func newGates() gates { return gates{testenv.NewGate(), testenv.NewGate()} }
 
-// dialTimeout is the time limit of the connection to the server.
+// dialTimeout is the time limit within which the proxy must connect to the server.
 const dialTimeout = 10 * time.Second
 
-// Proxy is a running proxy. Its methods may be called from any goroutine. None of them blocks,
-// except Close and ExpireSession.
+// Proxy is a running proxy. Its methods may be called from any goroutine. Only Close and ExpireSession block.
 type Proxy struct {
 	listener net.Listener
 	wg       sync.WaitGroup
-	// gates stop all connections. Blackhole closes them.
+	// gates stop the packets of all connections. Blackhole closes the gates.
 	gates gates
 
 	mu       sync.Mutex
@@ -93,7 +92,7 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// SetTarget sets the server of later connections. Existing connections remain at their server:
+// SetTarget sets the server to which the proxy connects later clients. Existing connections remain at their server;
 // see [Proxy.DropConnections].
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
@@ -111,17 +110,17 @@ func (p *Proxy) DropConnections() {
 	}
 }
 
-// Refuse makes the proxy reset later connections immediately, or accept them again. Existing
-// connections remain.
+// Refuse makes the proxy reset later connections immediately, or accept connections again. Existing connections
+// remain open.
 func (p *Proxy) Refuse(refuse bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = refuse
 }
 
-// Blackhole silently stops all messages in the given direction, on existing and later connections.
-// Not even the close of a connection passes. Later connections are accepted. A message that is
-// being written may still pass.
+// Blackhole silently stops all messages in the given direction, on existing and later connections. It also stops
+// the close of a connection. The proxy accepts later connections. A message that the proxy is writing may still
+// pass.
 func (p *Proxy) Blackhole(dir Direction) {
 	for i, d := range directions {
 		if dir&d != 0 {
@@ -130,9 +129,9 @@ func (p *Proxy) Blackhole(dir Direction) {
 	}
 }
 
-// Unblackhole ends Blackhole in both directions. The messages that were stopped are then
-// delivered, as TCP would retransmit them, even requests of a client that has closed its
-// connection in the meantime. To lose them, call [Proxy.DropConnections] first.
+// Unblackhole ends Blackhole in both directions. The proxy then delivers the messages that it has stopped, as TCP
+// would retransmit them, even requests of a client that has closed its connection in the meantime. To lose these
+// messages, call [Proxy.DropConnections] first.
 func (p *Proxy) Unblackhole() {
 	for _, g := range p.gates {
 		g.Open()

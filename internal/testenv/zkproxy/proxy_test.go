@@ -15,8 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestBlackhole_BothDirections checks that no request passes a black hole, or is delivered after DropConnections.
-func TestBlackhole_BothDirections(t *testing.T) {
+// TestBlackhole_StopsRequestsOfClient checks that the server receives no request during a black hole in both
+// directions, nor after DropConnections and the end of the black hole.
+func TestBlackhole_StopsRequestsOfClient(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	h.proxy.Blackhole(zkproxy.Both)
@@ -24,15 +25,16 @@ func TestBlackhole_BothDirections(t *testing.T) {
 	require.Error(t, receive(t, result), "the client must detect the timeout")
 	assert.False(t, h.exists(t, "/a"))
 
-	h.proxy.DropConnections() // the request is lost with the connection
+	h.proxy.DropConnections() // DropConnections discards the request
 	h.proxy.Unblackhole()
 	waitSession(t, h.Conn)
 	require.NoError(t, receive(t, h.create("/b", 0)))
 	assert.False(t, h.exists(t, "/a"), "the lost request was delivered")
 }
 
-// TestBlackhole_OneDirection checks that requests pass while only replies are stopped.
-func TestBlackhole_OneDirection(t *testing.T) {
+// TestBlackhole_StopsOnlyRepliesOfServer checks that the server receives requests while a black hole discards only
+// the packets to the client.
+func TestBlackhole_StopsOnlyRepliesOfServer(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	h.proxy.Blackhole(zkproxy.ServerToClient)
@@ -45,8 +47,9 @@ func TestBlackhole_OneDirection(t *testing.T) {
 	waitSession(t, h.Conn)
 }
 
-// TestBlackhole_HidesClose checks that the server is not notified that the client has closed the connection.
-func TestBlackhole_HidesClose(t *testing.T) {
+// TestBlackhole_HidesCloseOfClient checks that the server does not notice during a black hole that the client has
+// closed the connection.
+func TestBlackhole_HidesCloseOfClient(t *testing.T) {
 	t.Parallel()
 	accepted, p := fakeServer(t)
 	client, err := net.Dial("tcp", p.Addr())
@@ -73,7 +76,7 @@ func TestBlackhole_HidesClose(t *testing.T) {
 	assert.Equal(t, "late", string(rest), "the bytes that were stopped must be delivered")
 }
 
-// TestDelay_DoesNotLimitRate checks that requests that are in flight together do not wait for each other.
+// TestDelay_DoesNotLimitRate checks that the delays of requests that are in flight at the same time do not add up.
 func TestDelay_DoesNotLimitRate(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -100,7 +103,7 @@ func TestDelay_DoesNotLimitRate(t *testing.T) {
 	}, waitLimit, time.Millisecond)
 }
 
-// TestDropConnections_KeepsSession checks that the client reconnects with its session.
+// TestDropConnections_KeepsSession checks that the client reconnects with the same session after DropConnections.
 func TestDropConnections_KeepsSession(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, startServer(t).Addr())
@@ -114,8 +117,9 @@ func TestDropConnections_KeepsSession(t *testing.T) {
 	assert.Equal(t, id, conn.SessionID())
 }
 
-// TestRefuse_UntilDisabled checks that connections are refused after Refuse(true), and accepted after Refuse(false).
-func TestRefuse_UntilDisabled(t *testing.T) {
+// TestRefuse_RejectsConnectionsUntilDisabled checks that the proxy refuses connections after Refuse(true), and
+// accepts connections after Refuse(false).
+func TestRefuse_RejectsConnectionsUntilDisabled(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, startServer(t).Addr())
 	p.Refuse(true)
@@ -130,8 +134,9 @@ func TestRefuse_UntilDisabled(t *testing.T) {
 	waitSession(t, conn)
 }
 
-// TestSetTarget_LaterConnections checks that new connections lead to the new target.
-func TestSetTarget_LaterConnections(t *testing.T) {
+// TestSetTarget_AppliesToNewConnections checks that the proxy connects new clients with the server that SetTarget
+// has set.
+func TestSetTarget_AppliesToNewConnections(t *testing.T) {
 	t.Parallel()
 	reserved, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -144,8 +149,9 @@ func TestSetTarget_LaterConnections(t *testing.T) {
 	assert.Equal(t, []bool{true}, zk.FLWRuok([]string{p.Addr()}, waitLimit), "four-letter commands must be forwarded")
 }
 
-// TestClose_WithFaults checks that Close does not wait for a rule or a black hole.
-func TestClose_WithFaults(t *testing.T) {
+// TestClose_ReturnsWhileRuleAndBlackholeAreActive checks that Close returns although a rule holds a reply and a
+// black hole is active.
+func TestClose_ReturnsWhileRuleAndBlackholeAreActive(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.HoldReply})
@@ -159,7 +165,8 @@ func TestClose_WithFaults(t *testing.T) {
 	require.Error(t, err)
 }
 
-// fakeServer starts a proxy whose target is a listener. It returns the connections that the listener accepts.
+// fakeServer starts a proxy whose target is a listener. The channel receives the connections that the listener
+// accepts.
 func fakeServer(t *testing.T) (<-chan net.Conn, *zkproxy.Proxy) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

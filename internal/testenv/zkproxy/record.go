@@ -33,33 +33,32 @@ func (k Kind) String() string {
 	}
 }
 
-// Record describes a message that was forwarded, or dropped by a rule.
+// Record describes a message that the proxy has forwarded or that a rule has dropped.
 type Record struct {
 	Kind Kind
-	// Time is when the message was forwarded, after any delay.
+	// Time is when the proxy has forwarded the message, after any delay.
 	Time time.Time
 	// Conn is the number of the connection, counted from 1.
 	Conn int
-	// Session is the session of the connection. For a handshake request it is the session that
-	// the client requests to resume, or 0.
+	// Session is the session of the connection. In a handshake request, it is the session that the client requests
+	// to resume, or 0.
 	Session int64
-	// Op is the operation of the request, or of the request of the reply. It is 0 for an event.
+	// Op is the operation of a request, or of the request that a reply answers. It is 0 for an event.
 	Op wire.Op
-	// Xid is the number that the client has given to the request. It is not unique: all pings
-	// have -2, for example.
+	// Xid is the number that the client has given to the request. Several requests can have the same number: for
+	// example, the number of all pings is -2.
 	Xid int32
-	// Path is the first path in the request, or in the request of the reply, and the path of an
-	// event. It may be empty.
+	// Path is the first path in a request, in the request that a reply answers, or in an event. It may be empty.
 	Path string
-	// Zxid is the last transaction of the server, in a reply or event. In a handshake request it
-	// is the last transaction that the client has seen.
+	// Zxid is the zxid in a reply or an event. In a handshake request, it is the last zxid that the client has
+	// seen.
 	Zxid int64
 	// Err is the error code of a reply, 0 for success.
 	Err int32
 	// EventType is the type of an event: 1 created, 2 deleted, 3 data changed, 4 children
 	// changed.
 	EventType int32
-	// Dropped reports whether a rule has dropped the message.
+	// Dropped is set if a rule has dropped the message.
 	Dropped bool
 }
 
@@ -78,7 +77,8 @@ func (r Record) String() string {
 	return text
 }
 
-// Log returns the messages so far, in order. A message is recorded before it is forwarded.
+// Log returns the messages so far, in the order in which the proxy has received them. The proxy records a message
+// before it forwards the message.
 func (p *Proxy) Log() []Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,8 +92,8 @@ func (p *Proxy) ResetLog() {
 	p.records = nil
 }
 
-// Count returns the number of requests in the log with an operation, including those that a
-// rule has dropped. With OpAny it counts all requests except handshakes and pings.
+// Count returns the number of requests in the log whose operation is op, including requests that a rule has
+// dropped. With OpAny, Count counts all requests except handshakes and pings.
 func (p *Proxy) Count(op wire.Op) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLog_RecordsMessages checks that requests, replies and events are recorded.
+// TestLog_RecordsMessages checks that the log of the proxy contains requests, replies and watch events, with their
+// fields.
 func TestLog_RecordsMessages(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
@@ -58,8 +59,8 @@ func TestLog_RecordsMessages(t *testing.T) {
 	assert.Equal(t, int32(-101), log[4].Err)
 }
 
-// TestLog_DroppedMessages checks that the record of a message that a rule has dropped is marked as Dropped.
-func TestLog_DroppedMessages(t *testing.T) {
+// TestLog_MarksDroppedMessages checks that Dropped is set in the record of each message that a rule has dropped.
+func TestLog_MarksDroppedMessages(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutAfterApplied})

@@ -12,38 +12,38 @@ import (
 type Action int
 
 const (
-	// CutBeforeRequest closes the connection instead of forwarding the request. The request is
-	// not applied, which the client cannot know.
+	// CutBeforeRequest closes the connection instead of forwarding the request. The server does not apply the
+	// request, which the client cannot know.
 	CutBeforeRequest Action = iota + 1
-	// CutAfterApplied forwards the request, waits for its reply, and closes the connection
-	// instead of forwarding the reply. The request is applied, which the client cannot know.
+	// CutAfterApplied forwards the request, waits for its reply, and closes the connection instead of forwarding
+	// the reply. The server has applied the request, which the client cannot know.
 	CutAfterApplied
-	// DropReplyBlackhole forwards the request and drops its reply. The connection remains open
-	// as a black hole in both directions, until the client closes it, the rule is released, or
-	// DropConnections is called.
+	// DropReplyBlackhole forwards the request and drops its reply. The connection remains open as a black hole in
+	// both directions, until the client closes the connection, or the test calls Release of the rule or
+	// DropConnections.
 	DropReplyBlackhole
-	// HoldReply forwards the request, and delays its reply and all later messages to the client
-	// until the rule is released.
+	// HoldReply forwards the request, and delays its reply and all later messages to the client until Release of
+	// the rule is called.
 	HoldReply
 )
 
 // Rule injects a fault at one request.
 type Rule struct {
-	// Op is the operation of the request. OpAny, the zero value, matches every request
-	// except handshakes and pings, which clients send on their own.
+	// Op is the operation of the request. The zero value, OpAny, matches every request except handshakes and pings,
+	// which clients send on their own.
 	Op wire.Op
 	// K selects one of the matching requests, counted from 1 over all connections since the rule
 	// was set. 0 means 1.
 	K int
-	// Path, if it is not nil, must return true for the path of the request: the first string of
-	// its body, or of the first operation of a multi; it is empty for requests without a path. It
-	// must not call the Proxy.
+	// Path, if it is not nil, must return true for the path of the request: the first string of the body, or of the
+	// first operation of a multi. The path is empty for requests without a path. The function must not call the
+	// Proxy.
 	Path func(path string) bool
 	// Action is the fault that the rule injects at the selected request.
 	Action Action
 }
 
-// Handle is a rule that was set by On.
+// Handle is a rule that On has set.
 type Handle struct {
 	proxy *Proxy
 	rule  Rule
@@ -53,7 +53,7 @@ type Handle struct {
 	done     chan struct{}
 	doneOnce sync.Once
 
-	// released is done when the rule is released, which calls cancel.
+	// released is done when Release is called, which calls cancel.
 	released context.Context
 	cancel   context.CancelFunc
 }
@@ -69,14 +69,13 @@ func (p *Proxy) On(rule Rule) *Handle {
 	return h
 }
 
-// Done returns a channel that is closed when the rule has been applied: for CutBeforeRequest when
-// the connection is closed, for other actions when the server has replied, so that the request is
-// applied. If the connection breaks before that, the channel is never closed.
+// Done returns a channel that is closed when the proxy has applied the rule: for CutBeforeRequest when the proxy
+// has closed the connection, and for other actions when the server has replied, so that the request is applied. If
+// the connection breaks earlier, the channel is never closed.
 func (h *Handle) Done() <-chan struct{} { return h.done }
 
-// Release forwards the reply that HoldReply delays, and closes the connection that
-// DropReplyBlackhole has left open. If the rule has not matched a request yet, Release removes
-// it. Further calls do nothing.
+// Release forwards the reply that HoldReply delays, and closes the connection that DropReplyBlackhole has left
+// open. If the rule has not matched a request yet, Release removes the rule. Further calls do nothing.
 func (h *Handle) Release() {
 	h.proxy.mu.Lock()
 	defer h.proxy.mu.Unlock()
@@ -86,8 +85,7 @@ func (h *Handle) Release() {
 
 func (h *Handle) markApplied() { h.doneOnce.Do(func() { close(h.done) }) }
 
-// takeRule removes the first rule that applies to a request, and returns it. It returns nil if no rule
-// applies.
+// takeRule removes and returns the first rule that applies to a request. It returns nil if no rule applies.
 func (p *Proxy) takeRule(op wire.Op, path string) *Handle {
 	p.mu.Lock()
 	defer p.mu.Unlock()

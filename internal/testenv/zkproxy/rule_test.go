@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestRule_CutBeforeRequest checks that the request is not applied, and that the rule does not apply to a
-// second request.
-func TestRule_CutBeforeRequest(t *testing.T) {
+// TestCutBeforeRequest_DropsOneRequest checks that the server does not receive the request that a rule with
+// CutBeforeRequest matches, and that the rule does not apply to a second request.
+func TestCutBeforeRequest_DropsOneRequest(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
@@ -26,8 +26,9 @@ func TestRule_CutBeforeRequest(t *testing.T) {
 	require.NoError(t, receive(t, h.create("/a", 0)), "the rule applied twice")
 }
 
-// TestRule_CutAfterApplied checks that the request is applied, and that the client does not receive a reply.
-func TestRule_CutAfterApplied(t *testing.T) {
+// TestCutAfterApplied_DropsReplyOfAppliedRequest checks that the server applies the request that a rule with
+// CutAfterApplied matches, and that the client receives no reply.
+func TestCutAfterApplied_DropsReplyOfAppliedRequest(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutAfterApplied})
@@ -36,9 +37,9 @@ func TestRule_CutAfterApplied(t *testing.T) {
 	assert.True(t, h.exists(t, "/a"), "the request was not applied")
 }
 
-// TestRule_DropReplyBlackhole checks that the client does not receive a reply, and that its next connection
-// is not a black hole.
-func TestRule_DropReplyBlackhole(t *testing.T) {
+// TestDropReplyBlackhole_SparesNextConnection checks that the client receives no reply to the request that a rule
+// with DropReplyBlackhole matches, and that the next connection of the client is not a black hole.
+func TestDropReplyBlackhole_SparesNextConnection(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})
@@ -54,12 +55,12 @@ func TestRule_DropReplyBlackhole(t *testing.T) {
 	rule.Release()
 }
 
-// TestRule_ReleaseClosesBlackHole checks that the client detects after Release, and not only by its timeout,
-// that the connection is dead.
-func TestRule_ReleaseClosesBlackHole(t *testing.T) {
+// TestRelease_ClosesConnectionInBlackhole checks that Release closes the connection that is a black hole, so that
+// the client detects the loss of the connection before its timeout.
+func TestRelease_ClosesConnectionInBlackhole(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
-	// With this timeout, the client would detect the black hole late.
+	// With this long timeout, the client would detect the black hole late without Release.
 	h.Conn, h.events = connectFor(t, h.proxy.Addr(), longSession)
 	waitSession(t, h.Conn)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.DropReplyBlackhole})
@@ -72,8 +73,9 @@ func TestRule_ReleaseClosesBlackHole(t *testing.T) {
 	assert.Less(t, time.Since(start), longSession/3, "the client has waited for its timeout")
 }
 
-// TestRule_HoldReply checks that the reply is not forwarded before Release, and not lost.
-func TestRule_HoldReply(t *testing.T) {
+// TestHoldReply_ForwardsReplyAfterRelease checks that a rule with HoldReply forwards the reply after Release and
+// not before.
+func TestHoldReply_ForwardsReplyAfterRelease(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.HoldReply})
@@ -85,8 +87,8 @@ func TestRule_HoldReply(t *testing.T) {
 	require.NoError(t, receive(t, result))
 }
 
-// TestRule_CountsOnlyMatches checks that the rule counts only requests whose path matches.
-func TestRule_CountsOnlyMatches(t *testing.T) {
+// TestRule_CountsOnlyMatchingRequests checks that K counts only the requests whose path the rule matches.
+func TestRule_CountsOnlyMatchingRequests(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{
@@ -100,11 +102,11 @@ func TestRule_CountsOnlyMatches(t *testing.T) {
 	receive(t, rule.Done())
 }
 
-// TestRule_OpAnyIgnoresPings checks that a ping does not match OpAny.
+// TestRule_OpAnyIgnoresPings checks that a rule for OpAny does not match pings.
 func TestRule_OpAnyIgnoresPings(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
-	// The client sends pings when it sends nothing else.
+	// A client sends pings while it sends nothing else.
 	before := h.proxy.Count(zktest.OpPing)
 	rule := h.proxy.On(zkproxy.Rule{Action: zkproxy.CutBeforeRequest})
 	require.Eventually(t, func() bool { return h.proxy.Count(zktest.OpPing) > before },
@@ -115,8 +117,9 @@ func TestRule_OpAnyIgnoresPings(t *testing.T) {
 	receive(t, rule.Done())
 }
 
-// TestRule_PathOfMulti checks that the path of a multi is that of its first operation.
-func TestRule_PathOfMulti(t *testing.T) {
+// TestRule_MatchesPathOfFirstOperationOfMulti checks that a rule compares the path of the first operation of a
+// multi.
+func TestRule_MatchesPathOfFirstOperationOfMulti(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{
@@ -132,8 +135,9 @@ func TestRule_PathOfMulti(t *testing.T) {
 	assert.True(t, h.exists(t, "/b"))
 }
 
-// TestRule_ReleasedBeforeMatch checks that a rule does not apply after it was released.
-func TestRule_ReleasedBeforeMatch(t *testing.T) {
+// TestRule_DoesNothingAfterRelease checks that a rule does not apply to requests that the client sends after
+// Release.
+func TestRule_DoesNothingAfterRelease(t *testing.T) {
 	t.Parallel()
 	h := newProxied(t)
 	rule := h.proxy.On(zkproxy.Rule{Op: zktest.OpCreate, Action: zkproxy.CutBeforeRequest})
@@ -142,8 +146,9 @@ func TestRule_ReleasedBeforeMatch(t *testing.T) {
 	requirePending(t, rule.Done())
 }
 
-// TestRule_Handshake checks that the client has no session while the reply to its handshake is held.
-func TestRule_Handshake(t *testing.T) {
+// TestRule_HoldsReplyToHandshake checks that the client has no session while a rule holds the reply to the
+// handshake.
+func TestRule_HoldsReplyToHandshake(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t, startServer(t).Addr())
 	rule := p.On(zkproxy.Rule{Op: zktest.OpConnect, Action: zkproxy.HoldReply})

@@ -9,26 +9,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// OpAny, in a Rule, is any request except handshakes and pings. Other operations are those of package
-// zktest.
+// OpAny, in a Rule, matches any request except handshakes and pings. Package zktest defines the other operations.
 const OpAny wire.Op = 0
 
 const (
 	lengthSize = 4
-	// maxFrame is far above the limits of servers. If a frame is longer, or its length is
-	// negative, the proxy closes the connection.
+	// maxFrame is far above the limits of servers. The proxy closes the connection if the length of a frame is
+	// greater than maxFrame or negative.
 	maxFrame = 64 << 20
 	rawChunk = 32 << 10
 )
 
 var errFrameLength = errors.New("zkproxy: invalid length of a frame")
 
-// http2 contains the first bytes of each HTTP/2 connection, such as those of clients of etcd. The proxy
+// http2 contains the first bytes of each HTTP/2 connection, such as the connections of etcd clients. The proxy
 // forwards the bytes of such a connection without splitting them into frames.
 const http2 = "PRI "
 
-// readHead reads the first four bytes of a client. raw reports whether they are not the length of
-// a frame, but a four-letter command or HTTP/2.
+// readHead reads the first four bytes that a client has sent. raw is true if these bytes are not the length of a
+// frame, but a four-letter command or the beginning of HTTP/2.
 func readHead(r io.Reader) (head []byte, raw bool, err error) {
 	head = make([]byte, lengthSize)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -45,8 +44,8 @@ func readHead(r io.Reader) (head []byte, raw bool, err error) {
 	return head, true, nil
 }
 
-// readFrame reads one frame. The result includes its length. head is the length, or nil if the length was not
-// read yet.
+// readFrame reads one frame, including its length. head contains the length if the caller has read it, and is nil
+// otherwise.
 func readFrame(r io.Reader, head []byte) ([]byte, error) {
 	if head == nil {
 		head = make([]byte, lengthSize)
@@ -58,7 +57,7 @@ func readFrame(r io.Reader, head []byte) ([]byte, error) {
 	if length < 0 || length > maxFrame {
 		return nil, errFrameLength
 	}
-	// The buffer grows with the bytes that arrive, because the length may be wrong.
+	// The length may be wrong, so the buffer grows only with the bytes that arrive.
 	var buf bytes.Buffer
 	buf.Write(head)
 	if _, err := io.CopyN(&buf, r, int64(length)); err != nil {
@@ -80,7 +79,7 @@ func readChunk(r io.Reader, head []byte) ([]byte, error) {
 	return nil, err
 }
 
-// message is the decoded part of a request, a reply or an event.
+// message contains the decoded fields of a request, a reply or an event.
 type message struct {
 	xid     int32 // the number of the request; 0 for a handshake
 	op      wire.Op
@@ -95,14 +94,14 @@ type message struct {
 	credentials credentials
 }
 
-// credentials are what a client needs to resume a session.
+// credentials contain what a client needs to resume a session.
 type credentials struct {
 	timeout  int32 // the session timeout in milliseconds
 	password []byte
 }
 
-// parseRequest decodes the body of a request. It returns false if the request is malformed, which
-// the server will reject.
+// parseRequest decodes the body of a request. It returns false if the body is malformed, so that the server will
+// reject the request.
 func parseRequest(body []byte, handshake bool) (message, bool) {
 	d := wire.NewDecoder(body)
 	if handshake {

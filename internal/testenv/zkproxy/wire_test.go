@@ -18,8 +18,8 @@ func frameOf(body []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-// TestProxy_LargeFrames checks that a large frame is forwarded unchanged.
-func TestProxy_LargeFrames(t *testing.T) {
+// TestProxy_ForwardsLargeFrames checks that the proxy forwards a large frame without a change, in both directions.
+func TestProxy_ForwardsLargeFrames(t *testing.T) {
 	t.Parallel()
 	accepted, p := fakeServer(t)
 	client, err := net.Dial("tcp", p.Addr())
@@ -46,9 +46,9 @@ func TestProxy_LargeFrames(t *testing.T) {
 	require.True(t, bytes.Equal(sent.Bytes(), got))
 }
 
-// TestProxy_MalformedFrames checks that the proxy neither panics nor hangs at a malformed frame. It must
-// forward the bytes or close the connection.
-func TestProxy_MalformedFrames(t *testing.T) {
+// TestProxy_SurvivesMalformedFrames checks that the proxy neither panics nor hangs at a malformed frame: the proxy
+// must forward the bytes or close the connection.
+func TestProxy_SurvivesMalformedFrames(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string][]byte{
 		"negative length": {0xff, 0xff, 0xff, 0xff},

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The errors that elections and recipes have in common. The packages for users export and document them.
+// The errors that elections and recipes have in common. The packages for users export and document these errors.
 var (
 	ErrInvalid        = errors.New("invalid argument")
 	ErrConnClosed     = errors.New("connection is closed")
@@ -27,41 +27,41 @@ var (
 	ErrSessionExpired = errors.New("session expired")
 	ErrLeaseExpired   = errors.New("lease expired: it was not confirmed in time")
 
-	// ErrTooLarge means that a reply exceeds the receive buffer of the connection (zk.WithMaxBufferSize).
-	// The client library closes the connection when it receives such a reply, and would do so at each
-	// repetition. Recipes also return it for a request that is larger than servers accept.
+	// ErrTooLarge means that a reply exceeds the receive buffer of the connection (zk.WithMaxBufferSize). The
+	// client library closes the connection when it receives such a reply, and would do so again if the request were
+	// repeated. Recipes also return ErrTooLarge for a request that is larger than servers accept.
 	ErrTooLarge = errors.New("request or reply is too large")
 )
 
-// ErrNilConn is the error if the connection is nil.
+// ErrNilConn is the error of a function whose argument conn is nil.
 var ErrNilConn = fmt.Errorf("%w: the connection is nil", ErrInvalid)
 
-// Class determines what follows from an error code of the servers.
+// Class says what a client does after an error code of the servers.
 type Class string
 
 const (
-	// ClassAnswer is the state of a znode, from which the caller of the request decides what follows.
+	// ClassAnswer describes the state of a znode. The caller of the request decides what to do.
 	ClassAnswer Class = "answer"
-	// ClassTransient: the server was busy or about to lose its connections. The request is sent again; it
-	// is unknown whether the first one was applied.
+	// ClassTransient means that the server was busy or about to lose its connections. The client repeats the
+	// request without knowing whether the server has applied the first one.
 	ClassTransient Class = "transient"
-	// ClassPassing ends the operation, because only a person can end the condition. But a participant that
-	// joins again, and has joined before, repeats it until it succeeds.
+	// ClassPassing ends the operation, because only a person can remove the cause. But a participant that has
+	// joined before and joins again repeats the operation until it succeeds.
 	ClassPassing Class = "passing"
-	// ClassFinal ends the operation. The same request would fail again.
+	// ClassFinal ends the operation, because the same request would fail again.
 	ClassFinal Class = "final"
 )
 
 // Code is an error code of the servers.
 type Code struct {
 	Number  int32
-	Name    string // the name in the servers' source
+	Name    string // the name in the source code of ZooKeeper
 	Class   Class
 	Meaning string
-	Remedy  string // what the user can do
+	Remedy  string // what the user can do against the error
 
-	sentinel error // the error for users, or nil
-	library  error // of the client library, or nil: its text is then "unknown error: NUMBER"
+	sentinel error // the exported error that users compare with, or nil
+	library  error // the error of the client library, or nil: its text is then "unknown error: NUMBER"
 }
 
 const (
@@ -70,7 +70,8 @@ const (
 	again     = "none: the library sends the request again"
 )
 
-// Codes are the error codes of the requests that this library sends. docs/servers.md has the same table.
+// Codes are the error codes with which servers answer the requests of this library. docs/servers.md contains the
+// same table.
 var Codes = []Code{
 	{-1, "SYSTEMERROR", ClassFinal, "the server has failed to process the request", seeLog, nil, nil},
 	{-2, "RUNTIMEINCONSISTENCY", ClassFinal, "the server has found an inconsistency", seeLog, nil, nil},
@@ -103,13 +104,13 @@ var Codes = []Code{
 	{-127, "THROTTLEDOP", ClassTransient, "the server is overloaded and has rejected the request", again, nil, nil},
 }
 
-// unknownPrefix begins the errors of the client library for codes that it does not define.
+// unknownPrefix is the beginning of the errors that the client library returns for codes that it does not define.
 const unknownPrefix = "unknown error: "
 
 // CodeOf returns the first error code that err wraps, or nil if err is not an answer of a server. A number that
-// is not in the table is a final code without a name.
+// Codes does not contain is a final code without a name.
 func CodeOf(err error) *Code {
-	switch err := err.(type) { //nolint:errorlint // it visits the tree
+	switch err := err.(type) { //nolint:errorlint // the switch visits the tree of wrapped errors
 	case nil:
 		return nil
 	case *Rejection:
@@ -130,7 +131,7 @@ func CodeOf(err error) *Code {
 		number, unknown = n, failed == nil
 	}
 	for i := range Codes {
-		if c := &Codes[i]; c.library != nil && err == c.library || unknown && c.Number == int32(number) { //nolint:errorlint // as well
+		if c := &Codes[i]; c.library != nil && err == c.library || unknown && c.Number == int32(number) { //nolint:errorlint // compare only this node
 			return c
 		}
 	}
@@ -140,8 +141,8 @@ func CodeOf(err error) *Code {
 	return &Code{Number: int32(number), Class: ClassFinal, Meaning: "the server rejects the request", Remedy: seeLog}
 }
 
-// IgnoreNoNode returns nil for zk.ErrNoNode, and other errors unchanged. err must be the result of one request,
-// because the cause of a context can wrap zk.ErrNoNode as well.
+// IgnoreNoNode returns nil for zk.ErrNoNode, and other errors unchanged. err must be the result of one request and
+// not the cause of a context, which can wrap zk.ErrNoNode as well.
 func IgnoreNoNode(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -149,14 +150,15 @@ func IgnoreNoNode(err error) error {
 	return err
 }
 
-// IsCause reports whether err wraps the cause of ctx, which can be any error, also one with which servers
-// answer: a group of goroutines cancels the others with the error of the first. A caller that decides by
-// the answer of a server to a request that ends with ctx must call it first.
+// IsCause reports whether err wraps the cause of ctx. That cause can be any error, also an answer of a server, as
+// in a group of goroutines that is canceled with the first error. So a caller that decides by the answer to a
+// request that ends with ctx must call IsCause before it examines the answer.
 func IsCause(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
 }
 
-// IsNoNode reports whether a server has answered a request that ends with ctx that the znode does not exist.
+// IsNoNode reports whether err is the answer of a server that the znode does not exist, and not the cause of ctx,
+// with which the request ends.
 func IsNoNode(ctx context.Context, err error) bool {
 	return errors.Is(err, zk.ErrNoNode) && !IsCause(ctx, err)
 }
@@ -167,20 +169,20 @@ func IsPassing(err error) bool {
 	return c != nil && c.Class == ClassPassing
 }
 
-// IsRejection reports whether err wraps an answer that ends an operation.
+// IsRejection reports whether err wraps an answer of a server that ends an operation: ClassPassing or ClassFinal.
 func IsRejection(err error) bool {
 	c := CodeOf(err)
 	return c != nil && (c.Class == ClassPassing || c.Class == ClassFinal)
 }
 
-// Rejection is an error with which a server has rejected a request.
+// Rejection is the error of a request that a server has rejected.
 type Rejection struct {
 	Code   *Code
 	Server string // the address of the server, or "" if it is not known
 	Err    error  // the error of the client library
 }
 
-// Error returns the meaning, the code, the server, and what the user can do.
+// Error returns the meaning of the code, the code, the server, and what the user can do.
 func (r *Rejection) Error() string {
 	text, number := r.Err.Error(), strconv.Itoa(int(r.Code.Number))
 	if wrapping, undefined := strings.CutSuffix(text, unknownPrefix+number); undefined {
@@ -204,8 +206,8 @@ func (r *Rejection) Unwrap() []error {
 	return []error{r.Code.sentinel, r.Err}
 }
 
-// Reject returns an answer that ends an operation as a Rejection by the server that conn uses, and other
-// errors unchanged. conn may be nil.
+// Reject returns a Rejection for an error with which a server ends an operation, and other errors unchanged. The
+// Rejection names the server that conn uses. conn may be nil.
 func Reject(ctx context.Context, conn *zk.Conn, err error) error {
 	var rejected *Rejection
 	if !IsRejection(err) || errors.As(err, &rejected) {
@@ -214,7 +216,7 @@ func Reject(ctx context.Context, conn *zk.Conn, err error) error {
 	return &Rejection{CodeOf(err), server(ctx, conn), err}
 }
 
-// Refine is Reject, and makes the error of an invalid path ErrInvalid.
+// Refine is like Reject, and also returns ErrInvalid for the client library's error about an invalid path.
 func Refine(conn *zk.Conn, err error) error {
 	if errors.Is(err, zk.ErrInvalidPath) && !errors.Is(err, ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -222,9 +224,9 @@ func Refine(conn *zk.Conn, err error) error {
 	return Reject(context.Background(), conn, err)
 }
 
-// server returns the address of the server that conn uses, or "". While the connection is down, the client
-// library holds the lock that Server needs until it has the next address, which may be a DNS lookup that
-// blocks.
+// server returns the address of the server that conn uses, or "" if that cannot be found out within a short time.
+// While the connection is down, the client library holds the lock that conn.Server needs until the library has the
+// next address, which may require a DNS lookup that blocks.
 func server(ctx context.Context, conn *zk.Conn) string {
 	if conn == nil {
 		return ""
@@ -235,8 +237,8 @@ func server(ctx context.Context, conn *zk.Conn) string {
 	return address
 }
 
-// Transient reports whether the request may be sent again, because the connection failed or the server was
-// busy. It is unknown whether the failed request was applied.
+// Transient reports whether err means that the connection has failed or that the server was busy, so that the
+// request may be repeated. It is unknown whether the failed request was applied.
 func Transient(err error) bool {
 	switch {
 	case err == nil:
@@ -247,14 +249,15 @@ func Transient(err error) bool {
 	if code := CodeOf(err); code != nil {
 		return code.Class == ClassTransient
 	}
-	// A failed write returns the error of the socket, or of a pipe or a tunnel of the user's dialer.
+	// If a write fails, the client library returns the error of the socket, or of a pipe or a tunnel of the user's
+	// dialer.
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF)
 }
 
-// Explain adds to err, with which an operation on conn has ended, the reason why conn has no session, or
-// the server that has not answered, and ErrHangs to ErrConnClosed if that is the reason. An error that does
-// not depend on the connection is unchanged. conn may be nil.
+// Explain adds a reason to err, with which an operation on conn has ended: why conn has no session, or which server
+// has not answered. To ErrConnClosed it adds ErrHangs if the client library hangs. Explain returns an error that
+// does not depend on the connection unchanged. conn may be nil.
 func Explain(conn *zk.Conn, err error) error {
 	switch {
 	case err == nil || conn == nil:
@@ -270,9 +273,9 @@ func Explain(conn *zk.Conn, err error) error {
 	}
 	if conn.State() != zk.StateHasSession {
 		if failure := RecordOf(conn).Facts().Failure; failure != nil {
-			return fmt.Errorf("%w (%v)", err, failure) // do not wrap failure: it is not the failure of a request
+			return fmt.Errorf("%w (%v)", err, failure) // do not wrap failure, because it is not the error of a request
 		}
-		if !errors.Is(err, zk.ErrNoServer) { // its text says that no server could be reached
+		if !errors.Is(err, zk.ErrNoServer) { // the text of ErrNoServer says that the client has reached no server
 			err = fmt.Errorf("%w (the connection has no session)", err)
 		}
 		return err

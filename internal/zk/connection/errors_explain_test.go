@@ -15,9 +15,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The error of an operation that has ended without an answer names what is known about the connection:
-// the server, and why the connection has no session. Other errors are not changed.
-func TestExplain_OutageNamesReason(t *testing.T) {
+// TestExplain_NamesServerAndReasonOfOutage checks that Explain adds the server, and the reason why the connection
+// has no session, to the error of an operation that no server has answered, and that Explain does not change other
+// errors.
+func TestExplain_NamesServerAndReasonOfOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn, _, err := zkdial.Connect([]string{"zk.example:2181"}, 4*time.Second, zkdial.WithDialer(srv.Dialer()))

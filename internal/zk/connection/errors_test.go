@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The page for users has the table of this package.
-func TestCodes_Documented(t *testing.T) {
+// TestCodes_MatchDocumentation checks that the table of error codes in docs/servers.md is equal to Codes.
+func TestCodes_MatchDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/servers.md")
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(page), "\n## Error codes\n")
@@ -30,7 +30,8 @@ func TestCodes_Documented(t *testing.T) {
 	require.Equal(t, want, rows)
 }
 
-// Each code is recognized, also within other errors. A number that is not in the table is final.
+// TestCodeOf_FindsWrappedCode checks that CodeOf finds each code of Codes, also in wrapped and joined errors, and
+// that an unknown code is final.
 func TestCodeOf_FindsWrappedCode(t *testing.T) {
 	for _, c := range Codes {
 		err := c.library
@@ -48,9 +49,10 @@ func TestCodeOf_FindsWrappedCode(t *testing.T) {
 	}
 }
 
-// The error of a rejection wraps the error for users and that of the client library, and names code,
-// server and remedy once. Answers and transient codes remain as they are.
-func TestReject(t *testing.T) {
+// TestReject_WrapsErrorWithCodeServerAndRemedy checks that the error that Reject returns wraps the error for users
+// and the error of the client library, and contains the code, the server and the remedy once. Reject must not
+// change answers and transient errors.
+func TestReject_WrapsErrorWithCodeServerAndRemedy(t *testing.T) {
 	for _, c := range Codes {
 		cause := c.library
 		if cause == nil {

@@ -8,21 +8,21 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// Grant is the common part of leaderships and holds of locks: a fencing token, a lease that expires by the
-// clock, and a context that is done when the grant ends. Its methods may be called from any goroutine.
+// Grant is the common part of leaderships and holds of locks: a fencing token, a lease that the clock ends, and a
+// context that is done when the grant ends. The methods of a Grant may be called from any goroutine.
 type Grant struct {
 	token    int64
 	deadline func() time.Time
-	sub      *Subscription // nil unless Subscription.Grant has returned it
+	sub      *Subscription // nil unless Subscription.Grant has returned the grant
 	ctx      context.Context
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	latest time.Time // the last deadline before the end
+	latest time.Time // the last deadline before the end of the grant
 }
 
-// NewGrant returns a grant. deadline returns when the lease currently expires, and must not call methods of
-// the grant. If it is nil, or returns the zero time at the start, the lease is unlimited.
+// NewGrant returns a grant. deadline returns when the lease currently expires, and must not call methods of the
+// grant. If deadline is nil, or returns the zero time at the start, the lease is unlimited.
 func NewGrant(token int64, deadline func() time.Time) *Grant {
 	ctx, end := context.WithCancelCause(context.Background())
 	if deadline == nil {
@@ -31,19 +31,19 @@ func NewGrant(token int64, deadline func() time.Time) *Grant {
 	return &Grant{token: token, deadline: deadline, ctx: ctx, end: end, latest: deadline()}
 }
 
-// Grant returns a grant that lasts as long as the lease of the session at most, and ends before the
-// owner of the connection ends the session.
+// Grant returns a grant that lasts at most as long as the lease of the session, and ends before the owner of the
+// connection ends the session.
 func (s *Subscription) Grant(token int64) *Grant {
 	g := NewGrant(token, s.Deadline)
 	if g.latest.IsZero() {
-		g.latest = time.Unix(0, 0) // the lease has ended since it was proven
+		g.latest = time.Unix(0, 0) // the lease has ended after the call of Prove
 	}
 	g.sub = s
 	s.EndOnClose(g.end)
 	return g
 }
 
-// EndOnClose calls also when the owner of the connection closes it, if this is a grant of Subscription.Grant.
+// EndOnClose makes the owner's call of Close end g and then call also, if Subscription.Grant has returned g.
 func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	if g.sub != nil {
 		g.sub.EndOnClose(func(err error) {
@@ -53,20 +53,20 @@ func (g *Grant) EndOnClose(also context.CancelCauseFunc) {
 	}
 }
 
-// End ends the grant for a reason. The first reason counts.
+// End ends the grant for a reason. If the grant has ended before, its first reason remains.
 func (g *Grant) End(reason error) { g.end(reason) }
 
-// Token returns the fencing token, which is greater than that of each earlier grant.
+// Token returns the fencing token, which is greater than the tokens of all earlier grants.
 func (g *Grant) Token() int64 { return g.token }
 
 // Context returns a context that is done when the grant ends. Its cause is the error of Err.
 func (g *Grant) Context() context.Context { return g.ctx }
 
-// Err returns nil while the lease is valid, and the reason of the end afterwards. It compares the deadline
-// with the clock, so it is correct even if the process was suspended until now.
+// Err returns nil while the lease is valid, and afterwards the reason why the grant has ended. Err compares the
+// deadline with the clock, so its result is correct even if the process was suspended until the call.
 func (g *Grant) Err() error {
 	if g.ctx.Err() == nil {
-		// Read the clock before the deadline, which may be renewed in the meantime.
+		// Read the clock before the deadline: a renewal in between then cannot make the grant seem expired.
 		now := time.Now()
 		if d := g.Deadline(); !d.IsZero() && limit.Expired(d, now) {
 			g.end(ErrLeaseExpired)
@@ -78,8 +78,8 @@ func (g *Grant) Err() error {
 	return context.Cause(g.ctx)
 }
 
-// Deadline returns when the lease currently expires; the zero time means never. It does not change after
-// the end of the grant.
+// Deadline returns when the lease currently expires; the zero time means that it does not expire. Deadline returns
+// the same time after the end of the grant.
 func (g *Grant) Deadline() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// TestGrant_FirstReasonCounts checks that a later reason does not replace the reason with which the grant has ended.
-func TestGrant_FirstReasonCounts(t *testing.T) {
+// TestGrant_KeepsFirstReason checks that a second call of End does not replace the reason of the first call.
+func TestGrant_KeepsFirstReason(t *testing.T) {
 	l := NewGrant(42, nil)
 	require.Equal(t, int64(42), l.Token())
 	require.NoError(t, l.Err())
@@ -27,9 +27,9 @@ func TestGrant_FirstReasonCounts(t *testing.T) {
 	require.ErrorIs(t, context.Cause(l.Context()), ErrSessionExpired)
 }
 
-// Err must not depend on a timer: a process that was just resumed may call it before any timer
-// fires.
-func TestGrant_ErrAfterLeaseHasExpired(t *testing.T) {
+// TestGrant_ErrDetectsExpiryWithoutTimer checks that Err compares the deadline with the clock: a process that
+// resumes after a pause may call Err before any timer fires.
+func TestGrant_ErrDetectsExpiryWithoutTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deadline := time.Now().Add(time.Second)
 		l := NewGrant(1, func() time.Time { return deadline })
@@ -44,8 +44,9 @@ func TestGrant_ErrAfterLeaseHasExpired(t *testing.T) {
 	})
 }
 
-// The deadline advances while the lease is renewed, and keeps its last value when the lease has ended.
-func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
+// TestGrant_DeadlineAdvancesUntilLeaseEnds checks that Deadline advances with each renewal of the lease, and keeps
+// its last value after the end of the lease.
+func TestGrant_DeadlineAdvancesUntilLeaseEnds(t *testing.T) {
 	now := time.Now()
 	proven := now.Add(time.Minute)
 	l := NewGrant(1, func() time.Time { return proven })
@@ -58,8 +59,9 @@ func TestDeadline_AdvancesUntilTheEnd(t *testing.T) {
 	require.Equal(t, now.Add(time.Hour), l.Deadline())
 }
 
-// TestExpired_ByEitherClock checks that a deadline that only one of the clocks has passed counts as passed.
-func TestExpired_ByEitherClock(t *testing.T) {
+// TestExpired_ReportsExpiryByEitherClock checks that Expired returns true if the monotonic clock or only the wall
+// clock has passed the deadline.
+func TestExpired_ReportsExpiryByEitherClock(t *testing.T) {
 	now := time.Now()
 	require.False(t, limit.Expired(now.Add(time.Minute), now))
 	require.True(t, limit.Expired(now, now))

@@ -10,33 +10,35 @@ import (
 	"github.com/go-leaderelection/leaderelection/candidacy/limit"
 )
 
-// lease computes until when the ensemble cannot have expired a session. It is pure: it reads no clock.
+// lease computes the time before which the ensemble cannot have expired a session. Its methods read no clock.
 // docs/design.md derives the rule ("Never two leaders").
 //
-// A proof is an acknowledged quorum write. It counts from the time at which it was sent. Two proofs form a
-// chain if the first was acknowledged a quarter of the timeout before the second was sent.
+// A proof is a write that a quorum of servers has acknowledged. A lease lasts for a time after the client has sent
+// the proof. Two proofs form a chain if the first was acknowledged a quarter of the timeout before the client has
+// sent the second.
 type lease struct {
 	timeout time.Duration
-	proofs  []proof   // what the deadline follows from, oldest first
-	paused  time.Time // when a pause of the process was last detected
+	proofs  []proof   // the proofs that determine the deadline, oldest first
+	paused  time.Time // when the process resumed after the newest pause, or zero
 }
 
-// proof is an acknowledged write.
+// proof is an acknowledged write: when the client has sent the write, and when it has received the reply.
 type proof struct{ sent, acked time.Time }
 
 // add records a proof.
 func (l *lease) add(sent, acked time.Time) {
 	n, newest := len(l.proofs), proof{sent, acked}
 	if n > 0 && limit.Elapsed(l.proofs[n-1].sent, sent) <= 0 {
-		return // an older proof, acknowledged late
+		return // the proof is older than the newest one, and was acknowledged late
 	}
 	if n > 0 && since(l.proofs[n-1].sent, sent) < 0 {
-		// The wall clock was set back: the proofs would be no evidence until it is as late as before.
+		// The wall clock was set back. Remove the proofs, because they would prove nothing until the wall clock is
+		// as late as before.
 		l.clear()
 		n = 0
 	}
 	if n > 1 && limit.Elapsed(l.proofs[n-2].sent, sent) < l.timeout/16 {
-		l.proofs[n-1] = newest // the one before is recent enough
+		l.proofs[n-1] = newest // the proof before the replaced proof is recent enough
 	} else {
 		l.proofs = append(l.proofs, newest)
 	}
@@ -45,7 +47,7 @@ func (l *lease) add(sent, acked time.Time) {
 	}
 }
 
-// clear removes all proofs: they are of another session, or no checks were sent for some time.
+// clear removes all proofs, because they are of another session, or because no checks were sent for some time.
 func (l *lease) clear() { l.proofs = nil }
 
 // deadline returns the end of the lease, or the zero time without a lease.
@@ -56,9 +58,10 @@ func (l *lease) deadline() time.Time {
 	}
 	newest := l.proofs[n-1].sent
 	if n == 1 || since(l.proofs[0].acked, newest) < l.timeout/4 {
-		// The chain is too short. The pings of the client library, a third of the timeout apart, have been
-		// reported instead: 1 - 1/4 - 1/3 = 5/12 remain, so the margin is 5/12 - 1/3 = 1/12. If the process
-		// was paused, so were the pings.
+		// The chain is too short for the rule below. But the servers have reported the activity of the session
+		// because of the pings of the client library, which it sends every third of the timeout: 1 - 1/4 - 1/3 =
+		// 5/12 of the timeout remain, so the margin is 5/12 - 1/3 = 1/12. In a pause of the process, the client
+		// sends no pings either.
 		if !l.paused.IsZero() && since(l.paused, newest) < l.timeout*7/12 {
 			return time.Time{}
 		}
@@ -68,8 +71,8 @@ func (l *lease) deadline() time.Time {
 	return newest.Add(min(l.timeout/2, l.timeout-l.timeout/8-gap))
 }
 
-// until returns the end of the lease for a user with this timeout, at most that of the lease. A shorter one
-// only limits the lease to the half of it, from the newest proof.
+// until returns the end of the lease for a user with this timeout, which is at most the end of the lease itself. A
+// shorter timeout limits the lease to half of this timeout after the newest proof.
 func (l *lease) until(timeout time.Duration) time.Time {
 	deadline := l.deadline()
 	if deadline.IsZero() {
@@ -79,11 +82,11 @@ func (l *lease) until(timeout time.Duration) time.Time {
 	return newest.Add(min(timeout/2, deadline.Sub(newest)))
 }
 
-// due reports whether a user with this timeout needs the next check, if the last one was sent at the time
-// last. interval is the configured time from an acknowledgement to the next check; at most a quarter of the
-// timeout is used, because a chain needs proofs that are this far apart. If the lease ends soon, the
-// default interval applies, an eighth of the timeout. Other proofs do not show that the user's znode
-// exists, so a check is sent after half of the timeout in any case.
+// due reports whether a user with this timeout needs the next check, if the client has sent the last check at the
+// time last. interval is the configured time from the acknowledgement of a check to the next check. At most a
+// quarter of the timeout is used, because a chain needs proofs that are this far apart. If the lease ends soon, the
+// default interval applies, an eighth of the timeout. A check is due after half of the timeout in any case, because
+// other proofs do not show that the znode of the user exists.
 func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Duration) bool {
 	if limit.Elapsed(last, now) < timeout/8 {
 		return false
@@ -94,22 +97,22 @@ func (l *lease) due(timeout time.Duration, last, now time.Time, interval time.Du
 	return limit.Elapsed(l.proofs[len(l.proofs)-1].acked, now) >= min(interval, timeout/4)
 }
 
-// since returns the time from a to b by the monotonic or the wall clock, whichever is shorter. It is for ages that
-// must not be overestimated: the wall clock can be set forward.
+// since returns the time from a to b by the monotonic or the wall clock, whichever is shorter. Callers use it for
+// ages that must not be overestimated, because the wall clock can be set forward.
 func since(a, b time.Time) time.Duration { return limit.Left(b, a) }
 
-// maxPollInterval limits the time between two polls. The client library waits for a second before it
-// connects to the same server again, so no break is missed. The breaks of connections of package zkdial are
-// counted.
+// maxPollInterval limits the time between two polls of the connection's state. The client library waits for a
+// second before it connects to the same server again, so polls notice every break. For connections of package
+// zkdial, the dialer reports the breaks.
 const maxPollInterval = 500 * time.Millisecond
 
 // pauseMonitor detects pauses of this process (SIGSTOP, a suspended machine) with a timer, without a goroutine. It
-// starts with the first use of the connection, because a pause before a candidacy matters, too, and stops when the
+// starts with the first use of the connection, because a pause before a candidacy also matters, and ends when the
 // connection is garbage collected.
 type pauseMonitor struct {
 	mu      sync.Mutex
-	running time.Time // when the process was last known to run
-	paused  time.Time // when a pause was last detected
+	running time.Time // the newest time at which the process was running
+	paused  time.Time // when the process resumed after the newest pause, or zero
 }
 
 var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
@@ -118,11 +121,11 @@ var pauseMonitors = NewMap(func(conn *zk.Conn) *pauseMonitor {
 	return p
 })
 
-// poll detects a pause since the last call, and calls itself again.
+// poll detects a pause since the last poll, and starts a timer for the next poll.
 func (p *pauseMonitor) poll(reference weak.Pointer[zk.Conn]) {
 	if conn := reference.Value(); conn != nil {
 		timeout := SessionTimeout(conn, 0)
-		p.last(timeout / 8)
+		p.lastPause(timeout / 8)
 		time.AfterFunc(pollInterval(timeout), func() { p.poll(reference) })
 	}
 }
@@ -130,13 +133,14 @@ func (p *pauseMonitor) poll(reference weak.Pointer[zk.Conn]) {
 // DetectPauses starts to detect pauses of the process, until conn is garbage collected.
 func DetectPauses(conn *zk.Conn) { pauseMonitors.Of(conn) }
 
-// pollInterval returns the time between two polls.
+// pollInterval returns the time between two polls with this session timeout.
 func pollInterval(timeout time.Duration) time.Duration {
 	return max(min(timeout/32, maxPollInterval), time.Millisecond)
 }
 
-// last returns when the process was last paused for more than longest, or the zero time.
-func (p *pauseMonitor) last(longest time.Duration) time.Time {
+// lastPause returns when the process resumed after the newest pause that was longer than longest, or the zero time. The
+// current call also detects pauses.
+func (p *pauseMonitor) lastPause(longest time.Duration) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()

@@ -17,7 +17,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(d time.Duration) time.Time { return start.Add(d) }
 
-// leaseOf returns a lease with proofs sent at these times after start.
+// leaseOf returns a lease with proofs that were sent, and acknowledged, at these times after start.
 func leaseOf(sent ...time.Duration) *lease {
 	l := &lease{timeout: timeout}
 	for _, d := range sent {
@@ -33,9 +33,9 @@ func every(step, until time.Duration) (sent []time.Duration) {
 	return sent
 }
 
-// TestLease_Deadline checks that the deadline that follows from a series of proofs agrees with the pings of
-// the client.
-func TestLease_Deadline(t *testing.T) {
+// TestLease_DeadlineFollowsProofs checks the deadline of a lease after various series of proofs. The deadline
+// depends on what the servers know from the pings of the client.
+func TestLease_DeadlineFollowsProofs(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent []time.Duration
 		want time.Duration
@@ -55,11 +55,12 @@ func TestLease_Deadline(t *testing.T) {
 			require.Equal(t, c.want, leaseOf(c.sent...).deadline().Sub(start))
 		})
 	}
-	require.True(t, (&lease{timeout: timeout}).deadline().IsZero(), "no proof")
+	require.True(t, (&lease{timeout: timeout}).deadline().IsZero(), "a lease without a proof has a deadline")
 }
 
-// During a pause of the process the client has sent no pings, so one proof is not sufficient.
-func TestLease_AfterPause(t *testing.T) {
+// TestLease_RequiresChainAfterPause checks that one proof does not start a lease after a pause of the process,
+// because the client has sent no pings during the pause.
+func TestLease_RequiresChainAfterPause(t *testing.T) {
 	l := leaseOf(0)
 	l.paused = at(-timeout / 2)
 	require.True(t, l.deadline().IsZero())
@@ -71,15 +72,15 @@ func TestLease_AfterPause(t *testing.T) {
 	require.Equal(t, timeout/4+timeout/2, l.deadline().Sub(start), "a chain after the pause")
 }
 
-// TestLease_KeepsFewProofs checks that the memory of a lease does not grow with the number of proofs.
+// TestLease_KeepsFewProofs checks that the number of proofs that a lease keeps in memory is limited.
 func TestLease_KeepsFewProofs(t *testing.T) {
 	l := leaseOf(every(time.Millisecond, 10*timeout)...)
 	require.LessOrEqual(t, len(l.proofs), 8)
 }
 
-// TestLease_WallClockIsSet checks that a step of the wall clock does not make a lease longer, and that a
-// lease is renewed after it.
-func TestLease_WallClockIsSet(t *testing.T) {
+// TestLease_IsNotExtendedByStepOfWallClock checks that a step of the wall clock does not extend a lease, and that
+// proofs after the step renew the lease.
+func TestLease_IsNotExtendedByStepOfWallClock(t *testing.T) {
 	for name, c := range map[string]struct{ before, step, pause time.Duration }{
 		"forward, in a short chain":       {before: 0, step: timeout / 4},
 		"far forward, in a short chain":   {before: timeout / 8, step: time.Hour},
@@ -101,7 +102,8 @@ func TestLease_WallClockIsSet(t *testing.T) {
 				}
 				unstepped.add(actual, actual)
 				l.add(shown, shown)
-				// As far as the clock shows that was not set: the lease ends by either clock.
+				// Compute the deadline by the clock that was not set: the lease ends when either clock has passed
+				// the deadline.
 				return l.deadline().Sub(begin)
 			}
 			if c.pause > 0 {
@@ -118,8 +120,8 @@ func TestLease_WallClockIsSet(t *testing.T) {
 	}
 }
 
-// withWall returns t with its wall clock reading changed by d. Package time cannot create a time whose
-// clock readings differ.
+// withWall returns t with its wall clock reading changed by d. It uses unsafe, because package time cannot create a
+// time whose clock readings differ.
 func withWall(t time.Time, d time.Duration) time.Time {
 	u := t.Add(d)
 	fields := (*struct {
@@ -131,8 +133,9 @@ func withWall(t time.Time, d time.Duration) time.Time {
 	return u
 }
 
-// A proof of a chain counts from its acknowledgement.
-func TestLease_ChainCountsFromAcknowledgements(t *testing.T) {
+// TestLease_CountsChainFromAcknowledgements checks that a proof extends a chain from the time of its
+// acknowledgement, not from the time at which the client has sent the proof.
+func TestLease_CountsChainFromAcknowledgements(t *testing.T) {
 	l := &lease{timeout: timeout}
 	l.add(at(0), at(timeout/8))
 	l.add(at(timeout/4), at(timeout/4))
@@ -141,27 +144,27 @@ func TestLease_ChainCountsFromAcknowledgements(t *testing.T) {
 	require.Equal(t, timeout*3/8+timeout/2, l.deadline().Sub(start))
 	l.add(at(timeout), at(timeout))
 	require.Equal(t, timeout+timeout/4, l.deadline().Sub(start), "a gap that begins after three eighths")
-	// The second proof was acknowledged less than a quarter of the timeout before the last proof was sent, so
-	// the first proof counts.
+	// The second proof was acknowledged less than a quarter of the timeout before the last proof was sent, so the
+	// chain begins with the first proof.
 	l.add(at(timeout*5/4), at(timeout*3/2))
 	l.add(at(timeout*3/2), at(timeout*3/2))
 	require.Equal(t, timeout*3/2+timeout*3/8, l.deadline().Sub(start))
 }
 
-// model is the leader of an ensemble and the server that a client is connected to. The server
-// reports the activity of sessions with its replies to pings, half a tick apart.
+// model simulates the leader of an ensemble and the server of a client. The server reports the activity of sessions
+// to the leader with its replies to pings, half a tick apart.
 type model struct {
 	r          *rand.Rand
 	half       time.Duration // half a tick of the server
-	ping, tick time.Duration // the offsets of the pings and of the ticks
+	ping, tick time.Duration // the times of the first ping and of the first tick
 	lag        time.Duration // the longest latency
-	last       time.Duration // the arrival of the last packet
-	reported   time.Duration // the last activity that was reported
+	last       time.Duration // the arrival of the newest packet
+	reported   time.Duration // the last activity that the server has reported to the leader
 	unreported []time.Duration
 }
 
-// deliver returns when a packet arrives that the client sends at the time sent. Packets arrive
-// in order.
+// deliver returns the time at which a packet arrives that the client sends at the time sent. Packets arrive in the
+// order in which they were sent.
 func (m *model) deliver(sent time.Duration) time.Duration {
 	arrival := sent
 	if m.r.IntN(2) == 0 {
@@ -172,23 +175,24 @@ func (m *model) deliver(sent time.Duration) time.Duration {
 	return m.last
 }
 
-// expiry returns when the leader expires the session if the client's server is cut off from the leader right after
-// the last packet has arrived.
+// expiry returns when the leader expires the session if the server of the client is cut off from the leader right
+// after the last packet has arrived.
 func (m *model) expiry() time.Duration {
 	lastPing := m.ping + (m.last-m.ping)/m.half*m.half
 	for _, a := range m.unreported {
 		if a <= lastPing {
-			// A session is active at the time of the report.
+			// The server reports the time of its report, not of the activity, so the session is active at that
+			// time.
 			m.reported = max(m.reported, m.ping+(a-m.ping+m.half-1)/m.half*m.half)
 		}
 	}
 	end := m.reported + timeout
-	return ((end-m.tick)/(2*m.half)+1)*2*m.half + m.tick // rounded up to a tick
+	return ((end-m.tick)/(2*m.half)+1)*2*m.half + m.tick // round up to a tick of the leader
 }
 
-// The lease ends before the session for every latency of each packet, and also after a pause of
-// the process, during which the client sends no pings.
-func TestLease_Latency(t *testing.T) {
+// TestLease_EndsBeforeSessionAtAnyLatency checks that the lease ends before the session with random latencies of
+// each packet, also after a pause of the process, during which the client sends no pings.
+func TestLease_EndsBeforeSessionAtAnyLatency(t *testing.T) {
 	for name, c := range map[string]struct {
 		tick, lag, pause time.Duration
 	}{
@@ -208,12 +212,12 @@ func TestLease_Latency(t *testing.T) {
 					ping: time.Duration(r.Int64N(int64(c.tick / 2))), tick: time.Duration(r.Int64N(int64(c.tick))),
 				}
 				for x := base - 3*timeout + time.Duration(r.Int64N(int64(timeout/3))); x <= base-c.pause; x += timeout / 3 {
-					m.deliver(x) // the client's pings
+					m.deliver(x) // a ping of the client
 				}
 				l := &lease{timeout: timeout}
 				if c.pause > 0 {
 					l.paused = at(base)
-					m.deliver(base) // the ping that was due
+					m.deliver(base) // the ping that was due during the pause
 				}
 				sent, next := base, base+timeout/3
 				for n := 1 + r.IntN(6); n > 0; n-- {
@@ -235,10 +239,10 @@ func TestLease_Latency(t *testing.T) {
 	}
 }
 
-// checksPerMinute simulates a minute of checks that are acknowledged after a round trip, for a
-// user with the timeout stated. It returns their number, and the shortest remaining lease at an
-// acknowledgement.
-func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n int, left time.Duration) {
+// simulateMinuteOfChecks simulates a minute of checks that the server acknowledges after a round trip, for a user
+// with the configured timeout stated, and requires that the lease does not end in this minute. It returns the
+// number of checks, and the shortest time for which the lease was still valid at an acknowledgement.
+func simulateMinuteOfChecks(t *testing.T, stated, interval, roundTrip time.Duration) (n int, left time.Duration) {
 	step := stated / 32
 	l := &lease{timeout: timeout}
 	l.add(at(0), at(roundTrip))
@@ -257,26 +261,26 @@ func checksPerMinute(t *testing.T, stated, interval, roundTrip time.Duration) (n
 	return n, left
 }
 
-// TestLease_CheckInterval checks that checks are sent no more often than the interval requires, and that a
-// lease does not end while they are answered in time.
-func TestLease_CheckInterval(t *testing.T) {
-	byDefault, _ := checksPerMinute(t, timeout, 0, 2*time.Millisecond)
+// TestLease_ContinuesWithChecksAtInterval checks that the client sends checks no more often than the check interval
+// requires, and that the lease does not end while the server answers the checks in time.
+func TestLease_ContinuesWithChecksAtInterval(t *testing.T) {
+	byDefault, _ := simulateMinuteOfChecks(t, timeout, 0, 2*time.Millisecond)
 	require.InDelta(t, 120, byDefault, 5)
-	slowest, left := checksPerMinute(t, timeout, timeout/4, 2*time.Millisecond)
+	slowest, left := simulateMinuteOfChecks(t, timeout, timeout/4, 2*time.Millisecond)
 	require.InDelta(t, 56, slowest, 4)
 	require.Greater(t, left, timeout/8)
-	longer, _ := checksPerMinute(t, timeout, timeout, 2*time.Millisecond)
+	longer, _ := simulateMinuteOfChecks(t, timeout, timeout, 2*time.Millisecond)
 	require.Equal(t, slowest, longer, "a quarter of the timeout is the limit")
-	between, _ := checksPerMinute(t, timeout, timeout/6, 2*time.Millisecond)
+	between, _ := simulateMinuteOfChecks(t, timeout, timeout/6, 2*time.Millisecond)
 	require.Less(t, between, byDefault)
 	require.Greater(t, between, slowest)
-	// With round trips longer than that, the first lease, a third of the timeout, ends too early
-	// by default as well.
+	// If round trips are longer than a seventh of the timeout, even a client with the default interval loses its
+	// first lease, which lasts for a third of the timeout.
 	for _, stated := range []time.Duration{timeout, timeout * 7 / 8, timeout * 2 / 3, timeout / 4, timeout / 40} {
 		for roundTrip := time.Millisecond; roundTrip < stated/7; roundTrip += stated / 64 {
-			checksPerMinute(t, stated, 0, roundTrip)
-			checksPerMinute(t, stated, stated/4, roundTrip)
-			checksPerMinute(t, stated, stated/6, roundTrip)
+			simulateMinuteOfChecks(t, stated, 0, roundTrip)
+			simulateMinuteOfChecks(t, stated, stated/4, roundTrip)
+			simulateMinuteOfChecks(t, stated, stated/6, roundTrip)
 		}
 	}
 }

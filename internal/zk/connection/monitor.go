@@ -23,21 +23,21 @@ var monitors = NewMap(func(conn *zk.Conn) *monitor {
 	return m
 })
 
-// epochs is the last State.Epoch of all connections.
+// epochs is the newest State.Epoch of all connections.
 var epochs atomic.Uint64
 
-// monitor contains the state of one connection. Its goroutine starts when the first poll or check is due, so that a
-// lock that is held for a millisecond needs none, and ends with the last subscription.
+// monitor contains the state of one connection. The goroutine of the monitor starts when the first poll or check is
+// due, so that a lock that is held for a millisecond needs no goroutine, and ends with the last subscription.
 type monitor struct {
 	startStop sync.Mutex // held while the first subscription starts the monitor, or the last subscription stops it
 
-	// ctx, stop, timer and done are those of the goroutine. A goroutine that was not started before the last
-	// subscription was closed is that of the next one, so that a lock that is held briefly allocates none.
+	// ctx, stop, timer and done belong to the goroutine. If the last subscription is closed before the goroutine
+	// was started, the next subscription uses these values, so that a lock that is held briefly allocates none.
 	ctx   context.Context
 	stop  context.CancelFunc // ends the goroutine
 	timer *time.Timer        // starts the goroutine; nil if there is no such goroutine
 	done  chan struct{}
-	wake  chan struct{} // capacity 1; has an element after Prove and after an event
+	wake  chan struct{} // capacity 1; contains an element after Prove and after an event
 
 	record *Record
 	pauses *pauseMonitor
@@ -46,31 +46,31 @@ type monitor struct {
 	subs    map[*Subscription]struct{}
 	proving map[string]*Subscription // the subscriptions that require a lease, by path
 	monitored
-	validities []validity // one element for each timeout that subscriptions state
+	validities []validity // one element for each configured timeout of subscriptions
 }
 
-// monitored is what a monitor knows since the first of the present subscriptions.
+// monitored is the state of a monitor since it has had a subscription without interruption.
 type monitored struct {
-	conn      *zk.Conn // nil while there is no subscription, so that the monitor does not keep it in memory
+	conn      *zk.Conn // nil while there is no subscription, so that the monitor does not keep the connection in memory
 	seen      Facts
 	epoch     uint64
-	closed    bool // the connection is over, or its owner ends the session
+	closed    bool // the client library has ended the connection, or the owner of the connection ends the session
 	lease     lease
 	granted   time.Duration // the granted timeout, 0 if it is not known
-	checkNow  bool          // send the next check before it is due
+	checkNow  bool          // send the next check before the check is due
 	lastCheck time.Time     // when the last check was sent
 
-	began     time.Time // when the session was first seen
+	began     time.Time // when the monitor has first seen the session
 	short     int       // the number of consecutive sessions that ended shortly after they began
 	idle      time.Time // the newest Facts.Idle
-	idleTicks int       // the number of ticks since Facts.Idle had this value for the first time
-	downSince time.Time // when the goroutine first saw the connection down; zero if it is up
-	warned    bool      // a warning about downSince was logged
+	idleTicks int       // the number of ticks since idle has changed
+	downSince time.Time // when the goroutine has first seen that the connection is down; zero while the connection is up
+	warned    bool      // warnOutage has logged a warning since downSince
 	logs      []func()  // log messages that the goroutine writes
 }
 
-// validity is the state of the lease for the subscriptions that state the same timeout. With a shorter
-// timeout the lease ends earlier.
+// validity is the state of the lease for the subscriptions with the same configured timeout. With a shorter timeout
+// the lease ends earlier.
 type validity struct {
 	stated time.Duration
 	subs   int // the number of subscriptions
@@ -78,7 +78,8 @@ type validity struct {
 	lapses uint64
 }
 
-// start starts the monitor for a first subscription with this timeout. The caller holds startStop.
+// start starts the monitor for its first subscription, whose configured timeout is stated. The caller holds
+// startStop.
 func (m *monitor) start(conn *zk.Conn, stated time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,8 +99,8 @@ func (m *monitor) start(conn *zk.Conn, stated time.Duration) {
 	}
 }
 
-// validity returns the state of the lease for s. It is not proven after Close, when a grant that ends may still
-// read it. The caller holds mu.
+// validity returns the state of the lease for s. After Close, when a grant that ends may still read the state, the
+// lease is not proven. The caller holds mu.
 func (m *monitor) validity(s *Subscription) *validity {
 	i := slices.IndexFunc(m.validities, func(v validity) bool { return v.stated == s.stated })
 	if i < 0 {
@@ -125,8 +126,8 @@ func (m *monitor) due(now time.Time) bool {
 	return false
 }
 
-// sleep returns when the goroutine must run again. The caller holds mu.
-func (m *monitor) sleep(now time.Time) time.Duration {
+// untilNextRun returns the time after which the goroutine must run again. The caller holds mu.
+func (m *monitor) untilNextRun(now time.Time) time.Duration {
 	next := pollInterval(m.lease.timeout)
 	for _, v := range m.validities {
 		timeout := m.timeout(v.stated)
@@ -138,7 +139,7 @@ func (m *monitor) sleep(now time.Time) time.Duration {
 	return next
 }
 
-// observe updates the state by the events that have occurred. The caller holds mu.
+// observe updates the state of the monitor by the events of the connection. The caller holds mu.
 func (m *monitor) observe() {
 	m.record.Poll(m.conn)
 	before, now := m.seen, m.record.Facts()
@@ -163,8 +164,8 @@ func (m *monitor) observe() {
 	m.notifyAll()
 }
 
-// notice is the observer of the record. It returns after the grants of a connection that is being closed
-// have ended: then the servers delete the znodes of the session.
+// notice is called with each event of the record. If the owner closes the connection, notice returns after all
+// grants have ended, because the servers then delete the znodes of the session.
 func (m *monitor) notice(e Event) {
 	if e.Kind == Closing || e.Kind == Closed {
 		m.close()
@@ -172,18 +173,18 @@ func (m *monitor) notice(e Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn == nil {
-		return // there is no subscription, so nothing must be updated
+		return // nothing must be updated without a subscription
 	}
 	m.observe()
 	m.updateProven()
-	Signal(m.wake) // the goroutine, if it has started
+	Signal(m.wake) // wake the goroutine, if it has started
 }
 
-// close ends the grants of all subscriptions, and then their leases. Calls may overlap, so each ends all
-// grants.
+// close ends the grants of all subscriptions, and then their leases. Calls may overlap: each call ends all grants
+// before it returns.
 func (m *monitor) close() {
 	m.mu.Lock()
-	m.closed = true // set closed before the grants end, so that their reason is not that of their znodes
+	m.closed = true // set closed before the grants end, so that they do not end because of the deletion of their znodes
 	conn := m.conn
 	var ends []context.CancelCauseFunc
 	for s := range m.subs {
@@ -202,13 +203,13 @@ func (m *monitor) close() {
 	m.notifyAll()
 }
 
-// updateProven computes proven for the current time. It must be called before a proof is added as well: a
-// user may have compared the deadline with the clock, so an expiration must be counted even if the proof
+// updateProven computes for the current time whether the leases are proven. It must also be called before a proof
+// is added: a user may have compared the deadline with the clock, so an expiry must be counted even if the proof
 // renews the lease. The caller holds mu.
 func (m *monitor) updateProven() {
-	// The servers expire sessions by the granted timeout, so it limits pauses, too.
-	m.lease.paused = m.pauses.last(choose(0, m.granted) / 8)
-	now := time.Now() // read the clock after mu was locked, which can take time
+	// The servers expire sessions by the granted timeout, so the granted timeout also limits pauses.
+	m.lease.paused = m.pauses.lastPause(shorterTimeout(0, m.granted) / 8)
+	now := time.Now() // read the clock after mu was locked, because locking can take time
 	for i := range m.validities {
 		v := &m.validities[i]
 		timeout, before := m.timeout(v.stated), v.proven
@@ -217,7 +218,7 @@ func (m *monitor) updateProven() {
 		case deadline.IsZero() || limit.Expired(deadline, now):
 			v.proven = false
 		case !v.proven:
-			// If each lease ended before the next proof arrives, proven would alternate.
+			// If each lease ended before the next proof arrives, proven would change with every proof.
 			v.proven = !limit.Expired(deadline.Add(-timeout/4), now)
 		}
 		if before && !v.proven {
@@ -230,8 +231,8 @@ func (m *monitor) updateProven() {
 }
 
 // notifyProving notifies the subscriptions with this timeout that have called Prove, also those whose znode a check
-// has not found, because it may be moving. The others do not use the lease, which can end after each check if only
-// subscriptions with a longer timeout send checks. The caller holds mu.
+// has not found, because the znode may be moving. Other subscriptions do not use the lease, which can end after
+// each check if only subscriptions with a longer timeout require checks. The caller holds mu.
 func (m *monitor) notifyProving(stated time.Duration) {
 	for s := range m.subs {
 		if s.stated == stated && s.path != "" {
@@ -246,7 +247,7 @@ func (m *monitor) notifyAll() {
 	}
 }
 
-// run sends checks and watches the state of the connection until the monitor is closed.
+// run sends checks and polls the state of the connection until the monitor is closed.
 func (m *monitor) run() {
 	defer close(m.done)
 	defer m.verify()()
@@ -298,7 +299,7 @@ func (m *monitor) run() {
 		if possible := results == nil && m.seen.Up && len(m.proving) > 0; possible && (m.checkNow || m.due(now)) {
 			results = m.check(now)
 		}
-		next := m.sleep(now)
+		next := m.untilNextRun(now)
 		logs := m.logs
 		m.logs = nil
 		m.mu.Unlock()
@@ -312,26 +313,26 @@ func (m *monitor) run() {
 	}
 }
 
-// detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes a connection that
-// is down. The error is that of Final.
+// detectClose sends a request that fails with zk.ErrClosing as soon as the owner closes a connection that is down.
+// The result is the error of Final for this request.
 func (m *monitor) detectClose(ctx context.Context) <-chan Answer[struct{}] {
 	conn := m.conn
 	return Start(func() (struct{}, error) {
 		_, _, err := conn.Exists("/")
-		if errors.Is(err, zk.ErrNoAuth) { // the ACL of the root
+		if errors.Is(err, zk.ErrNoAuth) { // the ACL of the root denies the request, so the connection is open
 			err = nil
 		}
 		return struct{}{}, Final(ctx, conn, err)
 	})
 }
 
-// apply updates the state by the result of a check. It returns an error if the check is not a proof.
+// apply updates the state by the result of a check. It returns an error if the result proves nothing.
 func (m *monitor) apply(r checked, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.observe()
 	if m.seen.Session != r.session {
-		return ErrSessionExpired // it may be a proof for the earlier session
+		return ErrSessionExpired // the result may be a proof for the earlier session
 	}
 	for _, path := range r.missing {
 		if s := m.proving[path]; s != nil {
@@ -351,11 +352,12 @@ func (m *monitor) apply(r checked, err error) error {
 	return err
 }
 
-// Verify looks for lost watches of a connection until the context is done, and calls notify if it has found
-// some. Package watch, which depends on this package, sets it.
+// Verify looks for lost watches of a connection until the context is done, and calls notify if it has found a lost
+// watch. Package watch, which depends on this package, sets the variable.
 var Verify func(ctx context.Context, conn *zk.Conn, notify func())
 
-// verify runs Verify. The returned function waits for its end, after the context of the monitor is done.
+// verify runs Verify in a goroutine. The returned function waits until Verify has returned, which happens when the
+// context of the monitor is done.
 func (m *monitor) verify() (wait func()) {
 	var running sync.WaitGroup
 	if conn := m.conn; Verify != nil {
@@ -374,8 +376,8 @@ func (m *monitor) verify() (wait func()) {
 // megabyte that a server accepts.
 const checkBytes = 256 << 10
 
-// checked describes a check that a server has answered: when it was sent, in which session, and which
-// znodes it has not found.
+// checked describes a check that a server has answered: when the client has sent the check, in which session, and
+// which znodes the server has not found.
 type checked struct {
 	sent    time.Time
 	acked   time.Time
@@ -390,16 +392,16 @@ func (m *monitor) check(now time.Time) <-chan Answer[checked] {
 	m.checkNow, m.lastCheck = false, now
 	session, ctx, conn := m.seen.Session, m.ctx, m.conn
 	return Start(func() (checked, error) {
-		missing, err := confirm(conn, slices.Collect(maps.Keys(proving)))
+		missing, err := findMissing(conn, slices.Collect(maps.Keys(proving)))
 		err = Reject(ctx, conn, err)
 		return checked{now, time.Now(), session, missing, proving}, err
 	})
 }
 
-// confirm checks that paths exist, in one transaction if all do, and returns those that do not exist. A
-// rejection for another reason, such as a missing permission, is no error: it was a quorum decision as
-// well.
-func confirm(conn *zk.Conn, paths []string) (missing []string, err error) {
+// findMissing checks that the znodes at paths exist, in one transaction if all exist, and returns the paths of missing
+// znodes. A rejection for another reason, such as a missing permission, is no error, because a quorum of servers
+// has decided on the rejection as well.
+func findMissing(conn *zk.Conn, paths []string) (missing []string, err error) {
 	for len(paths) > 0 {
 		var ops []any
 		for size := 0; len(ops) < len(paths) && size <= checkBytes; {
@@ -412,7 +414,8 @@ func confirm(conn *zk.Conn, paths []string) (missing []string, err error) {
 			paths = paths[len(ops):]
 			continue
 		}
-		// Operations before the failed one have no error, all later ones have one.
+		// The responses of the operations before the failed operation contain no error; all later responses contain an
+		// error.
 		failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 		if failed < 0 || Transient(err) {
 			return missing, err

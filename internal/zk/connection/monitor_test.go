@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// znode is the path of the ephemeral znode of [runTest].
+// znode is the path of the ephemeral znode that [runTest] creates.
 const znode = "/n0000000000"
 
-// runTest runs f in a bubble with a server and a connection with a session and an ephemeral znode.
+// runTest runs f in a bubble with a server and a connection that has a session and an ephemeral znode.
 func runTest(t *testing.T, granted time.Duration, f func(*bubble.Test)) {
 	bubble.Run(t, func(t *bubble.Test) {
 		t.Conn = bubble.Connect(t, t.Server, time.Minute)
@@ -39,14 +39,14 @@ func create(t *bubble.Test) string {
 	return path
 }
 
-// count returns how often text was logged, in a bubble.
-func count(log *testenv.Buffer, text string) int {
+// countLogged waits until all goroutines of the bubble are blocked, and returns how often the log contains text.
+func countLogged(log *testenv.Buffer, text string) int {
 	synctest.Wait()
 	return strings.Count(log.String(), text)
 }
 
-// leaseOfMonitor returns a copy of the lease.
-func leaseOfMonitor(m *monitor) lease {
+// copyLease returns a copy of the lease of m.
+func copyLease(m *monitor) lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease
@@ -58,8 +58,9 @@ func timeoutOf(s *Subscription) time.Duration {
 	return s.m.timeout(s.stated)
 }
 
-// TestTimeout_Granted checks that the timeout is the granted timeout, or the configured timeout when that is shorter.
-func TestTimeout_Granted(t *testing.T) {
+// TestTimeout_IsShorterOfGrantedAndConfigured checks that SessionTimeout returns the granted timeout, or the
+// configured timeout if that is shorter, and that leases use the returned timeout.
+func TestTimeout_IsShorterOfGrantedAndConfigured(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, want time.Duration }{
 		"granted less than is assumed": {time.Second, 0, time.Second},
 		"granted more than is assumed": {20 * time.Second, 0, 20 * time.Second},
@@ -81,9 +82,10 @@ func TestTimeout_Granted(t *testing.T) {
 	}
 }
 
-// A subscription that was created before the first session assumes 4 s until the granted timeout
-// is known. If that is shorter than the configured one, a warning is logged once.
-func TestTimeout_GrantedLater(t *testing.T) {
+// TestTimeout_IsAssumedUntilGranted checks that a subscription that was created before the first session assumes
+// the configured timeout, or 4 s, until the servers grant a timeout, and that a warning is logged once if the
+// granted timeout is shorter than the configured timeout.
+func TestTimeout_IsAssumedUntilGranted(t *testing.T) {
 	for name, c := range map[string]struct{ granted, stated, before, after time.Duration }{
 		"less":             {time.Second, 0, 4 * time.Second, time.Second},
 		"more":             {20 * time.Second, 0, 4 * time.Second, 20 * time.Second},
@@ -96,7 +98,7 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				hook := srv.Before(zktest.Match{Op: zktest.OpConnect}, zktest.Cut)
 				conn, _, err := srv.Connect(time.Minute)
 				require.NoError(t, err)
-				require.NoError(t, checkTimeout(conn, c.stated), "not known yet")
+				require.NoError(t, checkTimeout(conn, c.stated), "the granted timeout is not known yet")
 				require.Equal(t, c.before, SessionTimeout(conn, c.stated))
 				var log testenv.Buffer
 				sub := (&Options{Conn: conn, Timeout: c.stated, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
@@ -109,7 +111,7 @@ func TestTimeout_GrantedLater(t *testing.T) {
 				srv.DropConnections()
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				warnings := count(&log, "granted=")
+				warnings := countLogged(&log, "granted=")
 				if c.stated > c.granted {
 					require.Error(t, checkTimeout(conn, c.stated))
 					require.Equal(t, 1, warnings, "%s", log.String())
@@ -123,9 +125,9 @@ func TestTimeout_GrantedLater(t *testing.T) {
 	}
 }
 
-// After a reconnect the servers may grant a shorter timeout, which applies immediately, or a
-// longer one, which does not apply to earlier proofs.
-func TestTimeout_Reconnect(t *testing.T) {
+// TestTimeout_ChangesAfterReconnect checks that a shorter timeout that the servers grant after a reconnect applies
+// immediately, and that a longer timeout does not apply to earlier proofs.
+func TestTimeout_ChangesAfterReconnect(t *testing.T) {
 	runTest(t, 8*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -139,19 +141,20 @@ func TestTimeout_Reconnect(t *testing.T) {
 			m.updateTimeout()
 		}
 		grant(2 * time.Second)
-		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout)
+		require.Equal(t, 2*time.Second, copyLease(m).timeout)
 		grant(time.Minute)
-		require.Equal(t, 2*time.Second, leaseOfMonitor(m).timeout, "of the earlier proofs")
+		require.Equal(t, 2*time.Second, copyLease(m).timeout, "a longer timeout does not apply to earlier proofs")
 		m.mu.Lock()
 		m.lease.clear()
 		m.mu.Unlock()
 		grant(time.Minute)
-		require.Equal(t, time.Minute, leaseOfMonitor(m).timeout)
+		require.Equal(t, time.Minute, copyLease(m).timeout)
 	})
 }
 
-// No break of a connection is missed, even if the session timeout is long.
-func TestMonitor_SeesEveryBreak(t *testing.T) {
+// TestMonitor_ChangesEpochAtEachBreak checks that the monitor changes Epoch at each break of the connection, even
+// if the session timeout is long.
+func TestMonitor_ChangesEpochAtEachBreak(t *testing.T) {
 	for _, granted := range []time.Duration{4 * time.Second, 40 * time.Second, 5 * time.Minute} {
 		runTest(t, granted, func(t *bubble.Test) {
 			sub := Subscribe(t.Conn, 0)
@@ -168,9 +171,9 @@ func TestMonitor_SeesEveryBreak(t *testing.T) {
 	}
 }
 
-// A break that package zkdial has counted increases Epoch even if the connection has the same state
-// before and after it.
-func TestMonitor_CountedBreak(t *testing.T) {
+// TestMonitor_IncreasesEpochAtReportedBreak checks that a break that package zkdial reports increases Epoch even if
+// the state of the connection is the same before and after the break.
+func TestMonitor_IncreasesEpochAtReportedBreak(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -178,7 +181,8 @@ func TestMonitor_CountedBreak(t *testing.T) {
 		require.Equal(t, epoch, sub.State().Epoch)
 		RecordOf(t.Conn).Push(Event{Kind: Broken})
 		require.Greater(t, sub.State().Epoch, epoch)
-		// While the connection is down as well: it may have been up between two polls.
+		// Epoch also increases while the connection is down, because the connection may have been up between two
+		// polls.
 		t.Server.Stop()
 		time.Sleep(time.Second)
 		require.False(t, sub.State().Up)
@@ -188,8 +192,8 @@ func TestMonitor_CountedBreak(t *testing.T) {
 	})
 }
 
-// The end of a lease is counted even if a proof renews it before the state is read, because a user
-// may have compared the deadline with the clock.
+// TestMonitor_CountsLapseBeforeRenewal checks that Lapses counts the end of a lease even if a proof renews the
+// lease before State is called, because the user of the lease may have compared the deadline with the clock.
 func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
@@ -198,7 +202,7 @@ func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		before := sub.State()
 		require.True(t, before.Proven)
-		// The goroutine of the monitor does not run while the lease ends. Then it receives the
+		// The goroutine of the monitor does not run while the lease ends. Afterwards the goroutine receives the
 		// reply to a check.
 		m := sub.m
 		m.mu.Lock()
@@ -213,8 +217,9 @@ func TestMonitor_CountsLapseBeforeRenewal(t *testing.T) {
 	})
 }
 
-// After a lease has ended, the next one is that of a first proof.
-func TestProve_AfterTheLease(t *testing.T) {
+// TestProve_GrantsShortLeaseAfterLeaseEnds checks that the lease that Prove starts after the end of an earlier
+// lease is as short as a lease after a first proof.
+func TestProve_GrantsShortLeaseAfterLeaseEnds(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub, other := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -231,9 +236,10 @@ func TestProve_AfterTheLease(t *testing.T) {
 	})
 }
 
-// A lease that was not needed for a while continues, without a check before the next regular one. If
-// it ends soon, a check is awaited, so that a leadership does not begin with a suspension.
-func TestProve_DuringTheLease(t *testing.T) {
+// TestProve_ContinuesUnusedLease checks that Prove continues a lease that no subscription has used for a while,
+// without a check before the next regular check. If that lease ends soon, Prove waits for a check, so that a
+// leadership does not begin with a suspension.
+func TestProve_ContinuesUnusedLease(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		var checks atomic.Int64
 		sub, next := Subscribe(t.Conn, 0), Subscribe(t.Conn, 0)
@@ -277,8 +283,9 @@ func TestProve_DuringTheLease(t *testing.T) {
 	})
 }
 
-// An old write is not a proof: there is no lease until a check is acknowledged.
-func TestProve_OldWrite(t *testing.T) {
+// TestProve_IgnoresOldWrite checks that Prove does not accept an old write as a proof: the lease starts only when
+// the server has acknowledged a check.
+func TestProve_IgnoresOldWrite(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -291,8 +298,9 @@ func TestProve_OldWrite(t *testing.T) {
 	})
 }
 
-// After a reconnect a check is sent before the next one is due.
-func TestMonitor_ChecksAfterReconnect(t *testing.T) {
+// TestMonitor_ChecksSoonAfterReconnect checks that the monitor sends a check soon after a reconnect, before the
+// next regular check is due.
+func TestMonitor_ChecksSoonAfterReconnect(t *testing.T) {
 	runTest(t, 40*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		defer sub.Close()
@@ -303,15 +311,16 @@ func TestMonitor_ChecksAfterReconnect(t *testing.T) {
 		for len(checks) > 0 {
 			<-checks
 		}
-		last := <-checks // the next one is due after 5 s
+		last := <-checks // the next check is due after 5 s
 		t.Server.DropConnections()
 		require.Less(t, (<-checks).Sub(last), 3*time.Second)
 	})
 }
 
-// A pause of the process is detected by the first call after it, and by the timer.
-func TestPause_EndsFirstProof(t *testing.T) {
-	const limit = 500 * time.Millisecond // an eighth of the timeout
+// TestMonitor_RequiresSecondProofAfterPause checks that a call and the timer of the monitor detect a pause of the
+// process, and that one proof does not start a lease after the pause.
+func TestMonitor_RequiresSecondProofAfterPause(t *testing.T) {
+	const limit = 500 * time.Millisecond // an eighth of the session timeout, the longest gap that is no pause
 	pause := func(t *bubble.Test, d time.Duration) {
 		p := pauseMonitors.Of(t.Conn)
 		p.mu.Lock()
@@ -323,17 +332,17 @@ func TestPause_EndsFirstProof(t *testing.T) {
 		defer sub.Close()
 		time.Sleep(time.Minute)
 		sub.State()
-		require.Zero(t, leaseOfMonitor(sub.m).paused)
+		require.Zero(t, copyLease(sub.m).paused)
 		pause(t, limit-200*time.Millisecond)
 		time.Sleep(time.Second)
-		require.Zero(t, leaseOfMonitor(sub.m).paused, "too short to matter")
+		require.Zero(t, copyLease(sub.m).paused, "a pause below the limit is ignored")
 		pause(t, limit+time.Millisecond)
 		begin := time.Now()
 		time.Sleep(time.Second)
-		require.WithinDuration(t, begin, leaseOfMonitor(sub.m).paused, 200*time.Millisecond)
+		require.WithinDuration(t, begin, copyLease(sub.m).paused, 200*time.Millisecond)
 	})
-	// The pause is before Subscribe, and the first proof right after it. During the pause the
-	// client has sent no pings, so there is no lease before there is a chain.
+	// The process pauses before Subscribe, and the first proof follows right after it. The client has sent no pings
+	// during the pause, so there is no lease before a chain of two proofs.
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		require.NoError(t, checkTimeout(t.Conn, 0))
 		time.Sleep(time.Minute)
@@ -348,29 +357,32 @@ func TestPause_EndsFirstProof(t *testing.T) {
 	})
 }
 
-func TestPauseMonitor_Last(t *testing.T) {
+// TestPauseMonitor_LastPauseReturnsEndOfPause checks that lastPause returns the time at which the process has
+// resumed after a gap that is longer than the limit, and the zero time if there was no such gap.
+func TestPauseMonitor_LastPauseReturnsEndOfPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pauseMonitor{running: time.Now()}
 		for range 100 {
 			time.Sleep(time.Second)
-			require.Zero(t, p.last(time.Second))
+			require.Zero(t, p.lastPause(time.Second))
 		}
 		time.Sleep(time.Second + time.Nanosecond)
 		paused := time.Now()
-		require.Equal(t, paused, p.last(time.Second))
+		require.Equal(t, paused, p.lastPause(time.Second))
 		time.Sleep(time.Second)
-		require.Equal(t, paused, p.last(time.Second))
+		require.Equal(t, paused, p.lastPause(time.Second))
 	})
 }
 
-// Sessions that end shortly after they began are logged once.
-func TestWarnings_ShortSessions(t *testing.T) {
+// TestWarnings_LogShortSessionsOnce checks that the monitor logs one warning if several sessions end shortly after
+// they began.
+func TestWarnings_LogShortSessionsOnce(t *testing.T) {
 	bubble.Run(t, func(t *bubble.Test) {
 		conn := bubble.Connect(t, t.Server, time.Minute)
 		var log testenv.Buffer
 		sub := (&Options{Conn: conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
 		defer sub.Close()
-		reports := func() int { return count(&log, "again and again") }
+		reports := func() int { return countLogged(&log, "again and again") }
 		for range 10 {
 			t.Server.DropConnections()
 			time.Sleep(5 * time.Second)
@@ -385,13 +397,14 @@ func TestWarnings_ShortSessions(t *testing.T) {
 	}, zktest.WithoutReattach(), zktest.WithoutOps(zktest.OpSetWatches))
 }
 
-// An outage longer than the session timeout is logged once.
-func TestWarnings_Outage(t *testing.T) {
+// TestWarnings_LogLongOutageOnce checks that the monitor logs one warning for each outage that is longer than the
+// session timeout.
+func TestWarnings_LogLongOutageOnce(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		var log testenv.Buffer
 		sub := (&Options{Conn: t.Conn, Log: slog.New(slog.NewTextHandler(&log, nil))}).Subscribe()
 		defer sub.Close()
-		reports := func() int { return count(&log, "no server has continued the session") }
+		reports := func() int { return countLogged(&log, "no server has continued the session") }
 		t.Server.DropConnections()
 		time.Sleep(10 * time.Second)
 		require.Zero(t, reports(), "a short break")
@@ -407,8 +420,9 @@ func TestWarnings_Outage(t *testing.T) {
 	})
 }
 
-// Each event that ends the connection ends all grants before it returns, although another event is about to
-// end them. The dialer writes the packet that ends the session when the event Closing has returned.
+// TestEndOnClose_EachEventEndsGrants checks that each event that ends the connection ends all grants before Push
+// returns, even while Push of an earlier such event is still ending the grants. The dialer sends the packet that
+// ends the session when Push of the event Closing has returned.
 func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
@@ -436,9 +450,9 @@ func TestEndOnClose_EachEventEndsGrants(t *testing.T) {
 	})
 }
 
-// A function that is set after Close of the last subscription is called if the connection was closed
-// before.
-func TestEndOnClose_AfterClose(t *testing.T) {
+// TestEndOnClose_CallsFunctionIfConnectionWasClosed checks that EndOnClose calls its function at once if the
+// connection was closed before, even after Close of the last subscription.
+func TestEndOnClose_CallsFunctionIfConnectionWasClosed(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		sub := Subscribe(t.Conn, 0)
 		RecordOf(t.Conn).Push(Event{Kind: Closing})
@@ -449,10 +463,11 @@ func TestEndOnClose_AfterClose(t *testing.T) {
 	})
 }
 
-// A check finds every missing znode, although a transaction fails at the first one.
-func TestConfirm_FindsAllMissing(t *testing.T) {
+// TestFindMissing_ReturnsAllMissingZnodes checks that findMissing finds every missing znode, although a transaction
+// fails at the first missing znode.
+func TestFindMissing_ReturnsAllMissingZnodes(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
-		missing, err := confirm(t.Conn, []string{znode, "/missing-1", znode, "/missing-2", znode})
+		missing, err := findMissing(t.Conn, []string{znode, "/missing-1", znode, "/missing-2", znode})
 		require.NoError(t, err)
 		require.Equal(t, []string{"/missing-1", "/missing-2"}, missing)
 	})

@@ -16,23 +16,25 @@ import (
 type Kind int
 
 const (
-	// Dialing: a network connection to Server is being opened.
+	// Dialing means that the client opens a network connection to Server.
 	Dialing Kind = iota + 1
-	// Failed: Server has not granted a session, because of Err.
+	// Failed means that Server has not granted a session, because of Err.
 	Failed
-	// Established: Server has granted Timeout to Session, and the handshake is complete.
+	// Established means that Server has granted Timeout to Session, and that the handshake is complete.
 	Established
-	// Expired: the servers do not know the session any more. Lost is set if they have lost their data.
+	// Expired means that the servers do not know the session any more. Lost is set if the servers have lost their
+	// data.
 	Expired
-	// Broken: the network connection of the session is closed, because of Err.
+	// Broken means that the network connection of the session is closed, because of Err.
 	Broken
-	// Closing: the owner closes the connection. The packet that ends the session was not written yet.
+	// Closing means that the owner closes the connection. The client has not sent the packet yet that ends the
+	// session.
 	Closing
-	// Closed: the connection is over, because of Err if that is not nil.
+	// Closed means that the client library uses the connection no more, because of Err if that is not nil.
 	Closed
 )
 
-// Event is a fact about a connection.
+// Event is something that has happened to a connection.
 type Event struct {
 	Kind    Kind
 	Server  string
@@ -42,31 +44,31 @@ type Event struct {
 	Err     error
 }
 
-// ErrHangs is the reason of a Closed that the owner has not caused.
+// ErrHangs is the Err of an event Closed that the owner of the connection has not caused.
 var ErrHangs = errors.New("the client library does not connect again, as go-zookeeper 1.0.4 if a write fails while credentials are sent again; open a new connection, with zkdial.Connect")
 
-// Facts is what the events of a connection have established.
+// Facts are what a record knows about its connection from the events.
 type Facts struct {
 	Session int64  // the current session, 0 if there is none
-	Server  string // the server that is being dialled or has granted the session
+	Server  string // the server to which the client opens a connection, or which has granted the session
 	Up      bool   // the network connection of the session exists
-	Breaks  uint64 // the number of Broken
-	Closed  bool   // Closing or Closed has occurred
-	Losses  int    // the number of sessions that were lost with the servers' data
-	Losing  bool   // a session was lost with the servers' data, and no new one has begun
-	Failure error  // why there is no session, with the server, if that is known
-	// Idle is since when the client library neither has a session nor tries to obtain one, or zero. Unless
-	// it hangs, it tries again within two seconds.
+	Breaks  uint64 // the number of events Broken
+	Closed  bool   // an event Closing or Closed has occurred
+	Losses  int    // the number of sessions that ended because the servers had lost their data
+	Losing  bool   // a session has ended because the servers had lost their data, and no new session has begun
+	Failure error  // why there is no session, with the address of the server, or nil if that is not known
+	// Idle is the time since which the client library neither has a session nor tries to obtain one, or zero.
+	// Unless the library hangs, it tries again within two seconds.
 	Idle time.Time
 }
 
-// Record holds the facts about one connection. The dialer of package zkdial causes the events that it
-// reports; for other connections Poll infers them. The methods may be called from any goroutine.
+// Record holds the facts about one connection. The dialer of package zkdial pushes the events that it causes; for
+// other connections Poll infers the events. The methods of a Record may be called from any goroutine.
 type Record struct {
 	mu       sync.Mutex
-	dialed   bool // the dialer is the source
+	dialed   bool // the dialer of package zkdial pushes the events
 	facts    Facts
-	read     time.Duration // the granted timeout, if the dialer has read it
+	read     time.Duration // the granted timeout, if the dialer has read it from the handshake
 	observer func(Event)
 }
 
@@ -75,21 +77,21 @@ var records = NewMap(func(*zk.Conn) *Record { return &Record{} })
 // RecordOf returns the record of a connection.
 func RecordOf(conn *zk.Conn) *Record { return records.Of(conn) }
 
-// SetDialed records that the dialer pushes the events, so that Poll does nothing.
+// SetDialed records that the dialer of package zkdial pushes the events, so that Poll does nothing.
 func (r *Record) SetDialed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dialed = true
 }
 
-// Observe sets the function that Push calls, which must not block.
+// Observe sets the function that Push calls with each event. The function must not block.
 func (r *Record) Observe(f func(Event)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.observer = f
 }
 
-// Push records an event, and then calls the observer.
+// Push records an event, and then calls the function that Observe has set.
 func (r *Record) Push(e Event) {
 	r.mu.Lock()
 	r.apply(e)
@@ -100,7 +102,7 @@ func (r *Record) Push(e Event) {
 	}
 }
 
-// apply updates the facts. The caller holds mu.
+// apply updates the facts by an event. The caller holds mu.
 func (r *Record) apply(e Event) {
 	f := &r.facts
 	if e.Timeout > 0 {
@@ -139,9 +141,9 @@ func (r *Record) Facts() Facts {
 	return r.facts
 }
 
-// Poll records the events that follow from the state of a connection that was opened without package
-// zkdial, without calling the observer. They are late by the time between two calls. It does not notice
-// Closing, the reason of a break, and a break before and after which the state is the same.
+// Poll infers events from the state of a connection that was opened without package zkdial, and records them
+// without a call of the observer. Events are late by up to the time between two calls of Poll. Poll cannot notice
+// Closing, the reason of a break, and a break if the state is the same before and after it.
 func (r *Record) Poll(conn *zk.Conn) {
 	r.mu.Lock()
 	dialed := r.dialed
@@ -152,7 +154,8 @@ func (r *Record) Poll(conn *zk.Conn) {
 	state, session, server := conn.State(), conn.SessionID(), ""
 	up := state == zk.StateHasSession
 	if up {
-		// While it is not connected, the client library holds the lock that Server needs: see server.
+		// Call Server only on a connection that is up: the client library holds the lock that Server needs while it
+		// connects; see the function server.
 		server = conn.Server()
 	}
 	r.mu.Lock()
@@ -164,7 +167,8 @@ func (r *Record) Poll(conn *zk.Conn) {
 	f.Session = session
 	switch {
 	case up && !f.Up:
-		// The owner did not cause this Closed: the client library seemed to hang.
+		// The connection is up, so the record is closed only because the client library seemed to hang, and not by
+		// the owner.
 		f.Closed = f.Closed && f.Failure == nil
 		r.apply(Event{Kind: Established, Server: server, Session: session})
 	case !up && state != zk.StateDisconnected:
@@ -179,12 +183,12 @@ type Map[V any] struct {
 	create func(*zk.Conn) V
 
 	mu     sync.Mutex
-	values map[weak.Pointer[zk.Conn]]func() V // each function creates the value when it is called first
+	values map[weak.Pointer[zk.Conn]]func() V // each function creates the value in its first call
 }
 
-// NewMap returns an empty map. create returns the value of a connection, and is called once for each,
-// without a lock of the map. Nothing that is reachable from the value may refer to the connection for
-// longer than a request takes, or both would stay in memory.
+// NewMap returns an empty map. create returns the value of a connection, and is called once for each connection,
+// without a lock of the map. Nothing that is reachable from the value may refer to the connection for longer than a
+// request takes, because the connection and its value would then stay in memory.
 func NewMap[V any](create func(*zk.Conn) V) *Map[V] {
 	return &Map[V]{create: create, values: map[weak.Pointer[zk.Conn]]func() V{}}
 }
@@ -207,7 +211,7 @@ func (m *Map[V]) valueOf(conn *zk.Conn) func() V {
 	return value
 }
 
-// forget removes the value of a connection that is unreachable.
+// forget removes the value of a connection that the program does not reference any more.
 func (m *Map[V]) forget(key weak.Pointer[zk.Conn]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,10 +241,11 @@ func (t Tables[K, V]) Lock(conn *zk.Conn) *Table[K, V] {
 	return table
 }
 
-// maxRemembered limits the entries of a table to which Remember adds.
+// maxRemembered limits the number of entries of a table to which Remember adds.
 const maxRemembered = 1024
 
-// Remember sets an entry that its user can find out again. It first removes all entries if there are many others.
+// Remember sets an entry whose value the caller can find out again. If the table is full, Remember first removes
+// all entries.
 func (t *Table[K, V]) Remember(key K, value V) {
 	if _, known := t.Entries[key]; !known && len(t.Entries) >= maxRemembered {
 		clear(t.Entries)
@@ -248,9 +253,8 @@ func (t *Table[K, V]) Remember(key K, value V) {
 	t.Entries[key] = value
 }
 
-// Granted returns the session timeout that the servers have granted to conn in the last handshake, or 0 if
-// it is not known: there was no session yet, or the connection was opened without package zkdial and is
-// down.
+// Granted returns the session timeout that the servers have granted to conn in the last handshake, or 0 if that
+// timeout is not known: there was no session yet, or the connection was opened without package zkdial and is down.
 func Granted(conn *zk.Conn) time.Duration { return RecordOf(conn).Granted(conn) }
 
 // Granted is the function Granted for the connection of this record.
@@ -261,14 +265,15 @@ func (r *Record) Granted(conn *zk.Conn) time.Duration {
 	if read > 0 {
 		return read
 	}
-	// Until the first session begins, the field contains the requested timeout.
+	// Until the first session begins, the field of the client library contains the requested timeout.
 	if conn.State() != zk.StateHasSession {
 		return 0
 	}
-	return max(field(conn), 0)
+	return max(readTimeoutField(conn), 0)
 }
 
-// timeoutField is the index of the client library's field, or -1 if this release has none.
+// timeoutField is the index of the client library's field that contains the granted timeout, or -1 if this release
+// of the library does not contain the field.
 var timeoutField = func() int {
 	f, found := reflect.TypeFor[zk.Conn]().FieldByName("sessionTimeoutMs")
 	if !found || len(f.Index) != 1 || !f.Type.ConvertibleTo(reflect.TypeFor[int64]()) || !reflect.Zero(f.Type).CanInt() {
@@ -277,12 +282,12 @@ var timeoutField = func() int {
 	return f.Index[0]
 }()
 
-// field reads the granted timeout from the connection. The library writes it without a lock before the
+// readTimeoutField reads the granted timeout from the connection. The library writes it without a lock before the
 // state becomes StateHasSession. A read during the next handshake returns the timeout before or after it,
 // and the race detector would report it.
 //
 //go:norace
-func field(conn *zk.Conn) time.Duration {
+func readTimeoutField(conn *zk.Conn) time.Duration {
 	if timeoutField < 0 {
 		return 0
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// From the first session on, the client library's private field contains the granted timeout, even
-// while the connection breaks and is restored.
-func TestGranted_ByReflection(t *testing.T) {
+// TestGranted_ReadsTimeoutByReflection checks that Granted reads the granted timeout from the private field of the
+// client library from the first session on, even while the connection breaks and the client reconnects.
+func TestGranted_ReadsTimeoutByReflection(t *testing.T) {
 	require.GreaterOrEqual(t, timeoutField, 0, "this release of the client library does not contain the field")
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
@@ -23,7 +23,7 @@ func TestGranted_ByReflection(t *testing.T) {
 		conn, _, err := srv.Connect(4 * time.Second)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Millisecond)
-		require.Zero(t, Granted(conn), "requested, and not granted yet")
+		require.Zero(t, Granted(conn), "the servers have not granted the requested timeout yet")
 		hook.Remove()
 		for i := range 50 {
 			for conn.State() != zk.StateHasSession {
@@ -39,15 +39,17 @@ func TestGranted_ByReflection(t *testing.T) {
 	})
 }
 
-// Len returns the number of connections with a value, perhaps with unreachable ones.
+// Len returns the number of connections with a value. It may include connections that the program does not
+// reference any more.
 func (m *Map[V]) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.values)
 }
 
-// All calls for one connection return the same value, and other connections have different values.
-func TestMap_OfKeepsOneValue(t *testing.T) {
+// TestMap_OfReturnsSameValueForConnection checks that all calls of Of for one connection return the same value, and
+// that another connection has another value.
+func TestMap_OfReturnsSameValueForConnection(t *testing.T) {
 	created := 0
 	m := NewMap(func(*zk.Conn) *int {
 		created++
@@ -65,8 +67,9 @@ func TestMap_OfKeepsOneValue(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// Concurrent calls create one value, and all of them return it.
-func TestOf_ConcurrentCalls(t *testing.T) {
+// TestMap_ConcurrentCallsReturnOneValue checks that concurrent calls of Of create one value, and that all of these
+// calls return this value.
+func TestMap_ConcurrentCallsReturnOneValue(t *testing.T) {
 	m := NewMap(func(*zk.Conn) *int { return new(int) })
 	conn := new(zk.Conn)
 	values := make([]*int, 50)
@@ -82,8 +85,9 @@ func TestOf_ConcurrentCalls(t *testing.T) {
 	runtime.KeepAlive(conn)
 }
 
-// The function that creates the value of a connection may get the value of another connection from the map.
-func TestOf_CalledByCreate(t *testing.T) {
+// TestMap_OfMayBeCalledByCreate checks that the function that creates the value of a connection may call Of for
+// another connection.
+func TestMap_OfMayBeCalledByCreate(t *testing.T) {
 	outer, inner := new(zk.Conn), new(zk.Conn)
 	var m *Map[int]
 	m = NewMap(func(conn *zk.Conn) int {
@@ -97,7 +101,8 @@ func TestOf_CalledByCreate(t *testing.T) {
 	runtime.KeepAlive(inner)
 }
 
-// A value is dropped with its connection, and values of other connections stay.
+// TestMap_DropsValuesOfUnreachableConnections checks that the map drops the value of a connection that the program
+// does not reference any more, and keeps the values of other connections.
 func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	m := NewMap(func(*zk.Conn) *[1 << 10]byte { return new([1 << 10]byte) })
 	kept := new(zk.Conn)
@@ -105,7 +110,7 @@ func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	for range 1000 {
 		m.Of(new(zk.Conn))
 	}
-	for m.Len() > 1 { // endless if a value keeps its connection in memory
+	for m.Len() > 1 { // this loop does not end if a value keeps its connection in memory
 		runtime.GC()
 	}
 	require.Same(t, value, m.Of(kept))
@@ -113,8 +118,9 @@ func TestMap_DropsValuesOfUnreachableConnections(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// A table that is full forgets all entries before it remembers the next one, but not when an entry changes.
-func TestTable_Remember(t *testing.T) {
+// TestTable_ForgetsAllEntriesWhenFull checks that Remember removes all entries of a full table before it adds an
+// entry, but not if it changes an existing entry.
+func TestTable_ForgetsAllEntriesWhenFull(t *testing.T) {
 	table := newTable[int, bool]()
 	for i := range maxRemembered {
 		table.Remember(i, true)

@@ -21,8 +21,8 @@ type Answer[T any] struct {
 	Err   error
 }
 
-// Start calls f, which sends a request and may block, in a new goroutine, which ends when f returns. The
-// channel receives the result. f must not use variables that its caller may use concurrently.
+// Start calls f, which sends a request and may block, in a new goroutine, which ends when f returns. The channel
+// receives the result. f must not use variables that the caller of Start may use at the same time.
 func Start[T any](f func() (T, error)) <-chan Answer[T] {
 	c := make(chan Answer[T], 1)
 	go func() {
@@ -32,8 +32,8 @@ func Start[T any](f func() (T, error)) <-chan Answer[T] {
 	return c
 }
 
-// Do calls f and returns its result, or the cause of the context if that is done first. In that case f
-// continues until the connection answers, and the caller may have to undo its effects.
+// Do calls f and returns its result, or the cause of the context if the context is done first. In the second case f
+// continues until the connection answers, and the caller may have to undo the effects of f.
 func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	var none T
 	if err := context.Cause(ctx); err != nil {
@@ -47,11 +47,11 @@ func Do[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// InFlight is how many requests are sent at the same time for a long list.
+// InFlight is the number of requests that are sent at the same time for a long list of znodes.
 const InFlight = 64
 
-// Each calls f for each name and its index, up to n at the same time, and returns the results in the order
-// of names. After a failure it starts no other call, and returns the error.
+// Each calls f for each name and its index, up to n calls at the same time, and returns the results in the order of
+// names. After a failure Each starts no other call, and returns the error.
 func Each[T any](names []string, n int, f func(i int, name string) (T, error)) ([]T, error) {
 	results, errs := make([]T, len(names)), make([]error, len(names))
 	var failed atomic.Bool
@@ -72,15 +72,15 @@ func Each[T any](names []string, n int, f func(i int, name string) (T, error)) (
 	return results, cmp.Or(errs...)
 }
 
-// Retry is Read for requests that are sent for their effect.
+// Retry is like Read, for requests that return only an error.
 func Retry(ctx context.Context, conn *zk.Conn, f func() error) error {
 	_, err := Read(ctx, conn, func() (struct{}, error) { return struct{}{}, f() })
 	return err
 }
 
-// Read calls f, which must be safe to repeat, until it returns no transient failure. If the context is
-// done, it returns the cause, which wraps the last failure, and ErrConnClosed if the owner closes the
-// connection.
+// Read calls f, which must be safe to repeat, until f returns no transient failure. If the context is done, Read
+// returns the cause of the context, which wraps the last failure; if the owner closes the connection, it returns
+// ErrConnClosed.
 func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, error) {
 	var backoff Backoff
 	for {
@@ -97,8 +97,8 @@ func Read[T any](ctx context.Context, conn *zk.Conn, f func() (T, error)) (T, er
 // MaxRejectionPause limits the pause before a rejected request is sent again.
 const MaxRejectionPause = 5 * time.Second
 
-// Insist calls f, which sends a request, after growing pauses until the servers do not reject it. It is for the
-// removal, in the background, of a znode that others wait for.
+// Insist calls f, which sends a request, with growing pauses until the servers do not reject the request. It is for
+// the removal, in the background, of a znode that other clients wait for.
 func Insist(f func() error) {
 	backoff := Backoff{Max: MaxRejectionPause}
 	for rejected := true; rejected; rejected = IsRejection(f()) {
@@ -106,15 +106,15 @@ func Insist(f func() error) {
 	}
 }
 
-// Backoff determines the pauses between retries, for callers that cannot use Read. The pause grows with
-// each failure, because a busy server answers immediately, and is reset after some time without failures.
+// Backoff determines the pauses between retries, for callers that cannot use Read. The pause grows with each
+// failure, because a busy server answers immediately. After some time without failures the pauses are short again.
 type Backoff struct {
 	Max   time.Duration // the longest pause; 0 means 250 ms
 	pause time.Duration
 	last  time.Time
 }
 
-// Next returns the pause after a failure.
+// Next returns how long to pause after a failure.
 func (b *Backoff) Next() time.Duration {
 	now, longest := time.Now(), cmp.Or(b.Max, 250*time.Millisecond)
 	if b.pause = min(2*b.pause, longest); now.Sub(b.last) > 2*longest {
@@ -124,8 +124,9 @@ func (b *Backoff) Next() time.Duration {
 	return b.pause
 }
 
-// AwaitRetry pauses after a request has failed, and returns nil. If the request must not be sent again, it
-// returns the error of Final. If ctx is done first, its error wraps the cause of ctx and the failure.
+// AwaitRetry pauses after a request has failed, and returns nil. If the request must not be repeated, AwaitRetry
+// returns the error of Final. If ctx is done first, AwaitRetry returns an error that wraps the cause of ctx and the
+// failure.
 func (b *Backoff) AwaitRetry(ctx context.Context, conn *zk.Conn, failure error) error {
 	if final := Final(ctx, conn, failure); final != nil {
 		return final
@@ -136,18 +137,18 @@ func (b *Backoff) AwaitRetry(ctx context.Context, conn *zk.Conn, failure error) 
 	return nil
 }
 
-// Final returns the error with which a request ends whose failure is err, or nil if it may be sent again:
-// err itself if it is not transient, with the server; ErrConnClosed if the owner of conn has called Close;
-// or an answer that the server gives to all requests. It blocks while the connection is down, until ctx is
-// done.
+// Final returns nil if a request that has failed with err may be repeated. Otherwise it returns the error with
+// which the operation ends: err with the server if err is not transient; ErrConnClosed if the owner of conn has
+// called Close; or the answer of a server that answers all requests alike. Final blocks while the connection is
+// down, until ctx is done.
 //
-// zk.Conn has no method that reports Close, so Final sends further requests. A closed connection answers
-// each immediately with ErrConnectionClosed. An open one does so only if it breaks while a request is in
-// flight, and needs a new handshake before that can happen again, so not four times within a millisecond.
+// zk.Conn has no method that reports Close, so Final sends further requests, the probes. A closed connection
+// answers each probe immediately with ErrConnectionClosed. An open connection does so only if it breaks while a
+// probe is in flight, and then needs a new handshake, so it cannot do so four times within a millisecond.
 //
-// A server that serves only authenticated connections answers the first request of a connection with the
-// reason and then closes the connection, so that the request that is sent again would only see the break.
-// Therefore the answers count.
+// A server that serves only authenticated connections answers the first request of a connection with the reason and
+// then closes the connection, so that a repeated request would only notice the break. Therefore Final also
+// evaluates the answers to the probes.
 func Final(ctx context.Context, conn *zk.Conn, err error) error {
 	switch {
 	case !Transient(err):
@@ -177,19 +178,19 @@ func Final(ctx context.Context, conn *zk.Conn, err error) error {
 	switch {
 	case errors.Is(answer, ErrConnClosed):
 		return answer
-	case CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // the ACL of the root
+	case CodeOf(answer) == nil, Transient(answer), errors.Is(answer, zk.ErrNoAuth): // ErrNoAuth: the ACL of the root
 		return nil
 	}
 	return Reject(ctx, conn, answer)
 }
 
-// ClosingTime is how long a connection that its owner closes may appear to be open, for callers that can
-// wait.
+// ClosingTime is how long a connection that its owner closes may appear to be open. Callers that can wait pass it
+// to AwaitClosing.
 const ClosingTime = 20 * time.Millisecond
 
-// AwaitClosing waits up to d until a connection is down, if its owner may be closing it. A request that is
-// sent in the meantime can block the client library forever: one that was queued at the time of Close,
-// could not be written and was pending receives three answers on a channel with capacity two.
+// AwaitClosing waits up to d until a connection is down, because the owner may be closing it. A request that is
+// sent while the owner closes the connection can block the client library forever: a request that was queued at the
+// time of Close, could not be written and was pending receives three answers on a channel with capacity two.
 func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 	const interval = time.Millisecond
 	for end := time.Now().Add(d); conn.State() == zk.StateHasSession && time.Now().Before(end); {
@@ -199,10 +200,10 @@ func AwaitClosing(ctx context.Context, conn *zk.Conn, d time.Duration) {
 	}
 }
 
-// Get is conn.Get, but instead of sending a request whose reply is known to break the connection, it
-// returns ErrTooLarge with the Stat. That is known after at least one request has failed, with
-// zk.ErrConnectionClosed, and the caller has sent it again. If the znode has changed since, the request is
-// sent again. GetW, Children and ChildrenW do the same. They may be called from any goroutine.
+// Get is like conn.Get. But if the reply is known to break the connection because of its size, Get returns
+// ErrTooLarge with the Stat instead of sending the request. The size is known after at least one request has failed
+// with zk.ErrConnectionClosed and the caller has repeated the request. If the znode has changed since, Get sends
+// the request again. GetW, Children and ChildrenW do the same. All four may be called from any goroutine.
 //
 // Get also returns the Stat if the connection must not read the znode; see IsUnreadable.
 func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
@@ -210,13 +211,14 @@ func Get(conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	return data, stat, err
 }
 
-// IsUnreadable reports whether the znode exists, but this connection cannot read its data.
+// IsUnreadable reports whether err means that the znode exists, but that this connection cannot read its data.
 func IsUnreadable(err error) bool {
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, zk.ErrNoAuth)
 }
 
-// GetW is conn.GetW, or conn.Get if watched is false. With ErrTooLarge it also returns the Stat and a watch, and with
-// zk.ErrNoAuth the Stat: servers since 3.8.4 send no events of a znode to a client that must not read it.
+// GetW is like conn.GetW, or conn.Get if watched is false. With ErrTooLarge it also returns the Stat and a watch.
+// With zk.ErrNoAuth it also returns the Stat, but no watch: servers since 3.8.4 send no events of a znode to a
+// client that must not read the znode.
 func GetW(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
 	data, stat, watch, err = read(conn, part{path, false}, func() (data []byte, stat *zk.Stat, watch <-chan zk.Event, err error) {
 		if watched {
@@ -243,8 +245,8 @@ func GetW(conn *zk.Conn, path string, watched bool) (data []byte, stat *zk.Stat,
 	return nil, stat, watch, unreadable
 }
 
-// ReadData is Get, which it repeats as Read does. The Stat is nil unless the servers have returned it, so it
-// distinguishes an error of IsUnreadable from a cause of the context that wraps the same error.
+// ReadData is like Get, and repeats the request as Read does. The Stat is nil unless the servers have returned it,
+// so the Stat distinguishes an error of IsUnreadable from a cause of the context that wraps the same error.
 func ReadData(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	type content struct {
 		data       []byte
@@ -264,7 +266,7 @@ func ReadData(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat
 	return c.data, c.stat, c.unreadable
 }
 
-// ReadExisting is ReadData, and returns a nil Stat and no error if the znode does not exist.
+// ReadExisting is like ReadData, and returns a nil Stat and no error if the znode does not exist.
 func ReadExisting(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.Stat, error) {
 	data, stat, err := ReadData(ctx, conn, path)
 	if IsNoNode(ctx, err) {
@@ -273,7 +275,7 @@ func ReadExisting(ctx context.Context, conn *zk.Conn, path string) ([]byte, *zk.
 	return data, stat, err
 }
 
-// ReadStat returns the Stat of a znode, which is empty if the znode does not exist. It repeats the request as
+// ReadStat returns the Stat of a znode, which is empty if the znode does not exist. ReadStat repeats the request as
 // Read does.
 func ReadStat(ctx context.Context, conn *zk.Conn, path string) (*zk.Stat, error) {
 	return Read(ctx, conn, func() (*zk.Stat, error) {
@@ -282,13 +284,14 @@ func ReadStat(ctx context.Context, conn *zk.Conn, path string) (*zk.Stat, error)
 	})
 }
 
-// Children lists the children of path like conn.Children, and recognizes a reply that is too large.
+// Children lists the children of path like conn.Children, and returns ErrTooLarge for a reply that is too large, as
+// Get does.
 func Children(conn *zk.Conn, path string) ([]string, *zk.Stat, error) {
 	names, stat, _, err := ChildrenW(conn, path, false)
 	return names, stat, err
 }
 
-// List returns the names of the children of path. It sends the request again as Read does.
+// List returns the names of the children of path. It repeats the request as Read does.
 func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 	return Read(ctx, conn, func() ([]string, error) {
 		names, _, err := Children(conn, path)
@@ -296,7 +299,7 @@ func List(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 	})
 }
 
-// ListExisting is List, and returns no names if the znode does not exist.
+// ListExisting is like List, and returns no names if the znode does not exist.
 func ListExisting(ctx context.Context, conn *zk.Conn, path string) ([]string, error) {
 	names, err := List(ctx, conn, path)
 	if IsNoNode(ctx, err) {
@@ -305,7 +308,7 @@ func ListExisting(ctx context.Context, conn *zk.Conn, path string) ([]string, er
 	return names, err
 }
 
-// ChildrenW is conn.ChildrenW, or conn.Children if watched is false. With ErrTooLarge no watch is set.
+// ChildrenW is like conn.ChildrenW, or conn.Children if watched is false. With ErrTooLarge it sets no watch.
 func ChildrenW(conn *zk.Conn, path string, watched bool) ([]string, *zk.Stat, <-chan zk.Event, error) {
 	return read(conn, part{path, true}, func() ([]string, *zk.Stat, <-chan zk.Event, error) {
 		if watched {
@@ -316,10 +319,10 @@ func ChildrenW(conn *zk.Conn, path string, watched bool) ([]string, *zk.Stat, <-
 	})
 }
 
-// part is the part of a znode that a reply contains.
+// part identifies what a reply contains: the data or the list of children of a znode.
 type part struct {
 	path     string
-	children bool // the list of children instead of the data
+	children bool // the reply contains the list of children instead of the data
 }
 
 func (p part) String() string {
@@ -329,18 +332,18 @@ func (p part) String() string {
 	return "data of " + p.path
 }
 
-// suspicion counts the failures of requests for a part, if the last one has failed with the connection.
+// suspicion counts the failures of requests for a part whose last request has failed with the connection.
 type suspicion struct {
 	breaks  int   // the number of consecutive failures
-	refused int64 // the pzxid of a list of children that is probably too large, or 0
+	refused int64 // the pzxid of the list of children if the list is probably too large, or 0
 }
 
-// suspicions are the replies of one connection that are suspected of being too large to be received.
+// suspicions are the parts of znodes whose replies may be too large for one connection.
 type suspicions struct {
 	limit int // the limit of the size of a reply, or noLimit
 	parts *Table[part, suspicion]
-	// alone, of capacity 1, holds an element while a request that may have broken the connection is
-	// retried, so that its failure is not attributed to another request.
+	// alone has the capacity 1. It contains an element while a request that may have broken the connection is
+	// repeated, so that its failure is not attributed to another request.
 	alone chan struct{}
 }
 
@@ -350,11 +353,11 @@ var suspected = NewMap(func(conn *zk.Conn) *suspicions {
 
 const noLimit = 0
 
-// noReply is larger than any reply: servers accept requests of a megabyte by default.
+// noReply is a size that no reply has: by default, servers accept requests of up to a megabyte.
 const noReply = 64 << 20
 
-// limitOf returns the size of the largest reply that the connection accepts, or noLimit if that is noReply
-// or more. The client library does not export it: tests fail if a release has no such field.
+// limitOf returns the size of the largest reply that the connection accepts, or noLimit if that is noReply or more.
+// The client library does not export the size: tests fail if a release does not contain the field.
 func limitOf(conn *zk.Conn) int {
 	field := reflect.ValueOf(conn).Elem().FieldByName("maxBufferSize")
 	if !field.IsValid() || !field.CanInt() || field.Int() >= noReply {
@@ -379,7 +382,7 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 		}
 		if exists {
 			var refused error
-			if before, refused = s.judge(p, before, stat); refused != nil {
+			if before, refused = s.refuseTooLarge(p, before, stat); refused != nil {
 				return none, stat, nil, refused
 			}
 		}
@@ -387,13 +390,13 @@ func read[T any](conn *zk.Conn, p part, send func() (T, *zk.Stat, <-chan zk.Even
 		defer func() { <-s.alone }()
 	}
 	value, stat, watch, err := send()
-	s.note(p, before.breaks, err)
+	s.recordOutcome(p, before.breaks, err)
 	return value, stat, watch, err
 }
 
-// note records the outcome of a request for a part. breaks is the number of failures when it was sent:
-// requests that were in progress together count as one failure.
-func (s *suspicions) note(p part, breaks int, err error) {
+// recordOutcome records the outcome of a request for a part. breaks is the number of failures at the time at which the
+// request was sent: requests that were in progress together count as one failure.
+func (s *suspicions) recordOutcome(p part, breaks int, err error) {
 	s.parts.Lock()
 	defer s.parts.Unlock()
 	switch x, known := s.parts.Entries[p]; {
@@ -405,8 +408,8 @@ func (s *suspicions) note(p part, breaks int, err error) {
 	}
 }
 
-// judge returns an error if a part, given the Stat of its znode, must not be requested again.
-func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error) {
+// refuseTooLarge returns an error if the client must not request a part again. stat is the Stat of the znode.
+func (s *suspicions) refuseTooLarge(p part, x suspicion, stat *zk.Stat) (suspicion, error) {
 	refuse := replySize(stat, p.children) > s.limit
 	if p.children {
 		enough := breaksIfPossible
@@ -414,7 +417,7 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 			enough = breaksIfUnlikely
 		}
 		if x.refused != 0 && x.refused != stat.Pzxid {
-			x = suspicion{breaks: breaksIfPossible - 1} // the list has changed: request it again
+			x = suspicion{breaks: breaksIfPossible - 1} // the list has changed, so request the list again
 		}
 		if refuse = refuse || x.refused != 0 || x.breaks >= enough; refuse {
 			x.refused = stat.Pzxid
@@ -430,17 +433,18 @@ func (s *suspicions) judge(p part, x suspicion, stat *zk.Stat) (suspicion, error
 		ErrTooLarge, p, stat.DataLength, stat.NumChildren)
 }
 
-// After so many failures a list, whose size is unknown, is considered too large, if it may exceed the
-// limit, or if that is unlikely. The reply to another request can also have broken the connection.
+// After so many failures a list of children, whose size is unknown, is considered too large: breaksIfPossible if
+// the list may exceed the limit, and breaksIfUnlikely if that is unlikely, because the reply to another request can
+// also have broken the connection.
 const (
 	breaksIfPossible = 4
 	breaksIfUnlikely = 16
 )
 
-// longName is the length of a long name with its header.
+// longName is the length of a long name of a child, with the header of the name.
 const longName = 256
 
-// replySize returns the size of a reply. For a list of children it is a lower bound.
+// replySize returns the size of a reply. For a list of children, the result is a lower bound.
 func replySize(stat *zk.Stat, children bool) int {
 	const header, length, statSize, shortName = 16, 4, 68, 4 + 1
 	if children {

@@ -19,8 +19,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTransient checks that transient errors are distinguished from final errors.
-func TestTransient(t *testing.T) {
+// TestTransient_DistinguishesFinalErrors checks that Transient returns true for errors after which a request can be
+// repeated, and false for final errors.
+func TestTransient_DistinguishesFinalErrors(t *testing.T) {
 	for _, err := range []error{
 		zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, zk.ErrSessionExpired, zk.ErrClosing,
 		&net.OpError{Op: "write", Err: errors.New("broken pipe")}, fmt.Errorf("unknown error: %v", -127),
@@ -33,10 +34,10 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A server that requires authentication answers only the first request of a connection. Read returns that
-// answer even if it is the reply to the request by which Read finds out whether the connection is closed. The
-// error names the server and what to do.
-func TestRead_AuthenticationIsRequired(t *testing.T) {
+// TestRead_ReportsRequiredAuthentication checks that Read returns the answer of a server that requires
+// authentication, and that the error names the server and the remedy. Such a server answers only the first request
+// of a connection, which can be the request by which Read finds out whether the connection is closed.
+func TestRead_ReportsRequiredAuthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := bubble.Connect(t, srv, 4*time.Second)
@@ -56,8 +57,9 @@ func TestRead_AuthenticationIsRequired(t *testing.T) {
 	})
 }
 
-// The ACL of the root does not concern the request that failed with the connection.
-func TestRead_RootIsNotReadable(t *testing.T) {
+// TestRetry_IgnoresACLOfRoot checks that Retry repeats a request that has failed with the connection, although the
+// ACL of the root denies the request by which Retry finds out whether the connection is closed.
+func TestRetry_IgnoresACLOfRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
 		conn := bubble.Connect(t, srv, 4*time.Second)
@@ -70,8 +72,9 @@ func TestRead_RootIsNotReadable(t *testing.T) {
 	})
 }
 
-// TestDo_ContextIsDone checks that Do neither waits for a request after its context is done nor sends a request.
-func TestDo_ContextIsDone(t *testing.T) {
+// TestDo_ReturnsWhenContextIsDone checks that Do does not wait for a request after its context is done, and does
+// not send a request if the context is done before.
+func TestDo_ReturnsWhenContextIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		hung := make(chan struct{})
@@ -88,7 +91,8 @@ func TestDo_ContextIsDone(t *testing.T) {
 	})
 }
 
-// Results must be in order, no more calls than permitted may run, and no call may start after a failure.
+// TestEach_KeepsOrderOfResults checks that Each returns the results in the order of the arguments, runs no more
+// calls at the same time than permitted, and starts no call after a failure.
 func TestEach_KeepsOrderOfResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names, running, most := []string{"a", "bb", "ccc", "dddd", "eeeee"}, 0, 0
@@ -117,15 +121,15 @@ func TestEach_KeepsOrderOfResults(t *testing.T) {
 	})
 }
 
-// TestRead_ReturnsResultsAndFinalErrors checks that Read does not repeat a request that has a final error,
-// and does not lose the result.
-func TestRead_ReturnsResultsAndFinalErrors(t *testing.T) {
+// TestRead_ReturnsResultAndFinalError checks that Read does not repeat a request that has failed with a final
+// error, and returns the result together with the error.
+func TestRead_ReturnsResultAndFinalError(t *testing.T) {
 	n, err := Read(t.Context(), nil, func() (int, error) { return 7, zk.ErrNoNode })
 	require.Equal(t, 7, n)
 	require.ErrorIs(t, err, zk.ErrNoNode)
 }
 
-// TestRead_RetriesTransientFailures checks that Read does not return a transient error, and ends when its
+// TestRead_RetriesTransientFailures checks that Read repeats a request that fails with a transient error, until the
 // context is done.
 func TestRead_RetriesTransientFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,8 +149,9 @@ func TestRead_RetriesTransientFailures(t *testing.T) {
 	})
 }
 
-// TestBackoff_GrowsAndIsReset checks that the pauses double up to their limit, and start again after a quiet second.
-func TestBackoff_GrowsAndIsReset(t *testing.T) {
+// TestBackoff_DoublesPausesUntilQuietSecond checks that the pauses double up to their limit, and start again with
+// the shortest pause after a second without a call of Next.
+func TestBackoff_DoublesPausesUntilQuietSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Backoff
 		for _, want := range []time.Duration{5, 10, 20, 40, 80, 160, 250, 250} {
@@ -161,16 +166,17 @@ func TestBackoff_GrowsAndIsReset(t *testing.T) {
 
 const bufferSize = 64 << 10
 
-// small is a client with a small receive buffer, and other a client without a limit.
-type large struct {
+// largeReplyTest is a test with replies that are too large: small is a client with a small receive buffer, and
+// other is a client without a limit.
+type largeReplyTest struct {
 	*testing.T
 	srv          *zktest.Server
 	small, other *zk.Conn
 }
 
-func runLargeTest(t *testing.T, f func(l large)) {
+func runLargeReplyTest(t *testing.T, f func(l largeReplyTest)) {
 	synctest.Test(t, func(t *testing.T) {
-		l := large{T: t, srv: zktest.Start(t)}
+		l := largeReplyTest{T: t, srv: zktest.Start(t)}
 		l.small = l.connect(zk.WithMaxBufferSize(bufferSize))
 		l.other = l.connect()
 		f(l)
@@ -178,7 +184,7 @@ func runLargeTest(t *testing.T, f func(l large)) {
 	})
 }
 
-func (l large) connect(options ...func(*zk.Conn)) *zk.Conn {
+func (l largeReplyTest) connect(options ...func(*zk.Conn)) *zk.Conn {
 	conn, _, err := l.srv.Connect(4*time.Second, options...)
 	require.NoError(l, err)
 	_, _, err = conn.Exists("/")
@@ -186,56 +192,57 @@ func (l large) connect(options ...func(*zk.Conn)) *zk.Conn {
 	return conn
 }
 
-func (l large) create(path string, size int) {
+func (l largeReplyTest) create(path string, size int) {
 	_, err := l.other.Create(path, make([]byte, size), 0, zk.WorldACL(zk.PermAll))
 	require.NoError(l, err)
 }
 
-// breaks returns how often clients have connected since the last call.
-func (l large) breaks() int {
+// countReconnects returns how often clients have connected since the last call of countReconnects.
+func (l largeReplyTest) countReconnects() int {
 	n := l.srv.Log().Count(zktest.OpConnect)
 	l.srv.ResetLog()
 	return n
 }
 
-func get(l large, path string) ([]byte, error) {
+func get(l largeReplyTest, path string) ([]byte, error) {
 	return Read(l.Context(), l.small, func() ([]byte, error) {
 		data, _, err := Get(l.small, path)
 		return data, err
 	})
 }
 
-func list(l large, path string) ([]string, error) {
+func list(l largeReplyTest, path string) ([]string, error) {
 	return Read(l.Context(), l.small, func() ([]string, error) {
 		names, _, err := Children(l.small, path)
 		return names, err
 	})
 }
 
-// The largest data within the limit can be read. One byte more is an error after one disconnect.
-// Further calls return the error without a disconnect until the data changes.
-func TestGet_TooLarge(t *testing.T) {
-	runLargeTest(t, func(l large) {
+// TestGet_RejectsTooLargeData checks that Get reads data that just fits into the receive buffer, and
+// returns ErrTooLarge for one byte more after one disconnect. Further calls must return ErrTooLarge without a
+// disconnect until the data changes.
+func TestGet_RejectsTooLargeData(t *testing.T) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		const fits = bufferSize - 16 - 4 - 68
 		l.create("/a", fits)
 		l.create("/b", fits+1)
-		l.breaks()
+		l.countReconnects()
 		data, err := get(l, "/a")
 		require.NoError(l, err)
 		require.Len(l, data, fits)
-		require.Zero(l, l.breaks())
+		require.Zero(l, l.countReconnects())
 		for i := range 3 {
 			_, err = get(l, "/b")
 			require.ErrorIs(l, err, ErrTooLarge)
 			require.ErrorContains(l, err, "the data of /b")
-			require.Equal(l, map[bool]int{true: 1}[i == 0], l.breaks())
+			require.Equal(l, map[bool]int{true: 1}[i == 0], l.countReconnects())
 		}
 		_, err = l.other.Set("/b", []byte("small"), -1)
 		require.NoError(l, err)
 		data, err = get(l, "/b")
 		require.NoError(l, err)
 		require.Equal(l, "small", string(data))
-		require.Zero(l, l.breaks())
+		require.Zero(l, l.countReconnects())
 
 		require.NoError(l, l.other.Delete("/b", -1))
 		_, err = get(l, "/b")
@@ -243,9 +250,10 @@ func TestGet_TooLarge(t *testing.T) {
 	})
 }
 
-// GetW returns a watch with the error, which fires when the data becomes smaller.
-func TestGetW_TooLarge(t *testing.T) {
-	runLargeTest(t, func(l large) {
+// TestGetW_ReturnsWatchForTooLargeData checks that GetW returns a watch together with ErrTooLarge, and that the
+// watch fires when the data becomes smaller.
+func TestGetW_ReturnsWatchForTooLargeData(t *testing.T) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/a", 100<<10)
 		watch, err := Read(l.Context(), l.small, func() (<-chan zk.Event, error) {
 			_, _, watch, err := GetW(l.small, "/a", true)
@@ -260,26 +268,27 @@ func TestGetW_TooLarge(t *testing.T) {
 	})
 }
 
-// The size of a list of children is not known, so the error is returned only after several
-// disconnects.
-func TestChildren_TooLarge(t *testing.T) {
-	runLargeTest(t, func(l large) {
+// TestChildren_RejectsTooLargeListAfterDisconnects checks that Children returns ErrTooLarge for a list that does
+// not fit into the receive buffer, only after several disconnects, because the client does not know the size of the
+// list.
+func TestChildren_RejectsTooLargeListAfterDisconnects(t *testing.T) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/many", 0)
 		for i := range 1500 {
 			l.create(fmt.Sprintf("/many/%s%d", strings.Repeat("x", 50), i), 0)
 		}
-		l.breaks()
+		l.countReconnects()
 		_, err := list(l, "/many")
 		require.ErrorIs(l, err, ErrTooLarge)
 		require.ErrorContains(l, err, "the list of children of /many")
-		require.Equal(l, 4, l.breaks())
+		require.Equal(l, 4, l.countReconnects())
 		_, err = list(l, "/many")
 		require.ErrorIs(l, err, ErrTooLarge)
-		require.Zero(l, l.breaks())
+		require.Zero(l, l.countReconnects())
 		l.create("/many/another", 0)
 		_, err = list(l, "/many")
 		require.ErrorIs(l, err, ErrTooLarge)
-		require.Equal(l, 1, l.breaks(), "it has changed, and may have become smaller")
+		require.Equal(l, 1, l.countReconnects(), "the list has changed, and may have become smaller")
 
 		names, _, err := l.other.Children("/many")
 		require.NoError(l, err)
@@ -292,9 +301,10 @@ func TestChildren_TooLarge(t *testing.T) {
 	})
 }
 
-// Requests that are in progress when another reply breaks the connection are not rejected later.
-func TestGet_OtherReplyBreaksConnection(t *testing.T) {
-	runLargeTest(t, func(l large) {
+// TestGet_IgnoresConnectionBrokenByOtherReply checks that requests that are in flight when a reply to another
+// request breaks the connection do not fail with ErrTooLarge.
+func TestGet_IgnoresConnectionBrokenByOtherReply(t *testing.T) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.srv.Delay(zktest.BothWays, time.Millisecond)
 		l.create("/large", 100<<10)
 		l.create("/small", 10<<10)
@@ -322,9 +332,10 @@ func TestGet_OtherReplyBreaksConnection(t *testing.T) {
 	})
 }
 
-// A connection that breaks a few times for other reasons is not an error.
-func TestGet_OtherDisconnects(t *testing.T) {
-	runLargeTest(t, func(l large) {
+// TestGet_ToleratesUnrelatedDisconnects checks that Get and Children return no error if the connection breaks a few
+// times for other reasons than the size of the reply.
+func TestGet_ToleratesUnrelatedDisconnects(t *testing.T) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/list", 0)
 		for i := range 400 {
 			l.create(fmt.Sprintf("/list/%d", i), 0)
@@ -343,9 +354,10 @@ func TestGet_OtherDisconnects(t *testing.T) {
 	})
 }
 
-// Without a limit, no additional requests are sent.
-func TestGet_NoLimit(t *testing.T) {
-	runLargeTest(t, func(l large) {
+// TestGet_SendsNoExtraRequestWithoutLimit checks that Get sends no request for the size of the data if the receive
+// buffer of the client has no limit.
+func TestGet_SendsNoExtraRequestWithoutLimit(t *testing.T) {
+	runLargeReplyTest(t, func(l largeReplyTest) {
 		l.create("/a", 200<<10)
 		l.srv.ResetLog()
 		l.srv.After(zktest.Match{Op: zktest.OpGetData, Path: "/a", Nth: 1}, zktest.Cut)

@@ -17,25 +17,25 @@ import (
 type Subscription struct {
 	m       *monitor
 	changed chan struct{}
-	path    string // the znode of Prove, "" for none
-	missing bool   // a check has not found path
+	path    string // the znode that Prove has set, "" for none
+	missing bool   // a check has not found the znode at path
 	// rejected is the final answer of a server to a request of the monitor, or nil.
 	rejected error
 	onCheck  func(sent time.Time, err error)
-	first    time.Time               // the time at which the write of Prove was sent
+	first    time.Time               // when the client has sent the write that Prove counts as the first proof
 	every    time.Duration           // the value of Options.CheckInterval
 	stated   time.Duration           // the value of Options.Timeout
-	log      *slog.Logger            // the logger of warnings; nil for none
-	end      context.CancelCauseFunc // ends the grant when the owner closes the connection; nil for none
+	log      *slog.Logger            // the logger of warnings, or nil
+	end      context.CancelCauseFunc // ends the grant when the owner closes the connection, or nil
 }
 
-// Subscribe is Subscribe of Options that have only a timeout.
+// Subscribe calls the method Subscribe of Options that contain only a timeout.
 func Subscribe(conn *zk.Conn, timeout time.Duration) *Subscription {
 	return (&Options{Conn: conn, Timeout: timeout}).Subscribe()
 }
 
-// Subscribe starts to monitor the connection, and sends no request. All subscriptions share the proofs of the
-// lease; a shorter timeout ends the lease earlier for this subscription only.
+// Subscribe starts to monitor the connection, and sends no request. All subscriptions of a connection share the
+// proofs of the lease; a shorter timeout ends the lease earlier for this subscription only.
 func (o *Options) Subscribe() *Subscription {
 	m := monitors.Of(o.Conn)
 	m.startStop.Lock()
@@ -51,7 +51,7 @@ func (o *Options) Subscribe() *Subscription {
 		m.validities = append(m.validities, validity{stated: o.Timeout})
 		m.updateTimeout()
 		if len(m.subs) > 1 && m.timer.Stop() {
-			m.timer.Reset(0) // the check may be needed earlier than for the other timeouts
+			m.timer.Reset(0) // the first check may be due earlier than with the timeouts of the other subscriptions
 		}
 	}
 	m.validity(s).subs++
@@ -59,7 +59,8 @@ func (o *Options) Subscribe() *Subscription {
 	return s
 }
 
-// Close ends the subscription, and with the last one the goroutine of the monitor, for which it waits.
+// Close ends the subscription. Close of the last subscription also ends the goroutine of the monitor, and waits for
+// its end.
 func (s *Subscription) Close() {
 	m := s.m
 	m.startStop.Lock()
@@ -74,7 +75,7 @@ func (s *Subscription) Close() {
 	if !last {
 		return
 	}
-	if !m.timer.Stop() { // the goroutine was started
+	if !m.timer.Stop() { // the timer has started the goroutine
 		m.stop()
 		<-m.done
 		m.timer = nil
@@ -84,7 +85,7 @@ func (s *Subscription) Close() {
 	m.conn = nil
 }
 
-// reject records a final answer of a server. The caller holds the mutex of the monitor.
+// reject records the final answer of a server. The caller holds the mutex of the monitor.
 func (s *Subscription) reject(err error) {
 	if CodeOf(err) != nil && !Transient(err) {
 		s.rejected = err
@@ -92,13 +93,13 @@ func (s *Subscription) reject(err error) {
 	}
 }
 
-// EndOnClose makes the subscription call end, which ends the current grant, with ErrConnClosed before the
-// owner of the connection ends the session, or immediately if that has happened. A later call replaces the
-// function, which may be called again, also concurrently, and may be set after Close of the subscription.
-// Without package zkdial, it is called after the servers have deleted the znodes of the session.
+// EndOnClose makes the subscription call end with ErrConnClosed before the owner of the connection ends the
+// session, or immediately if the owner has done so. end must end the current grant. A later call replaces the
+// function. end may be called more than once, also concurrently, and EndOnClose may be called after Close of the
+// subscription. Without package zkdial, end is called after the servers have deleted the znodes of the session.
 func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	s.m.mu.Lock()
-	closed, conn := s.m.closed, s.m.conn // conn is nil if this was the last subscription and is closed
+	closed, conn := s.m.closed, s.m.conn // conn is nil after Close of the last subscription
 	s.end = end
 	s.m.mu.Unlock()
 	if closed {
@@ -106,31 +107,33 @@ func (s *Subscription) EndOnClose(end context.CancelCauseFunc) {
 	}
 }
 
-// Changed returns a channel that receives an element if the State may have changed since the last one was
-// received. It is never closed.
+// Changed returns a channel that receives an element if the State may have changed since the last element was
+// received. The channel is never closed.
 func (s *Subscription) Changed() <-chan struct{} { return s.changed }
 
 // State is the state of a connection and of the lease of its session.
 type State struct {
 	Session int64 // the current session, 0 if there is none
-	Up      bool  // a server answers in that session
+	Up      bool  // a server answers in the current session
 	Closed  bool  // the owner has closed the connection
-	// Epoch increases whenever the connection breaks or was without a subscription. It is not 0.
+	// Epoch increases whenever the connection breaks or was without a subscription. Epoch is never 0.
 	Epoch   uint64
 	Missing bool // a check has not found the znode of Prove
-	// Rejected is a final answer of a server to a check, or to all requests of the connection. It remains.
+	// Rejected is the final answer of a server to a check, or to all requests of the connection. It does not become
+	// nil again.
 	Rejected error
-	// Proven reports that the ensemble does not expire the session before Deadline. After the lease has
-	// ended, Proven becomes true again only if at least a quarter of the timeout is left.
+	// Proven means that the ensemble does not expire the session before Deadline. After the end of a lease, Proven
+	// becomes true again only if at least a quarter of the timeout is left.
 	Proven   bool
 	Deadline time.Time
-	// Lapses counts how often Proven has become false, so that users notice it even if it is true again.
+	// Lapses counts how often Proven has become false, so that users notice the change even if Proven is true
+	// again.
 	Lapses uint64
 }
 
-// DoubtDelay is the time after which a znode is read again, and its watch set again, if the watch may never fire
-// because it was set in an earlier Epoch: readers that end earlier, however many, do not set it again. reset means
-// that the last read has done that.
+// DoubtDelay returns the time after which a reader reads a znode again, and sets its watch again, if the watch may
+// never fire because it was set in an earlier Epoch. Readers that end earlier do not set the watch again, so many
+// short reads cost nothing. reset means that the last read has set the watch again.
 func DoubtDelay(reset bool) time.Duration {
 	if reset {
 		return 10 * time.Second
@@ -159,16 +162,17 @@ func (s *Subscription) Deadline() time.Time {
 	return s.m.deadline(s)
 }
 
-// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that session, or continues
-// with path if it has replaced the previous znode. sent is when an acknowledged write of the session was sent, which
-// is the first proof, unless it is zero or older than a third of the timeout. A lease of the session of which a
-// quarter of the timeout is left continues.
+// Prove starts to renew the lease of the session by checks of path, an ephemeral znode of that session, or
+// continues with path if the znode at path has replaced the previous znode. sent is when the client has sent a
+// write of the session that the server has acknowledged. This write is the first proof, unless sent is zero or
+// longer ago than a third of the timeout. A lease of the session continues if at least a quarter of the timeout is
+// left.
 func (s *Subscription) Prove(path string, sent time.Time) {
 	m := s.m
 	m.mu.Lock()
 	m.observe()
 	now := time.Now()
-	alone := len(m.proving) == 0 && s.path == "" // the path is set if a check has missed the previous znode
+	alone := len(m.proving) == 0 && s.path == "" // the path is set if a check has not found the previous znode
 	if alone && limit.Expired(m.lease.deadline().Add(-m.lease.timeout/4), now) {
 		m.lease.clear()
 		m.updateTimeout()
@@ -181,7 +185,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	s.path, s.missing = path, false
 	m.proving[path] = s
 	m.updateProven()
-	// With a valid lease, the next regular check includes path: a lock that is held briefly needs no check.
+	// With a valid lease, the next regular check includes path, so a lock that is held briefly needs no check.
 	s.first = sent
 	m.checkNow = !m.validity(s).proven || m.checkNow && !alone
 	check := m.checkNow
@@ -189,7 +193,7 @@ func (s *Subscription) Prove(path string, sent time.Time) {
 	if check && m.timer.Stop() {
 		m.timer.Reset(0)
 	}
-	Signal(m.wake) // the goroutine, if it has started
+	Signal(m.wake) // wake the goroutine, if it has started
 }
 
 // StopProving ends the checks that Prove has started.
@@ -200,31 +204,32 @@ func (s *Subscription) StopProving() {
 	s.path = ""
 }
 
-// AssumedTimeout is the session timeout that is assumed if the granted one is not known: the shortest that
-// a server with default settings grants, two ticks of two seconds.
+// AssumedTimeout is the session timeout that is assumed if the granted timeout is not known: the shortest timeout
+// that a server with default settings grants, two ticks of two seconds.
 const AssumedTimeout = 4 * time.Second
 
-// SessionTimeout returns the session timeout to use for conn: the configured one (stated; 0 for none), at
-// most the granted one, or the granted one, or AssumedTimeout.
+// SessionTimeout returns the session timeout to use for conn: the granted timeout, or the configured timeout stated
+// if that is shorter. If the granted timeout is not known, the result is stated, or AssumedTimeout if stated is 0.
 func SessionTimeout(conn *zk.Conn, stated time.Duration) time.Duration {
-	return choose(stated, Granted(conn))
+	return shorterTimeout(stated, Granted(conn))
 }
 
-func choose(stated, granted time.Duration) time.Duration {
+// shorterTimeout returns the shorter of the timeouts that are not 0, or AssumedTimeout if both are 0.
+func shorterTimeout(stated, granted time.Duration) time.Duration {
 	if stated > 0 && granted > 0 {
 		return min(stated, granted)
 	}
 	return cmp.Or(stated, granted, AssumedTimeout)
 }
 
-// timeout returns the timeout of subscriptions that state this one. The caller holds mu.
+// timeout returns the timeout of subscriptions whose configured timeout is stated. The caller holds mu.
 func (m *monitor) timeout(stated time.Duration) time.Duration {
-	return choose(stated, m.lease.timeout)
+	return shorterTimeout(stated, m.lease.timeout)
 }
 
-// updateTimeout sets the timeout of the lease: the granted one, or, if that is not known, the longest that
-// a subscription states, or else AssumedTimeout. For earlier proofs the servers used the earlier one, so a
-// longer one does not apply to them. The caller holds mu.
+// updateTimeout sets the timeout of the lease: the granted timeout, or, if that is not known, the longest
+// configured timeout of a subscription, or else AssumedTimeout. For earlier proofs the servers used the earlier
+// timeout, so a longer timeout does not apply to these proofs. The caller holds mu.
 func (m *monitor) updateTimeout() {
 	var stated time.Duration
 	for _, v := range m.validities {
@@ -249,7 +254,7 @@ func (m *monitor) updateGranted() {
 	}
 }
 
-// warn logs a warning if the servers grant less than a subscription states. The caller holds mu.
+// warn logs a warning if the granted timeout is shorter than the configured timeout of s. The caller holds mu.
 func (m *monitor) warn(s *Subscription) {
 	if m.granted != 0 && s.stated > m.granted {
 		m.logLater(s, slog.LevelWarn, "WithSessionTimeout states more than the servers have granted: leases are shortened",
@@ -257,12 +262,12 @@ func (m *monitor) warn(s *Subscription) {
 	}
 }
 
-// OnCheck sets a function that is called after each check of the subscription's znode, on the goroutine of
-// the monitor: with nil if the check has renewed the lease. It must be set before Prove, and must not block. It
-// may be called during Close, and after it if other subscriptions use the connection.
+// OnCheck sets a function that the goroutine of the monitor calls after each check of the subscription's znode:
+// with a nil error if the check has renewed the lease. OnCheck must be called before Prove, and f must not block. f
+// may be called during Close, and after Close if other subscriptions use the connection.
 func (s *Subscription) OnCheck(f func(sent time.Time, err error)) { s.onCheck = f }
 
-// report calls the observers of a check that ended with err.
+// report calls the functions of OnCheck after a check that has ended with err.
 func (r *checked) report(err error) {
 	for path, s := range r.proving {
 		switch {
@@ -277,7 +282,7 @@ func (r *checked) report(err error) {
 
 func (s *Subscription) notify() { Signal(s.changed) }
 
-// Signal adds an element to a channel of capacity 1 unless it has one.
+// Signal adds an element to a channel of capacity 1 unless the channel contains an element.
 func Signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -10,17 +10,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// checksIn returns how many checks are sent during d. It differs by a few if the goroutine of the
-// monitor runs more often, because checks are less late then.
+// checksIn returns the number of checks that the client sends during d. The number is a little higher if the
+// goroutine of the monitor runs more often, because the client then sends checks less late.
 func checksIn(t *bubble.Test, d time.Duration) int {
 	t.Server.ResetLog()
 	time.Sleep(d)
 	return t.Server.Log().Requests().Filter(func(e zktest.Entry) bool { return e.Op == zktest.OpMulti }).Count()
 }
 
-// A subscription with a shorter timeout has shorter leases. It does not change those of other
-// subscriptions of the connection, and causes more checks only while it requires a lease.
-func TestSubscribe_ShorterTimeout(t *testing.T) {
+// TestSubscribe_GivesShorterLeaseForShorterTimeout checks that a subscription with a shorter timeout has shorter
+// leases, does not change the leases of other subscriptions of the connection, and causes more checks only while it
+// requires a lease.
+func TestSubscribe_GivesShorterLeaseForShorterTimeout(t *testing.T) {
 	const shorter = time.Second
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
 		long := Subscribe(t.Conn, 0)
@@ -54,13 +55,14 @@ func TestSubscribe_ShorterTimeout(t *testing.T) {
 			short.StopProving()
 			require.InDelta(t, rate, checksIn(t, time.Minute), 6)
 			short.Close()
-			require.False(t, short.State().Proven, "after Close")
+			require.False(t, short.State().Proven, "a closed subscription has a lease")
 			require.InDelta(t, rate, checksIn(t, time.Minute), 6)
 		}
 	})
 }
 
-// The lease of the shorter timeout ends first, and only its subscription is notified.
+// TestSubscribe_ShorterLeaseEndsFirst checks that the lease of the subscription with the shorter timeout ends
+// first, and that only this subscription is notified then.
 func TestSubscribe_ShorterLeaseEndsFirst(t *testing.T) {
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
 		long, short := Subscribe(t.Conn, 0), Subscribe(t.Conn, time.Second)
@@ -88,8 +90,9 @@ func TestSubscribe_ShorterLeaseEndsFirst(t *testing.T) {
 	})
 }
 
-// A lock that is held briefly with a shorter timeout needs no check.
-func TestSubscribe_ShorterTimeoutBriefly(t *testing.T) {
+// TestSubscribe_SendsNoCheckForBriefLease checks that a user with a shorter timeout that requires a lease only
+// briefly, as of a lock, causes no checks.
+func TestSubscribe_SendsNoCheckForBriefLease(t *testing.T) {
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
 		long := Subscribe(t.Conn, 0)
 		defer long.Close()
@@ -111,8 +114,10 @@ func TestSubscribe_ShorterTimeoutBriefly(t *testing.T) {
 	})
 }
 
-// The monitor starts its goroutine later for a longer timeout. A shorter one needs it earlier.
-func TestSubscribe_ShorterTimeoutStartsGoroutine(t *testing.T) {
+// TestSubscribe_StartsGoroutineInTimeForShorterTimeout checks that the monitor starts its goroutine early enough
+// for a subscription with a shorter timeout, although a subscription with a longer timeout would need the goroutine
+// later.
+func TestSubscribe_StartsGoroutineInTimeForShorterTimeout(t *testing.T) {
 	const shorter = 500 * time.Millisecond
 	runTest(t, 40*time.Second, func(t *bubble.Test) {
 		long := Subscribe(t.Conn, 0)
@@ -129,9 +134,10 @@ func TestSubscribe_ShorterTimeoutStartsGoroutine(t *testing.T) {
 	})
 }
 
-// The writes of other users renew the lease of a user that needs checks rarely, but do not show
-// whether its znode exists.
-func TestCheckInterval_ZnodeIsChecked(t *testing.T) {
+// TestCheckInterval_ChecksZnodeDespiteOtherWrites checks that the monitor checks whether the znode of a
+// subscription with a long check interval exists, although the writes of other users renew the lease of the
+// subscription.
+func TestCheckInterval_ChecksZnodeDespiteOtherWrites(t *testing.T) {
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
 		long := (&Options{Conn: t.Conn, CheckInterval: 10 * time.Second}).Subscribe()
 		defer long.Close()
@@ -139,7 +145,7 @@ func TestCheckInterval_ZnodeIsChecked(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for range 150 { // wait for 90 seconds
+			for range 150 { // use the connection for 90 seconds
 				brief := Subscribe(t.Conn, 0)
 				brief.Prove(create(t), time.Now())
 				time.Sleep(100 * time.Millisecond)
@@ -156,10 +162,10 @@ func TestCheckInterval_ZnodeIsChecked(t *testing.T) {
 	})
 }
 
-// A shorter timeout does not replace the rule of the granted one: after a pause of the process, in
-// which the client has sent no pings, there is no lease before the servers have reported its
-// activity, which may take a quarter of the granted timeout.
-func TestPause_ShorterTimeout(t *testing.T) {
+// TestPause_DelaysLeaseDespiteShorterTimeout checks that a subscription with a shorter timeout has no lease after a
+// pause of the process until the servers have reported the activity of the client, which may take a quarter of the
+// granted timeout. The client has sent no pings during the pause.
+func TestPause_DelaysLeaseDespiteShorterTimeout(t *testing.T) {
 	runTest(t, 10*time.Second, func(t *bubble.Test) {
 		require.NoError(t, checkTimeout(t.Conn, time.Second))
 		time.Sleep(time.Minute)
@@ -180,8 +186,9 @@ func TestPause_ShorterTimeout(t *testing.T) {
 	})
 }
 
-// The shortest interval of the subscriptions that require a lease applies.
-func TestSubscription_CheckInterval(t *testing.T) {
+// TestSubscription_UsesShortestCheckInterval checks that the monitor uses the shortest check interval of the
+// subscriptions that require a lease.
+func TestSubscription_UsesShortestCheckInterval(t *testing.T) {
 	runTest(t, 4*time.Second, func(t *bubble.Test) {
 		slow, quick := (&Options{Conn: t.Conn, CheckInterval: time.Second}).Subscribe(), Subscribe(t.Conn, 0)
 		defer slow.Close()

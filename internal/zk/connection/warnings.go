@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// shortSession is the longest duration of a session that counts as short.
+	// shortSession is the longest duration of a session that noteSession counts as short.
 	shortSession = 3 * time.Second
-	// manyShort is the number of consecutive short sessions that is reported.
+	// manyShort is the number of consecutive short sessions after which noteSession logs an error.
 	manyShort = 3
 )
 
-// noteSession notes that a new session follows the session old, 0 for none, and logs an error if sessions
-// are short: a server that does not implement setWatches closes the connection on which the client library
-// sends it, and if it does not continue sessions either, no watch is set. The caller holds mu.
+// noteSession records that a new session follows the session old (0 for none), and logs an error if several
+// consecutive sessions were short. A server that does not implement setWatches closes the connection on which the
+// client library sends this request, and if the server does not continue sessions either, the client can never set
+// a watch. The caller holds mu.
 func (m *monitor) noteSession(old int64) {
 	now := time.Now()
 	if old != 0 && !m.began.IsZero() && limit.Elapsed(m.began, now) < shortSession {
@@ -33,9 +34,9 @@ func (m *monitor) noteSession(old int64) {
 		"server", m.seen.Server, "sessions", m.short)
 }
 
-// warnOutage logs one warning if no server has continued the session for longer than its timeout. Servers
-// without a quorum, and servers that have lost their data, accept connections and close them, which the
-// client library does not report. The caller holds mu.
+// warnOutage logs one warning if no server has continued the session for longer than its timeout. Servers without a
+// quorum, and servers that have lost their data, accept connections and close them, which the client library does
+// not report. The caller holds mu.
 func (m *monitor) warnOutage(now time.Time) {
 	switch {
 	case m.seen.Up:
@@ -49,8 +50,8 @@ func (m *monitor) warnOutage(now time.Time) {
 	}
 }
 
-// logLater adds a log message that the goroutine writes without holding mu, because a handler may call
-// methods that lock it. The caller holds mu.
+// logLater adds a log message that the goroutine of the monitor writes without holding mu, because a log handler
+// may call methods that lock mu. The caller holds mu.
 func (m *monitor) logLater(s *Subscription, level slog.Level, text string, args ...any) {
 	if log := s.log; log != nil {
 		m.logs = append(m.logs, func() { log.Log(context.Background(), level, text, args...) })
@@ -63,21 +64,23 @@ func (m *monitor) logAll(level slog.Level, text string, args ...any) {
 	}
 }
 
-// After hangTimeouts session timeouts without an attempt to connect, the client library is considered to
-// hang, or a HostProvider or an event callback of the user blocks.
+// The limits after which a client library that does not try to connect is considered to hang. hangTimeouts is a
+// number of session timeouts. Instead of the library, a HostProvider or an event callback of the user may block.
 const (
 	hangTimeouts = 3
 	minHang      = 10 * time.Second
 	minHangTicks = 20 // ticks of the monitor's goroutine, which are at least pollInterval apart
 )
 
-// hangs reports whether the client library hangs, so that the session has ended. The caller holds mu.
+// hangs reports whether the client library hangs, so that the session has ended, and logs an error in this case.
+// The caller holds mu.
 func (m *monitor) hangs(now time.Time) bool {
 	if m.seen.Idle.IsZero() || m.seen.Idle != m.idle {
 		m.idle, m.idleTicks = m.seen.Idle, 0
 		return false
 	}
-	// After a pause of the process, the time alone proves nothing.
+	// After a pause of the process, the time alone does not show that the library hangs, so ticks are counted as
+	// well.
 	m.idleTicks++
 	if now.Sub(m.idle) <= max(hangTimeouts*m.lease.timeout, minHang) || m.idleTicks < minHangTicks {
 		return false

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Work returns the context of a function that works during a grant. It is derived from the context of the grant, so
-// that it ends in the same step. It also ends with the caller's context, of which it has the values and the deadline.
-// end must be called after the function has returned, or to interrupt the function with a cause.
+// Work returns a context for a function that works during a grant. The context is derived from the context of the
+// grant, so that both end in the same step. It also ends with the context of the caller, and has the values and the
+// deadline of that context. end must be called after the function has returned, or to interrupt the function with a
+// cause.
 func Work(granted, caller context.Context) (ctx context.Context, end context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(granted)
 	unlink := context.AfterFunc(caller, func() { cancel(context.Cause(caller)) })
@@ -35,11 +36,12 @@ func (c workContext) Value(key any) any {
 // These variables are functions of the root package, for packages candidacy and migration. Only implementations of
 // Candidate need them, so the root package sets the variables instead of exporting functions.
 var (
-	// NewCandidacy returns a new candidacy.Candidacy. Its type is any because package candidacy imports this one.
+	// NewCandidacy returns a new candidacy.Candidacy. Its type is any because package candidacy imports this
+	// package.
 	NewCandidacy func(ctx context.Context, log *slog.Logger) any
-	// NewLeadership returns a new *leaderelection.Leadership and the function that ends it.
+	// NewLeadership returns a new *leaderelection.Leadership and the function that ends this leadership.
 	NewLeadership func(token int64, deadline func() time.Time) (leadership any, end context.CancelCauseFunc)
-	// EndOnClose makes whole, a *leaderelection.Leadership, end in the same step as part, a leadership that
-	// it depends on, when the owner closes the connection.
+	// EndOnClose makes whole, a *leaderelection.Leadership, end in the same step as part, the leadership that whole
+	// depends on, when the owner closes the connection.
 	EndOnClose func(part, whole any)
 )

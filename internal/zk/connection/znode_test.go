@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// container is the ephemeralOwner of a container of the servers in these tests.
+// container is the ephemeralOwner of containers on the servers in these tests.
 const container int64 = math.MinInt64
 
 func runMake(t *testing.T, f func(ctx context.Context, srv *zktest.Server, conn *zk.Conn), opts ...zktest.Option) {
@@ -41,9 +41,10 @@ func owner(t *testing.T, conn *zk.Conn, node string) int64 {
 	return stat.EphemeralOwner
 }
 
-// The server closes the connection at a request for a container. Make must create a persistent znode
-// instead, and must not request a container again on the same connection.
-func TestMake_ServerClosesTheConnectionAtContainers(t *testing.T) {
+// TestMakeZnode_CreatesPersistentIfServerClosesConnection checks that MakeZnode creates a persistent znode if the
+// server closes the connection at a request for a container, and does not request a container again on the same
+// connection.
+func TestMakeZnode_CreatesPersistentIfServerClosesConnection(t *testing.T) {
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		require.NoError(t, makeDir(ctx, conn, "/locks/a"))
 		require.Zero(t, owner(t, conn, "/locks/a"))
@@ -53,8 +54,9 @@ func TestMake_ServerClosesTheConnectionAtContainers(t *testing.T) {
 	}, zktest.WithoutOps(zktest.OpCreateContainer))
 }
 
-// ZooKeeper before release 3.5 does not implement containers. Make must not request a container again.
-func TestMake_ServerReturnsUnimplemented(t *testing.T) {
+// TestMakeZnode_CreatesPersistentIfUnimplemented checks that MakeZnode creates a persistent znode if the server
+// does not implement containers, as ZooKeeper before release 3.5, and does not request a container again.
+func TestMakeZnode_CreatesPersistentIfUnimplemented(t *testing.T) {
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
@@ -65,8 +67,9 @@ func TestMake_ServerReturnsUnimplemented(t *testing.T) {
 	})
 }
 
-// A connection that breaks for another reason must not lead to a persistent znode.
-func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
+// TestMakeZnode_CreatesContainerAfterConnectionLosses checks that MakeZnode creates a container, not a persistent
+// znode, if the connection breaks for other reasons.
+func TestMakeZnode_CreatesContainerAfterConnectionLosses(t *testing.T) {
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		for n := 1; n <= 2; n++ {
 			srv.Before(zktest.Match{Op: zktest.OpCreateContainer, Nth: n}, zktest.Cut)
@@ -78,7 +81,7 @@ func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
 		srv.After(zktest.Match{Op: zktest.OpCreateContainer}, zktest.Cut)
 		require.NoError(t, makeDir(ctx, conn, "/a"))
 		require.Equal(t, container, owner(t, conn, "/a"))
-		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "it was created, although the reply was lost")
+		require.Equal(t, 1, srv.Log().Count(zktest.OpCreateContainer), "the server has applied the create whose reply was lost")
 	})
 	runMake(t, func(ctx context.Context, srv *zktest.Server, conn *zk.Conn) {
 		srv.Stop()
@@ -88,8 +91,9 @@ func TestMake_ContainerAfterConnectionLosses(t *testing.T) {
 	})
 }
 
-// A parent that Make has created must not remain after its last child was deleted.
-func TestMake_Parents(t *testing.T) {
+// TestMakeZnode_CreatesParentsAsContainers checks that MakeZnode creates missing parents as containers, which the
+// servers delete after the deletion of the last child.
+func TestMakeZnode_CreatesParentsAsContainers(t *testing.T) {
 	runMake(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		_, err := conn.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
@@ -98,22 +102,22 @@ func TestMake_Parents(t *testing.T) {
 			require.Equal(t, is, owner(t, conn, node), node)
 			require.Equal(t, container, owner(t, conn, path.Dir(node)), node)
 		}
-		require.Zero(t, owner(t, conn, "/locks"), "it existed")
+		require.Zero(t, owner(t, conn, "/locks"), "a parent that exists is not changed")
 		require.Equal(t, container, owner(t, conn, "/queues"))
 	})
 }
 
-// TestMake_ClosedConnection checks that the error of a closed connection is ErrConnClosed.
-func TestMake_ClosedConnection(t *testing.T) {
+// TestMakeZnode_ReturnsErrConnClosed checks that MakeZnode returns ErrConnClosed if the connection is closed.
+func TestMakeZnode_ReturnsErrConnClosed(t *testing.T) {
 	runMake(t, func(ctx context.Context, _ *zktest.Server, conn *zk.Conn) {
 		conn.Close()
 		require.ErrorIs(t, makeDir(ctx, conn, "/a"), ErrConnClosed)
 	})
 }
 
-// Others returns what the ACL of a znode permits to clients other than those that the participant's own
-// ACL names.
-func TestOthers(t *testing.T) {
+// TestOthers_ListsPermissionsOfOtherClients checks that Others returns the permissions that the ACL of a znode
+// gives to clients other than those that the ACL of the participant names.
+func TestOthers_ListsPermissionsOfOtherClients(t *testing.T) {
 	me, mallory := zk.DigestACL(zk.PermAll, "me", "secret")[0], zk.DigestACL(zk.PermAll, "mallory", "secret")[0]
 	world := func(perms int32) zk.ACL { return zk.WorldACL(perms)[0] }
 	ip := zk.ACL{Perms: zk.PermAll, Scheme: "ip", ID: "10.0.0.0/8"}
@@ -151,8 +155,9 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// A strict ACL with which there is nothing to check is invalid.
-func TestOptions_StrictACLIsError(t *testing.T) {
+// TestOptions_CheckRejectsStrictOpenACL checks that Check rejects a strict ACL that permits everything to all
+// clients, because nothing can be checked with such an ACL.
+func TestOptions_CheckRejectsStrictOpenACL(t *testing.T) {
 	check := func(acl []zk.ACL, strict bool) error {
 		return (&Options{ACL: acl, StrictACL: strict, Log: slog.New(slog.DiscardHandler)}).Check()
 	}
@@ -162,13 +167,14 @@ func TestOptions_StrictACLIsError(t *testing.T) {
 	require.NoError(t, check(closed, true))
 }
 
-// checkTimeout checks the options of a recipe with this session timeout.
+// checkTimeout calls Check with the configured session timeout stated.
 func checkTimeout(conn *zk.Conn, stated time.Duration) error {
 	return (&Options{Conn: conn, ACL: zk.WorldACL(zk.PermAll), Timeout: stated, Log: slog.New(slog.DiscardHandler)}).Check()
 }
 
-// TestOpenError checks that the error says what the ACL permits to others, and how to change it.
-func TestOpenError(t *testing.T) {
+// TestOpenError_NamesPermissionsAndRemedy checks that the error names the permissions that the ACL gives to other
+// clients, and the command that changes the ACL.
+func TestOpenError_NamesPermissionsAndRemedy(t *testing.T) {
 	err := error(&OpenError{"/the jobs", zk.WorldACL(zk.PermCreate), remedy("/the jobs", append(zk.AuthACL(zk.PermAll), zk.WorldACL(zk.PermRead)...))})
 	require.ErrorIs(t, err, ErrPermission)
 	require.EqualError(t, err, `not permitted: the ACL of /the jobs lets other clients change it (world:anyone:c): set it with zkCli.sh, as a client that may administer it: addauth digest USER:PASSWORD (those of the participants), and then setAcl "/the jobs" auth::rwcda,world:anyone:r`)

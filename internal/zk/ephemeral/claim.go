@@ -16,24 +16,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// TakenError is returned if a znode that does not belong to the caller exists, or if another user of the
-// process has claimed the path on the same connection.
+// TakenError means that the path belongs to somebody else: a znode that does not belong to the caller exists, or
+// another user of the process has claimed the path on the same connection.
 type TakenError struct {
 	Path string
-	// Owner is the session of the znode, 0 if it is persistent, and Czxid its creation zxid. Both are 0 if the
-	// znode does not exist.
+	// Owner is the session of the znode, or 0 if the znode is persistent, and Czxid is its creation zxid. Both are
+	// 0 if the znode does not exist.
 	Owner, Czxid int64
-	// Persistent reports whether the znode is persistent, so that no session ends it.
+	// Persistent is set if the znode is persistent, so that it does not end with a session.
 	Persistent bool
-	// Earlier reports whether the caller has created the znode in a session that the connection has lost, and
-	// that has not expired yet.
+	// Earlier is set if the caller has created the znode in a session that the connection has lost, and that the
+	// servers have not expired yet.
 	Earlier bool
 }
 
 func (e *TakenError) Error() string {
 	switch {
 	case e.Persistent:
-		return e.Path + " is persistent, so it does not end with a session"
+		return e.Path + " is persistent, and the end of a session does not delete a persistent znode"
 	case e.Czxid == 0:
 		return e.Path + " is used by another goroutine on this connection"
 	case e.Earlier:
@@ -42,43 +42,45 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("%s belongs to session %#x", e.Path, e.Owner)
 }
 
-// claimedPaths contains, for each path that is claimed, a channel that is closed when the claim is released.
+// claimedPaths contains a channel for each path that a claim has acquired. The channel is closed when the claim
+// releases the path.
 var claimedPaths = connection.NewTables[string, chan struct{}]()
 
-// claim is the right to create the znode at a path on a connection, and the znode. It belongs to one goroutine.
+// claim is the right to create the znode at a path on a connection, together with the znode. Only one goroutine may
+// use a claim.
 //
-// Two users of a connection have the same session, so a znode whose create was not confirmed could belong to
-// either. Therefore only one of them may hold the right at a time.
+// All users of a connection have the same session, so a znode whose create was not confirmed could belong to any of
+// them. Therefore only one of them may hold the right at a time.
 type claim struct {
 	setup  *recipe.Setup
 	sub    *connection.Subscription
 	path   string
-	static bool // the znode is persistent
-	// keepsParent makes a parent that does not exist persistent instead of a container.
+	static bool // the znode of the claim is persistent
+	// keepsParent makes obtain create a missing parent as a persistent znode instead of a container.
 	keepsParent bool
 
 	acquired bool
-	released <-chan struct{} // closed when the claim of another user is released
+	released <-chan struct{} // closed when another user releases the path
 
-	// reader reads the Stat. An ephemeral znode cannot have children, so the watch for children fires only when
-	// it is deleted.
+	// reader reads the Stat of the znode. An ephemeral znode cannot have children, so the watch for children fires
+	// only when the znode is deleted.
 	reader *watch.Reader
 
-	// sessions are those in which a create may have been applied: an ephemeral znode of one of them belongs to
-	// this claim.
+	// sessions contains the sessions in which the servers may have applied a create: an ephemeral znode of one of
+	// them belongs to this claim.
 	sessions map[int64]bool
-	// contents are the data of creates of a persistent znode that were not confirmed.
+	// contents contains the data of creates of a persistent znode that the servers have not confirmed.
 	contents [][]byte
-	// mayExist reports whether a znode of this claim may exist.
+	// mayExist is set if a znode of this claim may exist.
 	mayExist bool
-	// removing reports that removeLater runs.
+	// removing is set while removeLater runs.
 	removing bool
-	// occupied reports whether the znode that was read last does not belong to this claim.
+	// occupied is set if the znode that was last read does not belong to this claim.
 	occupied bool
-	// inFlight receives the reply to a write for which send has not waited.
+	// inFlight receives the reply to a write whose reply send has not awaited.
 	inFlight <-chan connection.Answer[*zk.Stat]
 
-	// The values of the Stat of the znode that obtain has found.
+	// Fields of the Stat of the znode that obtain has found.
 	czxid, owner int64
 	version      int32
 }
@@ -91,7 +93,7 @@ func newClaim(s *recipe.Setup, path string, static bool) *claim {
 	}
 }
 
-// acquire acquires the right to the path, unless another user has it.
+// acquire acquires the right to the path, unless another user holds the right. Then it sets released.
 func (c *claim) acquire() {
 	if c.acquired {
 		return
@@ -106,7 +108,8 @@ func (c *claim) acquire() {
 	c.acquired, c.released = true, nil
 }
 
-// close releases the right to the path, after the znode was removed.
+// close releases the right to the path. The caller must have removed the znode. If removeLater runs, it releases
+// the right later.
 func (c *claim) close() {
 	c.sub.Close()
 	if !c.removing {
@@ -114,7 +117,7 @@ func (c *claim) close() {
 	}
 }
 
-// release is the part of close that other users of the path wait for.
+// release releases the right to the path, and wakes other users who wait for the path.
 func (c *claim) release() {
 	if !c.acquired {
 		return
@@ -125,13 +128,13 @@ func (c *claim) release() {
 	delete(paths.Entries, c.path)
 }
 
-// obtain creates the znode, and its parents if they do not exist. It returns when the znode exists and belongs
-// to this claim and to the current session. sent is when the create was sent that wrote data into the znode,
-// zero if the reply was lost, or if it is a persistent znode that existed before. If the znode belongs to
-// another client, the error is a TakenError.
+// obtain creates the znode and its missing parents. It returns when the znode exists and belongs to this claim and
+// to the current session. sent is when the client has sent the create that has written data into the znode. sent is
+// zero if the reply was lost, or if a persistent znode existed before. If the znode belongs to another client, the
+// error is a TakenError.
 //
-// After a lost reply a znode that exists may belong to this claim, so package connection does not retry the
-// create.
+// After a lost reply, an existing znode may belong to this claim, so obtain repeats the create itself, without
+// package connection.
 func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err error) {
 	c.acquire()
 	if err := c.setup.CheckDir(ctx, path.Dir(c.path), c.makeParent); err != nil {
@@ -171,15 +174,15 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 			c.mayExist = false
 			return sent, connection.ErrDeleted
 		case errors.Is(err, zk.ErrNoNode) && c.acquired:
-			c.occupied = false // the znode was deleted after the create
+			c.occupied = false // another client has deleted the znode after the create
 			continue
 		case errors.Is(err, zk.ErrNoNode):
 			return sent, &TakenError{Path: c.path}
 		case err != nil:
 			return sent, err
 		}
-		// A znode that exists although no create can have been applied is that of a program that uses the
-		// same connection.
+		// If the servers cannot have applied a create of this claim, a znode of the current session belongs to a
+		// program that uses the same connection without this package.
 		own := c.acquired && (c.static || c.mayExist) && c.covers(stat)
 		if c.occupied = !own || !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID(); c.occupied {
 			return sent, &TakenError{c.path, stat.EphemeralOwner, stat.Czxid, !connection.IsEphemeral(stat), own}
@@ -190,19 +193,21 @@ func (c *claim) obtain(ctx context.Context, data []byte) (sent time.Time, err er
 	}
 }
 
-// makeParent creates the parents of the znode if they do not exist.
+// makeParent creates the missing parents of the znode.
 func (c *claim) makeParent(ctx context.Context) error {
 	return connection.MakeZnode(ctx, c.setup.Conn, path.Dir(c.path), c.setup.ACL, !c.keepsParent)
 }
 
-// create sends one create of the znode, and records that it may exist unless the error excludes that.
+// create sends one create of the znode, and sets mayExist unless the error shows that the servers have not applied
+// the create.
 func (c *claim) create(ctx context.Context, data []byte) error {
 	flags := int32(zk.FlagEphemeral)
 	if c.static {
 		flags = zk.FlagPersistent
 		c.contents = append(c.contents, data)
 	}
-	// A request that waits for a connection is sent in the next session if the current one expires.
+	// A request that waits for a connection is sent in the next session if the current session expires, so record
+	// both sessions.
 	c.addSession()
 	_, err := c.send(ctx, func() (*zk.Stat, error) {
 		_, err := c.setup.Conn.Create(c.path, data, flags, c.setup.ACL)
@@ -213,14 +218,15 @@ func (c *claim) create(ctx context.Context, data []byte) error {
 	return err
 }
 
-// addSession records that a create may have been applied in the current session.
+// addSession records that the servers may have applied a create in the current session.
 func (c *claim) addSession() {
 	if id := c.setup.Conn.SessionID(); id != 0 {
 		c.sessions[id] = true
 	}
 }
 
-// send sends a write and returns its reply. If the context is done first, remove waits for the reply.
+// send sends a write and returns its reply. If the context is done first, send returns, and remove waits for the
+// reply.
 func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.Stat, error) {
 	c.reader.Written()
 	answer := connection.Start(write)
@@ -233,14 +239,14 @@ func (c *claim) send(ctx context.Context, write func() (*zk.Stat, error)) (*zk.S
 	}
 }
 
-// read reads the Stat and sets a watch.
+// read reads the Stat of the znode and sets a watch.
 func (c *claim) read(ctx context.Context) (*zk.Stat, error) {
 	found, err := c.reader.Read(ctx)
 	return found.Stat, err
 }
 
-// covers reports whether a znode with this Stat belongs to this claim: it is persistent, or was created in one
-// of its sessions.
+// covers reports whether a znode with this Stat can belong to this claim: for a static claim if the znode is
+// persistent, otherwise if a session of the claim has created the znode.
 func (c *claim) covers(stat *zk.Stat) bool {
 	if c.static {
 		return !connection.IsEphemeral(stat)
@@ -248,15 +254,15 @@ func (c *claim) covers(stat *zk.Stat) bool {
 	return c.sessions[stat.EphemeralOwner]
 }
 
-// isOwn reports whether remove must delete a znode. A persistent znode that obtain has not found is recognized
-// by its data.
+// isOwn reports whether remove must delete a znode. If obtain has not found a persistent znode, isOwn compares its
+// data.
 func (c *claim) isOwn(data []byte, stat *zk.Stat) bool {
 	return c.covers(stat) && (!c.static || stat.Czxid == c.czxid ||
 		slices.ContainsFunc(c.contents, func(content []byte) bool { return bytes.Equal(content, data) }))
 }
 
-// verify reads the znode that obtain has found. It returns connection.ErrDeleted or
-// connection.ErrSessionExpired if it is lost.
+// verify reads the znode that obtain has found. It returns connection.ErrDeleted or connection.ErrSessionExpired if
+// this znode is lost.
 func (c *claim) verify(ctx context.Context) error {
 	stat, err := c.read(ctx)
 	missing := errors.Is(err, zk.ErrNoNode)
@@ -273,7 +279,7 @@ func (c *claim) verify(ctx context.Context) error {
 	return nil
 }
 
-// syncAndVerify is verify after a Sync.
+// syncAndVerify calls verify after a Sync.
 func (c *claim) syncAndVerify(ctx context.Context) error {
 	if err := c.setup.Sync(ctx, c.path); err != nil {
 		return err
@@ -281,11 +287,11 @@ func (c *claim) syncAndVerify(ctx context.Context) error {
 	return c.verify(ctx)
 }
 
-// write writes the data of the znode that obtain has found. rejection is the error with which the servers
-// reject the write, err the reason why the znode is lost, or the cause of the context.
+// write writes the data of the znode that obtain has found. rejection is the error with which the servers have
+// rejected the write. err is the reason why the znode is lost, or the cause of the context.
 //
-// Each write expects the version that the previous one has returned: one that is applied late cannot undo a
-// later one. So after a lost reply, the version must be read first.
+// Each write expects the version that the previous write has returned, so that a write which the servers apply late
+// cannot undo a later write. Therefore write reads the version again after a lost reply.
 func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
 	var backoff connection.Backoff
 	for {
@@ -313,8 +319,8 @@ func (c *claim) write(ctx context.Context, data []byte) (rejection, err error) {
 	}
 }
 
-// awaitSession blocks until the connection is up in the session of the znode. The client library sends a
-// request that waits in any later session, in which the path may have the znode of another client.
+// awaitSession blocks until the connection is up in the session of the znode. Without this wait, the client library
+// would send the request in a later session, in which the znode at the path may belong to another client.
 func (c *claim) awaitSession(ctx context.Context) error {
 	for {
 		state := c.sub.State()
@@ -334,8 +340,9 @@ func (c *claim) awaitSession(ctx context.Context) error {
 	}
 }
 
-// remove deletes the znode if it belongs to this claim. It blocks until the servers have confirmed that the
-// znode does not exist, or the connection is closed or the servers reject the request, which are errors.
+// remove deletes the znode if it belongs to this claim. remove blocks until the servers have confirmed that the
+// znode does not exist, and returns an error if the connection is closed or the servers reject the request. After a
+// rejection it starts removeLater.
 func (c *claim) remove() error {
 	err := connection.Refine(c.setup.Conn, c.tryRemove())
 	if connection.IsRejection(err) {
@@ -345,8 +352,8 @@ func (c *claim) remove() error {
 	return err
 }
 
-// removeLater deletes a znode whose deletion the servers have rejected, when they accept it. It ends with the
-// session of the znode and with the connection.
+// removeLater deletes a znode whose deletion the servers have rejected, as soon as the servers accept the deletion.
+// It gives up when the session of the znode has ended or the connection is closed.
 func (c *claim) removeLater() {
 	defer c.release()
 	owner := c.setup.Conn.SessionID()
@@ -358,11 +365,11 @@ func (c *claim) removeLater() {
 	})
 }
 
-// tryRemove is remove without removeLater. After a lost reply, another client may have created a znode, so it
-// reads the znode first.
+// tryRemove removes the znode as remove does, without removeLater. It reads the znode before each delete, because
+// another client may have created a znode after a delete whose reply was lost.
 func (c *claim) tryRemove() error {
 	if c.inFlight != nil {
-		<-c.inFlight // the client library answers when the connection is up again or closed
+		<-c.inFlight // the client library answers when the connection is up again or is closed
 		c.inFlight = nil
 		c.addSession()
 	}
@@ -379,8 +386,8 @@ func (c *claim) tryRemove() error {
 		case err != nil:
 			return err
 		case !c.static && stat.EphemeralOwner != c.setup.Conn.SessionID():
-			// The servers are going to delete it. A delayed delete could delete a znode that another process
-			// has created in the meantime.
+			// The servers are going to delete the znode with its session. Do not send a delete, because a delayed
+			// delete could delete a znode that another process has created in the meantime.
 			if _, err = c.read(ctx); err == nil {
 				_, err = c.reader.Wait(ctx, nil)
 			}
@@ -403,8 +410,8 @@ func (c *claim) tryRemove() error {
 	}
 }
 
-// readSynced reads the Stat, and the data of a persistent znode, from a server that has applied all writes that
-// were acknowledged before.
+// readSynced reads the Stat of the znode, and the data of a persistent znode, from a server that has applied all
+// writes that the servers had acknowledged before the call.
 func (c *claim) readSynced(ctx context.Context) (data []byte, stat *zk.Stat, err error) {
 	if err := c.setup.Sync(ctx, c.path); err != nil {
 		return nil, nil, err

@@ -16,8 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// CheckSize returns connection.ErrInvalid if the servers do not accept data of this size in a znode with this
-// ACL.
+// CheckSize returns connection.ErrInvalid if servers with default settings would not accept data of this size in a
+// znode with this path and ACL.
 func CheckSize(path string, data []byte, acl []zk.ACL) error {
 	if _, err := txn.Size([]any{&zk.CreateRequest{Path: path, Data: data, Acl: acl}}); err != nil {
 		return fmt.Errorf("%w: %d bytes of data: %w", connection.ErrInvalid, len(data), err)
@@ -29,63 +29,63 @@ func CheckSize(path string, data []byte, acl []zk.ACL) error {
 type Config struct {
 	Path string
 	Data []byte
-	// Static makes the znode persistent. A persistent znode that exists is adopted.
+	// Static makes the znode persistent. The Keeper adopts a persistent znode that exists.
 	Static bool
-	// Retry makes the Keeper retry requests that the servers reject. Without it, the Keeper gives up a write
-	// that is rejected, and ends if a create is rejected, unless it has created the znode before and the reason
-	// can pass, as an exceeded quota.
+	// Retry makes the Keeper repeat requests that the servers reject. Without Retry, the Keeper gives up a write
+	// that the servers reject, and ends if the servers reject a create, unless it has created the znode before and
+	// the reason can pass, as an exceeded quota.
 	Retry bool
-	// Report is called after each change of the State, by the goroutine of the Keeper.
+	// Report is called by the goroutine of the Keeper after each change of the State.
 	Report func(State)
-	// Events, if not nil, is called with the events of the znode: Joined, Released and Lost. It is called by the
-	// goroutine of the Keeper.
+	// Events, if not nil, is called by the goroutine of the Keeper with the events of the znode: Joined, Released
+	// and Lost.
 	Events func(event.Event)
 }
 
 // State is the state of a znode that a Keeper maintains.
 type State struct {
-	// Present reports whether the znode exists and belongs to the Keeper.
+	// Present is set if the znode exists and belongs to the Keeper.
 	Present bool
-	// Unsure reports whether the connection has broken since a server has confirmed that the znode is present.
+	// Unsure is set if the connection has broken since a server has last confirmed that the znode is present.
 	Unsure bool
-	// Owner is the session of the znode and Czxid its creation zxid, also of another client's. Both are 0 if it
-	// does not exist.
+	// Owner is the session of the znode and Czxid its creation zxid, even if the znode belongs to another client.
+	// Both are 0 if the znode does not exist.
 	Owner, Czxid int64
 	// Err is the reason why the znode is not present: a TakenError, connection.ErrSessionExpired,
-	// connection.ErrDeleted, or the error with which the servers have rejected a request, also of a write into
-	// a znode that is present. If Ended is set, it is the reason why.
+	// connection.ErrDeleted, or the error with which the servers have rejected a request. The rejection of a write
+	// is reported in Err even if the znode is present. If Ended is set, Err is the reason why the Keeper has ended.
 	Err error
-	// Ended reports whether the Keeper has ended. Such a State is the last one.
+	// Ended is set in the last State, when the Keeper has ended.
 	Ended bool
 }
 
-// Keeper maintains a znode until it is closed: it creates the znode again if it is deleted or the session
-// expires, and writes its data. Its methods may be called from any goroutine.
+// Keeper maintains a znode until the Keeper is closed: it creates the znode again if the znode is deleted or the
+// session expires, and writes the data of the znode. Its methods may be called from any goroutine.
 type Keeper struct {
 	cfg   Config
 	claim *claim
 	ctx   context.Context
 	stop  context.CancelCauseFunc
-	wake  chan struct{} // contains an element if data may have to be written
+	wake  chan struct{} // contains an element if the Keeper may have to write data
 	ended chan struct{}
 
 	// The following are used only by the goroutine.
-	created bool  // the znode has existed
-	closed  bool  // Close was called before the Keeper ended
-	joined  int64 // the creation zxid of the znode that was reported as Joined, or 0
+	created bool  // the Keeper has created the znode at least once
+	closed  bool  // Close was called before the Keeper has ended
+	joined  int64 // the creation zxid of the znode for which Joined was reported, or 0
 
 	mu        sync.Mutex
 	state     State
 	data      []byte
-	wanted    uint64        // the number of data, from 1
-	written   uint64        // the number of the data that the znode has, 0 if it is unknown
-	rejection error         // the reason why the servers reject data
-	changed   chan struct{} // closed and replaced when one of the above changes
+	wanted    uint64        // the number of the newest data, from 1
+	written   uint64        // the number of the data that the znode contains, 0 if the data is unknown
+	rejection error         // the error with which the servers reject the newest data, or nil
+	changed   chan struct{} // closed and replaced when one of the fields above changes
 
-	removal error // why it is unknown whether the znode was removed; set before ended is closed
+	removal error // why it is unknown whether the servers have deleted the znode; set before ended is closed
 }
 
-// Keep starts a Keeper, and does not wait for ZooKeeper. Missing parents of the znode are created as
+// Keep starts a Keeper, and does not wait for ZooKeeper. The Keeper creates missing parents of the znode as
 // containers.
 func Keep(s *recipe.Setup, c Config) *Keeper {
 	ctx, stop := context.WithCancelCause(context.Background())
@@ -97,14 +97,14 @@ func Keep(s *recipe.Setup, c Config) *Keeper {
 	return k
 }
 
-// State returns the newest state. Config.Report may not have been called with it yet.
+// State returns the newest state. The Keeper may not have called Config.Report with this state yet.
 func (k *Keeper) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
 }
 
-// Set replaces the data of the znode and returns the number of this data. The data of Config has number 1.
+// Set replaces the data of the znode and returns the number of the new data. The number of Config.Data is 1.
 func (k *Keeper) Set(data []byte) uint64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,7 +114,7 @@ func (k *Keeper) Set(data []byte) uint64 {
 	return k.wanted
 }
 
-// AwaitWritten blocks until the znode has the data with this number or a later one. It returns an error if the
+// AwaitWritten blocks until the znode contains the data with this number or newer data. It returns an error if the
 // servers reject the data, if the Keeper is closed or has ended, or if the context is done.
 func (k *Keeper) AwaitWritten(ctx context.Context, number uint64) error {
 	return k.await(ctx, func() (bool, error) { return k.written >= number, k.rejection })
@@ -126,7 +126,8 @@ func (k *Keeper) AwaitPresent(ctx context.Context) error {
 	return k.await(ctx, func() (bool, error) { return k.state.Present, nil })
 }
 
-// await blocks until condition, which is called with the mutex held, returns true or an error.
+// await blocks until condition returns true or an error. await calls condition with the mutex held. It also returns
+// an error if the Keeper is closed or has ended, or if the context is done.
 func (k *Keeper) await(ctx context.Context, condition func() (bool, error)) error {
 	for {
 		k.mu.Lock()
@@ -148,9 +149,9 @@ func (k *Keeper) await(ctx context.Context, condition func() (bool, error)) erro
 	}
 }
 
-// Close ends the Keeper with the given reason and removes the znode. It returns nil when the removal is
-// confirmed. If the context is done first, it returns the cause, and the removal continues in the background.
-// The first reason counts.
+// Close ends the Keeper with the given reason and removes the znode. It returns nil when the servers have confirmed
+// the removal. If the context is done first, Close returns the cause, and the removal continues in the background.
+// The reason of the first call remains the reason.
 func (k *Keeper) Close(ctx context.Context, reason error) error {
 	k.stop(reason)
 	select {
@@ -178,7 +179,7 @@ func (k *Keeper) Err() error {
 func (k *Keeper) run() {
 	reason := k.keep()
 	k.closed = k.ctx.Err() != nil
-	k.stop(reason) // releases the context
+	k.stop(reason) // release the resources of the context
 	if k.removal = reason; !errors.Is(reason, connection.ErrConnClosed) {
 		k.removal = k.claim.remove()
 	}
@@ -188,9 +189,9 @@ func (k *Keeper) run() {
 }
 
 const (
-	// minLifetime is the time for which a znode must have existed to be created again without a pause.
+	// minLifetime is how long a znode must have existed so that keep creates it again without a pause.
 	minLifetime = time.Second
-	// maxLossPause limits the pause before a znode that is deleted repeatedly is created again.
+	// maxLossPause limits the pause before keep creates a znode again that is deleted repeatedly.
 	maxLossPause = time.Second
 )
 
@@ -199,7 +200,7 @@ func (k *Keeper) keep() error {
 	var backoff connection.Backoff
 	for {
 		begin := time.Now()
-		err := connection.Refine(k.claim.setup.Conn, k.keepOne())
+		err := connection.Refine(k.claim.setup.Conn, k.keepOnce())
 		backoff.Max = maxLossPause
 		var taken *TakenError
 		switch {
@@ -215,7 +216,8 @@ func (k *Keeper) keep() error {
 			continue
 		case errors.Is(err, connection.ErrSessionExpired), errors.Is(err, connection.ErrDeleted):
 			k.setState(State{Err: err})
-			// If the owner closes the connection, the servers delete the znode first.
+			// If the owner is closing the connection, the servers delete the znode before the client library
+			// reports the end.
 			connection.AwaitClosing(k.ctx, k.claim.setup.Conn, connection.ClosingTime)
 		case k.cfg.Retry, k.created && connection.IsPassing(err):
 			_, wanted := k.wantedData()
@@ -234,7 +236,7 @@ func (k *Keeper) keep() error {
 	}
 }
 
-// sleep pauses until the time is over or Set is called.
+// sleep pauses for the time d, or until Set is called.
 func (k *Keeper) sleep(d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -246,8 +248,9 @@ func (k *Keeper) sleep(d time.Duration) error {
 	}
 }
 
-// keepOne creates the znode and maintains it until it is lost or the context is done, and returns the reason.
-func (k *Keeper) keepOne() error {
+// keepOnce creates the znode once and maintains it until the znode is lost or the context is done, and returns the
+// reason.
+func (k *Keeper) keepOnce() error {
 	data, number := k.wantedData()
 	sent, err := k.claim.obtain(k.ctx, data)
 	if err != nil {
@@ -258,7 +261,7 @@ func (k *Keeper) keepOne() error {
 		number = 0
 	}
 	k.setWritten(number)
-	tried := number // the number of the data that was written or rejected last
+	tried := number // the number of the data that was last written or rejected
 	backoff := connection.Backoff{Max: connection.MaxRejectionPause}
 	for {
 		state := State{Present: true, Owner: k.claim.owner, Czxid: k.claim.czxid}
@@ -290,9 +293,9 @@ func (k *Keeper) keepOne() error {
 	}
 }
 
-// wait blocks until the znode should be read again, or data should be written. It returns an error if the znode
-// is lost. Unlike watch.Reader.Wait it reports that the znode was deleted before the next read, and that the
-// connection is down.
+// wait blocks until the Keeper should read the znode again or write data. confirm is set if the Keeper should read
+// the znode. err is the reason why the znode is lost. Unlike watch.Reader.Wait, wait reports a deletion of the
+// znode before the next read, and reports that the connection is down.
 func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 	own, sub := k.claim.reader.Watch(), k.claim.sub
 	for {
@@ -327,7 +330,7 @@ func (k *Keeper) wait(retry <-chan time.Time) (confirm bool, err error) {
 	}
 }
 
-// loss is watch.Loss for a znode that may be persistent.
+// loss returns the result of watch.Loss, but nil if a session has expired and the znode is persistent.
 func (k *Keeper) loss(event zk.Event) error {
 	err := watch.Loss(event)
 	if k.claim.static && errors.Is(err, connection.ErrSessionExpired) {
@@ -336,14 +339,14 @@ func (k *Keeper) loss(event zk.Event) error {
 	return err
 }
 
-// wantedData returns the data that the znode should have, and its number.
+// wantedData returns the data that the znode should contain, and the number of this data.
 func (k *Keeper) wantedData() ([]byte, uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.data, k.wanted
 }
 
-// setWritten records that the znode has the data with this number.
+// setWritten records that the znode contains the data with this number.
 func (k *Keeper) setWritten(number uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -353,7 +356,7 @@ func (k *Keeper) setWritten(number uint64) {
 	k.notifyWaiters()
 }
 
-// reject records that the servers reject the data with this number.
+// reject records that the servers reject the data with this number, unless Set has replaced the data.
 func (k *Keeper) reject(number uint64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -363,7 +366,7 @@ func (k *Keeper) reject(number uint64, err error) {
 	}
 }
 
-// setState records and reports the state if it has changed.
+// setState records the state, and reports it if it differs from the previous state.
 func (k *Keeper) setState(s State) {
 	k.mu.Lock()
 	same := fmt.Sprint(s) == fmt.Sprint(k.state)
@@ -376,7 +379,7 @@ func (k *Keeper) setState(s State) {
 	}
 }
 
-// reportEvents reports the events that follow from a new state.
+// reportEvents reports the events that a new state implies.
 func (k *Keeper) reportEvents(s State) {
 	if k.cfg.Events == nil || s.Present && s.Czxid == k.joined {
 		return

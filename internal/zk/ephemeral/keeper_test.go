@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-const withoutMember = "/\n  members container\n"
+const treeWithoutMember = "/\n  members container\n"
 
-// keep starts a Keeper. states returns the states that it has reported.
+// keep starts a Keeper. The function states returns the states that the Keeper has reported.
 func keep(w *bubble.Test, s *recipe.Setup) (k *Keeper, states func() []State) {
 	var mu sync.Mutex
 	var reported []State
@@ -42,15 +42,17 @@ func keepPresent(w *bubble.Test, s *recipe.Setup) (k *Keeper, states func() []St
 	return k, states
 }
 
-// A short break of the connection must neither make the znode disappear nor cost a write.
-func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
+// TestKeeper_KeepsZnodeWhenConnectionBreaks checks that a short break of the connection neither deletes the znode
+// of a Keeper nor makes the Keeper send a write.
+// Scenario 21 of docs/traps.md.
+func TestKeeper_KeepsZnodeWhenConnectionBreaks(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		k, states := keepPresent(w, s)
 		before := w.Server.Tree()
 		w.Server.ResetLog()
 		w.Server.Blackhole(zktest.BothWays, s.Conn.SessionID())
-		time.Sleep(3 * time.Second) // a lease would have expired
+		time.Sleep(3 * time.Second) // long enough for a lease to expire, if a Keeper required one
 		w.Server.Heal(s.Conn.SessionID())
 		time.Sleep(time.Minute)
 		require.True(w, k.State().Present)
@@ -58,13 +60,14 @@ func TestTrap21_KeptWhenTheConnectionBreaks(t *testing.T) {
 		require.Equal(w, before, w.Server.Tree())
 		require.Zero(w, w.Server.Log().Count(zktest.OpCreate, zktest.OpMulti, zktest.OpDelete), "%v", w.Server.Log())
 		require.NoError(w, k.Close(w.Context(), errDone))
-		require.Equal(w, withoutMember, w.Server.Tree())
+		require.Equal(w, treeWithoutMember, w.Server.Tree())
 		require.Empty(w, w.Server.Watches())
 	})
 }
 
-// The loss of the znode must be reported in time and with its reason.
-func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
+// TestKeeper_ReportsLossOfZnodeWithReason checks that a Keeper reports the loss of its znode with the reason, for
+// each way in which the znode can be lost.
+func TestKeeper_ReportsLossOfZnodeWithReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose func(w *bubble.Test, s *recipe.Setup)
 		want error
@@ -112,8 +115,10 @@ func TestKeeper_ReportsTheLossOfTheZnode(t *testing.T) {
 	}
 }
 
-// Close must wait for a create in flight.
-func TestTrap40_ClosedBeforeTheZnodeExists(t *testing.T) {
+// TestKeeper_CloseWaitsForCreateInFlight checks that Close waits for the reply to a create that is in flight, and
+// deletes the created znode.
+// Scenario 40 of docs/traps.md.
+func TestKeeper_CloseWaitsForCreateInFlight(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		_, err := s.Conn.Create("/members", nil, 0, s.ACL)
@@ -128,8 +133,10 @@ func TestTrap40_ClosedBeforeTheZnodeExists(t *testing.T) {
 	})
 }
 
-// A create that waits for a session must be removed.
-func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
+// TestKeeper_CloseRemovesZnodeOfNextSession checks that Close waits for a create that the client sends in the next
+// session, and deletes the created znode.
+// Scenario 40 of docs/traps.md.
+func TestKeeper_CloseRemovesZnodeOfNextSession(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		require.NoError(w, s.MakeDir(w.Context()))
@@ -148,13 +155,15 @@ func TestTrap40_ClosedBeforeThereIsASession(t *testing.T) {
 		require.NoError(w, k.Close(w.Context(), errDone))
 		require.ErrorIs(w, k.Err(), errDone)
 		require.NotZero(w, s.Conn.SessionID())
-		require.Equal(w, withoutMember, w.Server.Tree())
+		require.Equal(w, treeWithoutMember, w.Server.Tree())
 	})
 }
 
-// TestTrap11_CreatedInTheNextSession checks that a znode does not count as that of another client when its
-// create waited while the session expired, and was applied in the next session (CURATOR-696).
-func TestTrap11_CreatedInTheNextSession(t *testing.T) {
+// TestKeeper_AcceptsZnodeCreatedInNextSession checks that a Keeper does not take its own znode for the znode of
+// another client if the session has expired while the create was waiting, and the server has applied the create in
+// the next session (CURATOR-696).
+// Scenario 11 of docs/traps.md.
+func TestKeeper_AcceptsZnodeCreatedInNextSession(t *testing.T) {
 	for name, lost := range map[string]bool{"reply received": false, "reply lost": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -190,9 +199,9 @@ func TestTrap11_CreatedInTheNextSession(t *testing.T) {
 	}
 }
 
-// Only one of two Keepers of a connection, which have the same session, may take the znode for its own, even
-// when the reply to the create of the first is lost.
-func TestKeeper_WaitsForAnotherOfTheSameConnection(t *testing.T) {
+// TestKeeper_WaitsForOtherKeeperOfConnection checks that only one of two Keepers of a connection, which have the
+// same session, takes the znode for its own, even if the reply to the create of the first Keeper is lost.
+func TestKeeper_WaitsForOtherKeeperOfConnection(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		w.Server.After(zktest.Match{Op: zktest.OpCreate, Path: node, Nth: 1}, zktest.Cut)
@@ -209,12 +218,13 @@ func TestKeeper_WaitsForAnotherOfTheSameConnection(t *testing.T) {
 		require.NoError(w, first.Close(w.Context(), errDone))
 		require.NoError(w, second.AwaitPresent(w.Context()))
 		require.NoError(w, second.Close(w.Context(), errDone))
-		require.Equal(w, withoutMember, w.Server.Tree())
+		require.Equal(w, treeWithoutMember, w.Server.Tree())
 	})
 }
 
-// A Keeper that does not retry a rejected write must return the rejection, and write the next data.
-func TestKeeper_WriteIsRejected(t *testing.T) {
+// TestKeeper_ReturnsRejectionOfWrite checks that a Keeper without Retry returns the error of a write that the
+// server has rejected, and writes the next data.
+func TestKeeper_ReturnsRejectionOfWrite(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)
 		k, states := keepPresent(w, s)
@@ -227,7 +237,8 @@ func TestKeeper_WriteIsRejected(t *testing.T) {
 	})
 }
 
-// A Keeper with Retry must retry a rejected create or write.
+// TestKeeper_RetriesRejectedRequests checks that a Keeper with Retry repeats a create and a write that the server
+// has rejected, until the server accepts the request.
 func TestKeeper_RetriesRejectedRequests(t *testing.T) {
 	bubble.Run(t, func(w *bubble.Test) {
 		s := connect(w)

@@ -12,22 +12,24 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap01_CreateReplyLost checks that a znode whose create has lost its reply does not remain as a second
-// znode of the contender, which would block the queue (CURATOR-45, CURATOR-79).
-func TestTrap01_CreateReplyLost(t *testing.T) {
+// TestContender_KeepsOneZnodeIfCreateReplyIsLost checks that a contender whose create has lost its reply does not
+// leave a second znode, which would block the queue (CURATOR-45, CURATOR-79).
+// Scenario 1 of docs/traps.md.
+func TestContender_KeepsOneZnodeIfCreateReplyIsLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testCreateReplyLost)
 }
 
-// TestTrap10_SessionMovedDuringCreate checks that a contender does not take the reply that its session has
-// moved for proof that its create was not applied (ZOOKEEPER-2886).
-func TestTrap10_SessionMovedDuringCreate(t *testing.T) {
+// TestContender_KeepsOneZnodeIfSessionMovesDuringCreate checks that a contender does not conclude from the reply
+// "session moved" that the server has not applied the create (ZOOKEEPER-2886).
+// Scenario 10 of docs/traps.md.
+func TestContender_KeepsOneZnodeIfSessionMovesDuringCreate(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, testCreateReplyLost)
 }
 
 func testCreateReplyLost(h *harness, l bubble.Fault) {
 	first, conn := h.joinNew(), h.connect()
 	session := conn.SessionID()
-	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1})
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpCreate, Path: contenderPattern, Nth: 1})
 	c := h.join(conn)
 	h.advance(timeout)
 	h.requireRan(lost)
@@ -37,19 +39,20 @@ func testCreateReplyLost(h *harness, l bubble.Fault) {
 		require.Len(h, h.created(), 2, "the znode that was created is not used")
 	}
 	first.requireLeaves()
-	c.requireOnly()
+	c.requireSoleHolder()
 	require.Equal(h, session, conn.SessionID(), "the session has expired")
 	c.requireLeaves()
 	h.requireContenders()
 }
 
-// TestTrap01_GivesUpAfterLostReply checks that a contender that gives up while the outcome of its create is
-// unknown does not leave a znode (CURATOR-79, CURATOR-62).
-func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
+// TestContender_RemovesZnodeWhenGivingUpAfterLostReply checks that a contender that gives up while the outcome of
+// its create is unknown does not leave a znode (CURATOR-79, CURATOR-62).
+// Scenario 1 of docs/traps.md.
+func TestContender_RemovesZnodeWhenGivingUpAfterLostReply(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		conn := h.connect()
 		session := conn.SessionID()
-		lost := l.Set(h.srv, zktest.Match{Path: below, Nth: 1})
+		lost := l.Set(h.srv, zktest.Match{Path: contenderPattern, Nth: 1})
 		c := h.join(conn)
 		h.requireRan(lost)
 		c.giveUp()
@@ -59,9 +62,10 @@ func TestTrap01_GivesUpAfterLostReply(t *testing.T) {
 	})
 }
 
-// TestTrap02_ZnodeOfOtherSession checks that a contender that searches for the znode of its unanswered create
-// does not use a znode of another session, which may be about to expire (CURATOR-498).
-func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
+// TestContender_IgnoresZnodeOfOtherSession checks that a contender that searches for the znode of its unanswered
+// create does not use a znode of another session, which may be about to expire (CURATOR-498).
+// Scenario 2 of docs/traps.md.
+func TestContender_IgnoresZnodeOfOtherSession(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		lost := h.cutAfterCreate()
 		c := h.joinNew()
@@ -72,22 +76,23 @@ func TestTrap02_ZnodeOfOtherSession(t *testing.T) {
 		other := h.createSequential(created[0][len(dir)+1 : len(created[0])-10])
 		h.reconnect()
 		if h.hasGUIDs() {
-			c.requireOnly()
+			c.requireSoleHolder()
 			require.NotEqual(h, []string{other}, h.contenders())
 			return
 		}
-		// A znode whose name contains no GUID belongs to another contender, and is not deleted.
+		// A znode whose name contains no GUID belongs to another contender, so it is not deleted.
 		c.requireWaits()
 		require.Len(h, h.contenders(), 2)
 		h.remove(other)
 		h.advance(0)
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 }
 
-// TestTrap02_SessionExpiresBeforeSearch checks that a contender whose session expires between its create and
-// the search for the znode creates a znode in the next session (CURATOR-498).
-func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
+// TestContender_CreatesZnodeAgainIfSessionExpires checks that a contender whose session expires between its create
+// and the search for the created znode creates a znode in the next session (CURATOR-498).
+// Scenario 2 of docs/traps.md.
+func TestContender_CreatesZnodeAgainIfSessionExpires(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
 		old := conn.SessionID()
@@ -98,41 +103,44 @@ func TestTrap02_SessionExpiresBeforeSearch(t *testing.T) {
 		h.reconnect()
 		h.advance(timeout)
 		require.NotEqual(h, old, conn.SessionID())
-		c.requireOnly()
+		c.requireSoleHolder()
 		require.Len(h, h.created(), 2)
 	})
 }
 
-// TestTrap03_SearchAtLaggingServer checks that a contender does not create a second znode when a server that
-// lags behind does not show the first (ZOOKEEPER-1675).
-func TestTrap03_SearchAtLaggingServer(t *testing.T) {
+// TestContender_CreatesOneZnodeAtLaggingServer checks that a contender does not create a second znode if a server
+// that lags behind does not show the first znode to the contender yet (ZOOKEEPER-1675).
+// Scenario 3 of docs/traps.md.
+func TestContender_CreatesOneZnodeAtLaggingServer(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		lagging, conn := h.ensemble.Server(1), h.connect()
 		c := h.prepare(conn)
 		lagging.Lag()
-		lost := h.srv.After(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
+		lost := h.srv.After(zktest.Match{Path: contenderPattern, Nth: 1}, zktest.Cut)
 		c.start()
 		h.advance(0)
 		h.requireRan(lost)
 		require.Equal(h, lagging.Name(), conn.Server())
 		require.NotContains(h, lagging.Tree(), h.created()[0][len(dir)+1:])
 		h.advance(timeout / 4)
-		c.requireWaits() // the outcome is not known yet
+		c.requireWaits() // the outcome of the create is not known yet
 		lagging.Heal()
 		h.advance(0)
-		c.requireOnly()
+		c.requireSoleHolder()
 		require.Len(h, h.created(), 1)
 	})
 }
 
-// TestTrap03_SecondZnodeAppearsLate checks that a contender does not wait for itself when a znode that its
-// search has not found appears later, with a smaller number than that of its second znode (ZOOKEEPER-3600).
-func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
+// TestContender_DoesNotWaitForItsOwnLateZnode checks that a contender does not wait for its own first znode if its
+// search has not found this znode, the contender has created a second znode, and the first znode appears afterwards
+// with a smaller sequence number (ZOOKEEPER-3600).
+// Scenario 3 of docs/traps.md.
+func TestContender_DoesNotWaitForItsOwnLateZnode(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
-		ahead := h.createContender()
-		h.remove(h.createContender()) // its number is not used again
-		lost := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
+		ahead := h.createForeignContender()
+		h.remove(h.createForeignContender()) // the servers do not use its sequence number again
+		lost := h.srv.Before(zktest.Match{Path: contenderPattern, Nth: 1}, zktest.Cut)
 		c := h.join(conn)
 		h.requireRan(lost)
 		h.reconnect()
@@ -147,32 +155,33 @@ func TestTrap03_SecondZnodeAppearsLate(t *testing.T) {
 		late("0000000001")
 		h.requireContenders(ahead, first+"0000000001", own)
 		h.set(ahead, "makes the contender list the queue")
-		if h.name != semaphore.name { // a semaphore does not list until it could be admitted
+		if h.name != semaphore.name { // a semaphore does not list the queue before it could be admitted
 			h.requireContenders(ahead, own)
 		}
 		c.requireWaits()
 
 		h.remove(ahead)
 		h.advance(0)
-		c.requireOnly()
-		// A znode that appears even later is deleted when the contender leaves.
+		c.requireSoleHolder()
+		// When the contender leaves, it also deletes a znode that appears even later.
 		late("0000000000")
 		c.requireLeaves()
 		h.requireContenders()
 	})
 }
 
-// TestTrap04_NewGUIDForEachCreate checks that two creates do not use the same name, which is possible when
-// one GUID serves several creates, as in kazoo's Lock.
-func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
+// TestContender_UsesNewGUIDForEachCreate checks that no two creates of a contender use the same name, which is
+// possible if several creates use one GUID, as in the Lock of kazoo.
+// Scenario 4 of docs/traps.md.
+func TestContender_UsesNewGUIDForEachCreate(t *testing.T) {
 	forEachKind(t, []kind{election, mutex, semaphore}, 3, func(h *harness) {
 		conn := h.connect()
-		first := h.srv.Before(zktest.Match{Path: below, Nth: 1}, zktest.Cut)
-		second := h.srv.Before(zktest.Match{Path: below, Nth: 2}, zktest.Cut)
+		first := h.srv.Before(zktest.Match{Path: contenderPattern, Nth: 1}, zktest.Cut)
+		second := h.srv.Before(zktest.Match{Path: contenderPattern, Nth: 2}, zktest.Cut)
 		for range 3 {
 			c := h.join(conn)
 			h.advance(timeout)
-			c.requireOnly()
+			c.requireSoleHolder()
 			h.expire(conn)
 			h.advance(timeout)
 			require.Error(h, c.newest().Err())
@@ -189,16 +198,17 @@ func TestTrap04_NewGUIDForEachCreate(t *testing.T) {
 	})
 }
 
-// TestTrap40_GivesUpDuringCreate checks that a contender that gives up while its create is in flight does not
-// leave a znode (CURATOR-18, CURATOR-3).
-func TestTrap40_GivesUpDuringCreate(t *testing.T) {
+// TestContender_RemovesZnodeWhenGivingUpDuringCreate checks that a contender that gives up while its create is in
+// flight does not leave a znode (CURATOR-18, CURATOR-3).
+// Scenario 40 of docs/traps.md.
+func TestContender_RemovesZnodeWhenGivingUpDuringCreate(t *testing.T) {
 	subtestForEachKind(t, "the reply is late", all, 1, func(h *harness) {
 		hook, open := bubble.Hold(h)
-		h.srv.After(zktest.Match{Path: below, Nth: 1}, hook)
+		h.srv.After(zktest.Match{Path: contenderPattern, Nth: 1}, hook)
 		testGivesUpDuringCreate(h, open)
 	})
 	forEachLoss(t, bubble.ConnectionLost[2:], func(h *harness, l bubble.Fault) {
-		l.Set(h.srv, zktest.Match{Path: below, Nth: 1})
+		l.Set(h.srv, zktest.Match{Path: contenderPattern, Nth: 1})
 		testGivesUpDuringCreate(h, func() {})
 	})
 	subtestForEachKind(t, "the request is late", all, 1, func(h *harness) {
@@ -214,8 +224,8 @@ func TestTrap40_GivesUpDuringCreate(t *testing.T) {
 	})
 }
 
-// testGivesUpDuringCreate tests a contender whose create was applied and has no reply. reply ends the
-// wait for the reply.
+// testGivesUpDuringCreate tests a contender that gives up after the server has applied its create, before it has
+// received the reply. reply delivers the reply.
 func testGivesUpDuringCreate(h *harness, reply func()) {
 	conn := h.connect()
 	session := conn.SessionID()
@@ -227,7 +237,7 @@ func testGivesUpDuringCreate(h *harness, reply func()) {
 	require.Len(h, h.contenders(), 1, "the outcome is not known yet")
 	reply()
 	h.advance(timeout)
-	require.NoError(h, c.leave(), "it is confirmed now")
+	require.NoError(h, c.leave(), "the servers have not confirmed the removal")
 	h.requireContenders()
 	require.Equal(h, session, conn.SessionID(), "the session has expired")
 }

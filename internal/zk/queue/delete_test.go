@@ -13,28 +13,31 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// requireUnconfirmed requires that a contender leaves without a confirmation, within the limit.
+// requireUnconfirmed requires that leave returns ErrUnconfirmed, within the time limit.
 func (c *client) requireUnconfirmed() {
 	c.h.Helper()
 	bubble.RequireDuration(c.h, limit.Confirm, func() { require.ErrorIs(c.h, c.leave(), leaderelection.ErrUnconfirmed) })
 }
 
-// TestTrap05_DeleteReplyLost checks that a znode whose delete has failed with the connection does not remain,
-// because the session continues and the znode would block the others (CURATOR-202, CURATOR-678, kazoo #732).
-func TestTrap05_DeleteReplyLost(t *testing.T) {
+// TestContender_DeletesZnodeIfDeleteReplyIsLost checks that the znode of a contender does not remain if the
+// connection has failed during its delete: the session continues, so the znode would block the other contenders
+// (CURATOR-202, CURATOR-678, kazoo #732).
+// Scenario 5 of docs/traps.md.
+func TestContender_DeletesZnodeIfDeleteReplyIsLost(t *testing.T) {
 	forEachLoss(t, bubble.ConnectionLost, testDeleteReplyLost)
 }
 
-// TestTrap10_SessionMovedDuringDelete checks that a contender does not take the reply that its session has
-// moved for the outcome of its delete (ZOOKEEPER-2886).
-func TestTrap10_SessionMovedDuringDelete(t *testing.T) {
+// TestContender_DeletesZnodeIfSessionMovesDuringDelete checks that a contender does not take the reply "session
+// moved" for the outcome of its delete (ZOOKEEPER-2886).
+// Scenario 10 of docs/traps.md.
+func TestContender_DeletesZnodeIfSessionMovesDuringDelete(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, testDeleteReplyLost)
 }
 
 func testDeleteReplyLost(h *harness, l bubble.Fault) {
 	c, next := h.joinNew(), h.joinNew()
 	g, session := c.requireTurn(), c.conn.SessionID()
-	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: below, Nth: 1})
+	lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Path: contenderPattern, Nth: 1})
 	left := bubble.Async(c.leave)
 	h.advance(0)
 	require.ErrorIs(h, g.Err(), h.left)
@@ -43,19 +46,20 @@ func testDeleteReplyLost(h *harness, l bubble.Fault) {
 	if err := <-left; !l.Silent {
 		require.NoError(h, err)
 	}
-	require.NoError(h, c.leave(), "it is confirmed now")
-	next.requireOnly()
+	require.NoError(h, c.leave(), "the servers have not confirmed the removal")
+	next.requireSoleHolder()
 	require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 }
 
-// TestTrap05_DeleteReplyLostByWaiter checks that the znode of a waiting contender does not remain when the
-// reply to its delete was lost (CURATOR-202).
-func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
+// TestWaiter_DeletesZnodeIfDeleteReplyIsLost checks that the znode of a contender that gives up while it waits does
+// not remain if the reply to the delete is lost (CURATOR-202).
+// Scenario 5 of docs/traps.md.
+func TestWaiter_DeletesZnodeIfDeleteReplyIsLost(t *testing.T) {
 	forEachLoss(t, bubble.LostReplies, func(h *harness, l bubble.Fault) {
 		first, c := h.joinNew(), h.joinNew()
 		last := h.joinNew()
 		g, session := first.requireTurn(), c.conn.SessionID()
-		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: below, Nth: 1})
+		lost := l.Set(h.srv, zktest.Match{Op: zktest.OpDelete, Session: session, Path: contenderPattern, Nth: 1})
 		c.giveUp()
 		h.advance(timeout)
 		h.requireRan(lost)
@@ -64,13 +68,14 @@ func TestTrap05_DeleteReplyLostByWaiter(t *testing.T) {
 		require.Equal(h, session, c.conn.SessionID(), "the session has expired")
 		require.NoError(h, g.Err())
 		first.requireLeaves()
-		last.requireOnly()
+		last.requireSoleHolder()
 	})
 }
 
-// TestTrap05_DeleteUnanswered checks that a znode does not remain when the network has discarded all packets
-// from before its delete on (CURATOR-202).
-func TestTrap05_DeleteUnanswered(t *testing.T) {
+// TestContender_DeletesZnodeAfterLossOfAllPackets checks that the znode of a contender does not remain if the
+// network discards all packets of the client for a while, beginning before the delete (CURATOR-202).
+// Scenario 5 of docs/traps.md.
+func TestContender_DeletesZnodeAfterLossOfAllPackets(t *testing.T) {
 	for name, heal := range map[string]time.Duration{
 		"until the client dials again":     0,
 		"until the session has ended":      2*timeout - limit.Confirm,
@@ -85,15 +90,16 @@ func TestTrap05_DeleteUnanswered(t *testing.T) {
 			h.advance(heal)
 			h.srv.Refuse(false)
 			h.advance(timeout)
-			require.NoError(h, c.leave(), "it is confirmed now")
-			next.requireOnly()
+			require.NoError(h, c.leave(), "the servers have not confirmed the removal")
+			next.requireSoleHolder()
 		})
 	}
 }
 
-// TestTrap06_CleanupAfterContextIsDone checks that the removal of a znode does not use the context whose
-// cancellation has caused it, because it would then do nothing (vitess #15756, etcd #22123).
-func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
+// TestContender_RemovesZnodeAfterContextIsDone checks that a contender deletes its znode although the context is
+// done whose cancellation has caused the deletion (vitess #15756, etcd #22123).
+// Scenario 6 of docs/traps.md.
+func TestContender_RemovesZnodeAfterContextIsDone(t *testing.T) {
 	for name, spoil := range map[string]func(h *harness, conn *zk.Conn) (repair func()){
 		"connected": func(*harness, *zk.Conn) func() { return func() {} },
 		"disconnected": func(h *harness, conn *zk.Conn) func() {
@@ -136,12 +142,13 @@ func TestTrap06_CleanupAfterContextIsDone(t *testing.T) {
 	}
 }
 
-// TestTrap09_OneLayerOfRetries checks that a delete is sent once for each connection, and that nested loops
-// of retries do not multiply its time limit (CURATOR-559).
-func TestTrap09_OneLayerOfRetries(t *testing.T) {
+// TestContender_SendsDeleteOncePerConnection checks that a contender sends its delete once on each connection, and
+// that nested loops of retries do not multiply the time limit of the delete (CURATOR-559).
+// Scenario 9 of docs/traps.md.
+func TestContender_SendsDeleteOncePerConnection(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		c, next := h.joinNew(), h.joinNew()
-		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: below}, zktest.Cut)
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: contenderPattern}, zktest.Cut)
 		h.srv.ResetLog()
 		c.requireUnconfirmed()
 		h.advance(time.Minute)
@@ -155,16 +162,17 @@ func TestTrap09_OneLayerOfRetries(t *testing.T) {
 	})
 }
 
-// TestTrap44_StaleRemoval checks that the delayed removal of a contender's znode does not end the turn of a
-// later contender on the same connection (etcd #22082, #22123).
-func TestTrap44_StaleRemoval(t *testing.T) {
+// TestContender_KeepsTurnDespiteEarlierRemoval checks that the delayed deletion of the znode of an earlier
+// contender does not end the turn of a later contender on the same connection (etcd #22082, #22123).
+// Scenario 44 of docs/traps.md.
+func TestContender_KeepsTurnDespiteEarlierRemoval(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
-		// The delete of the first contender is pending while the second one joins on the same
-		// connection. It is retried when it is the turn of the second one.
+		// The delete of the first contender is pending while the second contender joins on the same connection. The
+		// first contender repeats the delete during the turn of the second contender.
 		conn := h.connect()
 		old := h.join(conn)
 		g, znode := old.requireTurn(), h.contenders()[0]
-		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: below, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+		lost := h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: contenderPattern, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 			h.srv.Refuse(true)
 			return zktest.Cut(q)
 		})
@@ -183,13 +191,14 @@ func TestTrap44_StaleRemoval(t *testing.T) {
 		require.ErrorIs(h, err, h.noTurn)
 		h.advance(timeout)
 		require.NoError(h, again.Err())
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 }
 
-// TestTrap38_ConcurrentEnds checks that concurrent calls that end a contender do not leave a znode, and
-// return no error (CURATOR-620, CURATOR-652, CURATOR-653).
-func TestTrap38_ConcurrentEnds(t *testing.T) {
+// TestContender_LeavesOnceWithConcurrentCalls checks that concurrent calls that make a contender leave do not leave
+// a znode, and return no error (CURATOR-620, CURATOR-652, CURATOR-653).
+// Scenario 38 of docs/traps.md.
+func TestContender_LeavesOnceWithConcurrentCalls(t *testing.T) {
 	for round := range 10 {
 		forEachKind(t, all, 3, func(h *harness) {
 			conn := h.connect()
@@ -197,7 +206,7 @@ func TestTrap38_ConcurrentEnds(t *testing.T) {
 			c.start()
 			h.drop(conn)
 			h.advance(timeout)
-			c.requireOnly()
+			c.requireSoleHolder()
 			var ended []<-chan error
 			for i := range 10 {
 				if i == round {

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// driver executes the outputs of one contender and provides its inputs. It belongs to the goroutine of Run, and
-// afterwards to that of the removal.
+// driver executes the outputs of one contender's state machine and provides its inputs. Only the goroutine of Run
+// uses the driver, and afterwards only the goroutine of the removal.
 type driver struct {
 	cfg     *Config
 	machine *contender.Contender
@@ -23,29 +23,29 @@ type driver struct {
 	sub     *connection.Subscription
 	plain   *plainContender // nil unless the names contain no GUID
 
-	proved bool // the state of the lease may have changed
-	// checkWatches reports that a watch may have fired whose channel receives nothing.
-	checkWatches bool
-	waiting      uint8      // the number of requests in other goroutines
-	answered     []*result  // the results of requests that this goroutine has executed
-	one          [1]*result // the array of answered while there is one, which avoids an allocation
-	// deferred is the next input: the first one, or one that the deletion of the contender's znode precedes.
+	proved bool // Prove was called, so the lease may be valid
+	// checkWatches is set if a watch may have fired whose channel receives nothing.
+	checkWatches  bool
+	waiting       uint8      // the number of requests that other goroutines execute
+	answered      []*result  // the results of requests that this goroutine has executed
+	answeredArray [1]*result // the array of answered while it contains one result, which avoids an allocation
+	// deferred is the next input: the first input, or an input that follows the deletion of the contender's znode.
 	deferred *frame
-	replies  chan *result // the results of requests in other goroutines; nil while no request is in progress
-	requests *requests    // nil while none is in progress, unless a request has failed
-	// stopReplace stops retrying a Replace; nil if none is in progress.
+	replies  chan *result // receives the results of requests in other goroutines; nil while no request is in progress
+	requests *requests    // nil while no request is in progress, unless a request has failed
+	// stopReplace ends the retries of a Replace; nil if no Replace is in progress.
 	stopReplace context.CancelFunc
 
 	watches [slots]watched
 
 	path string    // the path of the contender's znode
-	sent time.Time // the time at which the create, if that was answered, or the last Replace was sent
+	sent time.Time // when the create was sent, if it was answered, or when the last Replace was sent
 
 	timers []deadline
-	timer  *time.Timer // fires at the first of timers
+	timer  *time.Timer // fires when the first of timers expires
 
 	rename     *Rename // the rename in progress, or nil
-	persistent string  // the path of the predecessor of which a warning was logged
+	persistent string  // the path of the predecessor about which a warning was logged
 	err        error   // the error of the removal
 }
 
@@ -55,7 +55,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 		cfg: cfg, report: report, sub: cfg.Subscribe(),
 		machine: contender.New(&cfg.Config), deferred: input(contender.Start),
 	}
-	d.answered = d.one[:0]
+	d.answered = d.answeredArray[:0]
 	if !cfg.Naming.HasGUID() {
 		d.plain = joinPlain(cfg)
 	}
@@ -65,7 +65,7 @@ func newDriver(cfg *Config, report func(State)) *driver {
 	return d
 }
 
-// finish completes the removal, and returns its error.
+// finish steps the state machine until the removal is complete, and returns the error of the removal.
 func (d *driver) finish() error {
 	defer d.close()
 	for !d.machine.Done() {
@@ -77,7 +77,7 @@ func (d *driver) finish() error {
 	return d.err
 }
 
-// close releases what the contender shares with others on the connection.
+// close releases what the contender shares with other contenders on the connection.
 func (d *driver) close() {
 	d.sub.Close()
 	if d.waiting > 0 {
@@ -89,7 +89,7 @@ func (d *driver) close() {
 	}
 }
 
-// cancelReplace stops retrying a Replace whose result does not matter any more.
+// cancelReplace ends the retries of a Replace whose result does not matter any more.
 func (d *driver) cancelReplace() {
 	if d.stopReplace != nil {
 		d.stopReplace()
@@ -97,7 +97,8 @@ func (d *driver) cancelReplace() {
 	}
 }
 
-// frame is the memory of one step. Frames are pooled, because they are large, and an idle contender needs none.
+// frame is the memory of one step. Frames come from a pool, because they are large, and an idle contender needs no
+// frame.
 type frame struct {
 	in  contender.Input
 	out []contender.Output
@@ -127,15 +128,16 @@ func (d *driver) step(f *frame) {
 	frames.Put(f)
 }
 
-// input returns a frame from the pool, whose input has this kind.
+// input returns a frame from the pool, whose input has the kind kind.
 func input(kind contender.InputKind) *frame {
 	f := frames.Get().(*frame)
 	f.in.Kind = kind
 	return f
 }
 
-// send executes a request: on this goroutine if the contender is alone and the request is the last one of the
-// step. A holder does not wait for a reply, because it must notice the expiry of its lease.
+// send executes a request: on this goroutine if Config.Alone is set and the request is the last request of the
+// step, otherwise on another goroutine. A holder does not wait for a reply, because it must notice the expiry of
+// its lease.
 func (d *driver) send(q *contender.Request, last bool) {
 	res := results.Get().(*result)
 	res.request = *q
@@ -161,7 +163,7 @@ func (d *driver) send(q *contender.Request, last bool) {
 	go d.requests.send(res, d.replies)
 }
 
-// receive records the result of a request, and returns it as an input.
+// receive records the result of a request, and returns the reply as an input.
 func (d *driver) receive(r *result) *frame {
 	reply := &r.reply
 	switch kind := r.request.Kind; {
@@ -195,8 +197,8 @@ func (d *driver) receive(r *result) *frame {
 	return f
 }
 
-// warnOfPersistent logs a warning, once, if the contender waits for a znode that the end of a session does not
-// delete.
+// warnOfPersistent logs one warning if the contender waits for a znode that is persistent, so that the end of a
+// session does not delete it.
 func (d *driver) warnOfPersistent(r *result) {
 	if r.request.Kind != contender.ReadPredecessor || r.reply.Ephemeral || !contender.Recognized(r.request.Name) || r.path == d.persistent {
 		return
@@ -206,7 +208,7 @@ func (d *driver) warnOfPersistent(r *result) {
 		"delete the znode unless a program uses it", "path", r.path)
 }
 
-// execute carries out an output of the state machine other than Send.
+// execute executes an output of the state machine other than Send.
 func (d *driver) execute(o *contender.Output) {
 	switch o.Kind {
 	case contender.Report:
@@ -217,7 +219,7 @@ func (d *driver) execute(o *contender.Output) {
 		if o.State.Err != nil {
 			d.cancelReplace()
 		}
-		if d.machine.Leaving() { // before, the contender looks for the reason, and needs its timers
+		if d.machine.Leaving() { // before that, the contender looks for the reason of a deletion, and needs its timers
 			d.timers = d.timers[:0]
 			if d.timer != nil {
 				d.timer.Stop()
@@ -247,7 +249,7 @@ func (d *driver) execute(o *contender.Output) {
 	}
 }
 
-// stateOf returns a state for the user.
+// stateOf returns the State for the user of the queue that corresponds to a state of the machine.
 func (d *driver) stateOf(s *contender.State) State {
 	state := State{Next: s.Next, First: s.First, Proven: s.Proven, Session: s.Session, Token: s.Token, Err: s.Err}
 	if s.First {
@@ -262,7 +264,8 @@ func (d *driver) stateOf(s *contender.State) State {
 	return state
 }
 
-// pathOf returns the path of a child of the queue, the same string if the driver already keeps it.
+// pathOf returns the path of a child of the queue. If the driver already keeps this path, pathOf returns the same
+// string.
 func (d *driver) pathOf(name string) string {
 	for _, known := range [...]string{d.path, d.watches[firstSlot].path, d.watches[secondSlot].path} {
 		if nameOf(known) == name {
@@ -277,7 +280,8 @@ func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" +
 
 func isNoNode(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 
-// deleteOutlived deletes a znode of an expired session, in the next session, for a session timeout.
+// deleteOutlived deletes a znode of an expired session, on the connection of the next session. It gives up after a
+// session timeout.
 func (d *driver) deleteOutlived(path string) {
 	ctx, cancel := context.WithTimeout(context.Background(), connection.SessionTimeout(d.cfg.Conn, d.cfg.Timeout))
 	defer cancel()
@@ -286,7 +290,8 @@ func (d *driver) deleteOutlived(path string) {
 	}
 }
 
-// startRename returns the input for a rename to another kind, with the same GUID and sequence number.
+// startRename returns the input that starts a rename to a name of another kind, with the same GUID and sequence
+// number.
 func (d *driver) startRename(r Rename) *frame {
 	name, base := d.machine.Name(), d.cfg.Naming.Base()
 	i := strings.LastIndex(name, base)
@@ -296,13 +301,13 @@ func (d *driver) startRename(r Rename) *frame {
 	return f
 }
 
-// deadline is when a timer expires.
+// deadline is the time at which a timer of the state machine expires.
 type deadline struct {
 	timer contender.Timer
 	at    time.Time
 }
 
-// setTimer sets a timer. The clock's timer is started when the driver waits.
+// setTimer sets a timer of the state machine. schedule starts the time.Timer when the driver waits.
 func (d *driver) setTimer(t contender.Timer, after time.Duration) {
 	d.stopTimer(t)
 	d.timers = append(d.timers, deadline{t, time.Now().Add(after)})
@@ -312,7 +317,7 @@ func (d *driver) stopTimer(t contender.Timer) {
 	d.timers = slices.DeleteFunc(d.timers, func(other deadline) bool { return other.timer == t })
 }
 
-// schedule starts the clock's timer for the timer that expires first, and returns its channel, nil if none is
+// schedule starts the time.Timer for the first timer that expires, and returns its channel, or nil if no timer is
 // set.
 func (d *driver) schedule() <-chan time.Time {
 	if len(d.timers) == 0 {

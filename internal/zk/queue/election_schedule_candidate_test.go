@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// sharedConn is a connection of one or several candidates.
+// sharedConn is a connection that one or several candidates use.
 type sharedConn struct {
 	*zk.Conn
 	name   string
@@ -29,8 +29,8 @@ type member struct {
 
 	mu       sync.Mutex
 	election *leaderelection.Election
-	session  int64    // session in which the candidacy began
-	watched  []string // paths that the candidate has watched: its znodes and its predecessors'
+	session  int64    // session in which the candidacy has begun
+	watched  []string // paths that the candidate has watched: its own znodes and the znodes of its predecessors
 	newest   leaderelection.Status
 	over     bool
 	resigned bool
@@ -59,8 +59,8 @@ func (m *member) setOver() leaderelection.Status {
 	return m.newest
 }
 
-// expectRemovals expects that the znodes of all candidates of a connection, which loses its
-// session, are removed.
+// expectRemovals records that the znodes of all candidates of a connection will be removed, because the connection
+// loses its session.
 func (r *scheduleRun) expectRemovals(conn *sharedConn) {
 	for _, m := range r.members {
 		if m.conn == conn {
@@ -69,7 +69,7 @@ func (r *scheduleRun) expectRemovals(conn *sharedConn) {
 	}
 }
 
-// choose returns one of the active candidates, or nil.
+// choose returns the active candidate that n selects, or nil if there is none.
 func (r *scheduleRun) choose(n int) *member {
 	active := r.active()
 	if len(active) == 0 {
@@ -78,7 +78,7 @@ func (r *scheduleRun) choose(n int) *member {
 	return active[n%len(active)]
 }
 
-// active returns the candidates that neither have resigned nor are over.
+// active returns the candidates that have not resigned and whose candidacy is not over.
 func (r *scheduleRun) active() (active []*member) {
 	for _, m := range r.members {
 		m.mu.Lock()
@@ -90,7 +90,8 @@ func (r *scheduleRun) active() (active []*member) {
 	return active
 }
 
-// connection returns a connection for a new candidate.
+// connection returns a connection for a new candidate. n selects the server, or the connection that the candidate
+// shares with others.
 func (r *scheduleRun) connection(n int) *sharedConn {
 	if r.shared {
 		open := slices.DeleteFunc(slices.Clone(r.conns), func(c *sharedConn) bool { return c.closed })
@@ -98,7 +99,7 @@ func (r *scheduleRun) connection(n int) *sharedConn {
 			return open[n%len(open)]
 		}
 	}
-	// The default, 1.5 MB, is cleared for each connection.
+	// Use a small receive buffer, because each connection fills its buffer with zeros, and the default is 1.5 MB.
 	conn, _, err := r.Ensemble.ConnectFrom(n%r.Servers, r.Timeout, zk.WithMaxBufferSize(64<<10))
 	if err != nil {
 		r.Violate("cannot connect: %v", err)
@@ -135,7 +136,7 @@ func (r *scheduleRun) electionOptions(m *member) []leaderelection.Option {
 	return options
 }
 
-// runCandidate runs the program of one candidate.
+// runCandidate runs one candidate until its candidacy is over, and verifies what it reports.
 func (r *scheduleRun) runCandidate(m *member) {
 	e, err := leaderelection.NewElection(m.conn.Conn, node, r.electionOptions(m)...)
 	if err != nil {
@@ -174,13 +175,13 @@ func (r *scheduleRun) runCandidate(m *member) {
 	r.verifyReason(m, err)
 }
 
-// receiveStatus verifies and records a status. If the candidate is the leader, it starts the work of
-// the leader.
+// receiveStatus verifies and records a status. If the candidate is the leader, receiveStatus starts the work of the
+// leader.
 func (r *scheduleRun) receiveStatus(m *member, s leaderelection.Status) {
 	r.Note("%s: %v", m.name, s)
 	m.mu.Lock()
 	if m.newest.Err != nil {
-		r.Violate("%s: a status after the final one: %v", m.name, s)
+		r.Violate("%s: status %v follows the final status", m.name, s)
 	}
 	m.newest = s
 	m.watched = append(m.watched, s.CandidateID, s.NowFollowing)
@@ -201,8 +202,8 @@ func (r *scheduleRun) receiveStatus(m *member, s leaderelection.Status) {
 	r.running.Go(func() { r.work(s.Leadership) })
 }
 
-// work writes a znode by guarded transactions: at the beginning of the leadership, and at a time at
-// which it may have been lost.
+// work writes a znode by guarded transactions: at the beginning of the leadership, and at a time at which the
+// candidate may have lost the leadership.
 func (r *scheduleRun) work(l *leaderelection.Leadership) {
 	for range 2 {
 		written, err := l.Multi(&zk.SetDataRequest{Path: register, Data: strconv.AppendInt(nil, l.Token(), 10), Version: -1})
@@ -213,7 +214,7 @@ func (r *scheduleRun) work(l *leaderelection.Leadership) {
 	}
 }
 
-// verifyReason verifies that the schedule explains why the candidacy is over.
+// verifyReason verifies that a step of the schedule explains why the candidacy is over.
 func (r *scheduleRun) verifyReason(m *member, err error) {
 	m.mu.Lock()
 	resigned := m.resigned
@@ -225,10 +226,10 @@ func (r *scheduleRun) verifyReason(m *member, err error) {
 	case errors.Is(err, leaderelection.ErrElectionOver):
 		valid = r.ended
 	case errors.Is(err, leaderelection.ErrNoElection):
-		valid = r.ended || r.rebuilt && !r.create // the data was lost after NewElection has returned
+		valid = r.ended || r.rebuilt && !r.create // the servers have lost their data after NewElection has returned
 	case errors.Is(err, leaderelection.ErrDeleted):
-		// If no server answers for a session timeout, a candidate does not find out why its znode
-		// was deleted, unless it waits without a limit.
+		// If no server answers for a session timeout, a candidate that does not rejoin ends without knowing why its
+		// znode was deleted.
 		valid = r.history.isRemovalExpected(m.id()) || !r.rejoin && !r.hasZnode(m.id())
 	case errors.Is(err, leaderelection.ErrSessionExpired):
 		valid = !r.rejoin
@@ -249,7 +250,7 @@ func (r *scheduleRun) resign(m *member) {
 	e := m.election
 	m.mu.Unlock()
 	if e == nil {
-		return // runCandidate resigns
+		return // runCandidate resigns after NewElection has returned
 	}
 	r.running.Go(func() {
 		start := time.Now()

@@ -9,17 +9,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// eventVerifier verifies the order of the events of a candidate.
+// eventVerifier verifies that the events of a candidate have a valid order.
 type eventVerifier struct {
 	run    *scheduleRun
 	member *member
 
-	previous event.Kind // the previous event; 0 before the first event
+	previous event.Kind // the kind of the previous event; 0 before the first event
 	token    int64
 }
 
-// predecessors lists the kinds of events that can precede a kind; 0 is the beginning. No event
-// reports that a candidate that is not the leader leaves the queue: event.Joined or event.Ended follows.
+// predecessors contains the kinds of events that can precede an event of a kind; 0 means that the event can be the
+// first one. No event reports that a candidate that is not the leader leaves the queue: event.Joined or event.Ended
+// follows.
 var predecessors = map[event.Kind][]event.Kind{
 	event.Joined:    {0, event.Joined, event.Lost},
 	event.Elected:   {event.Joined},
@@ -44,7 +45,7 @@ func (v *eventVerifier) receive(events <-chan event.Event) {
 	}
 }
 
-// verify records a violation if e cannot follow the events before.
+// verify records a violation if e cannot follow the previous events.
 func (v *eventVerifier) verify(e event.Event) {
 	h, name := v.run.history, v.member.name
 	if e.Missed > 0 && !v.run.lazy {
@@ -67,11 +68,11 @@ func (v *eventVerifier) verify(e event.Event) {
 	case !slices.Contains(predecessors[e.Kind], v.previous):
 		h.Violate("%s: event %v after %v", name, e, v.previous)
 	case e.Kind == event.Elected && e.Token <= v.token, e.Kind == event.Resumed && e.Token != v.token:
-		h.Violate("%s: event %v after token %d", name, e, v.token)
+		h.Violate("%s: event %v follows token %d", name, e, v.token)
 	case hasReason != (e.Err != nil):
 		h.Violate("%s: event %v with the reason %v", name, e, e.Err)
 	case e.Kind == event.Ended && errors.Is(e.Err, leaderelection.ErrLeaseExpired):
-		h.Violate("%s: ended because a lease expired", name)
+		h.Violate("%s: the candidacy has ended because a lease expired", name)
 	}
 	v.previous, v.token = e.Kind, max(v.token, e.Token)
 }

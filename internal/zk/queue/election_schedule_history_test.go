@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/faultschedule"
 )
 
-// observedLeadership is one leadership as its reader has observed it, from the delivery of the status
-// until Done was closed. Times are relative to the start of the schedule.
+// observedLeadership is one leadership as the test has observed it, from the delivery of the status until Done was
+// closed. Times are relative to the start of the schedule.
 type observedLeadership struct {
 	who        string
 	id         string
@@ -30,7 +30,7 @@ func (l *observedLeadership) String() string {
 	return fmt.Sprintf("%s (token %d, %v to %v)", l.who, l.token, l.from, l.until)
 }
 
-// guardedWrite is a transaction that was applied for a leader.
+// guardedWrite is a transaction that the servers have applied for a leader.
 type guardedWrite struct{ zxid, token int64 }
 
 // electionHistory records the leaderships of one schedule.
@@ -39,19 +39,18 @@ type electionHistory struct {
 
 	mu          sync.Mutex
 	leaderships []*observedLeadership
-	// removals contains the znodes that were removed without their candidate, and the latest time
-	// of the removal that is known. Their leaderships can overlap with others until the lease
-	// expires.
+	// removals contains the znodes that were removed by others than their candidate, and the latest known time of
+	// the removal. The leaderships of these znodes can overlap with others until the lease expires.
 	removals map[string]time.Duration
 	writes   []guardedWrite
-	end      time.Duration // when the election was deleted; 0 if it was not
+	end      time.Duration // when the election was deleted; 0 if it still exists
 }
 
 func newElectionHistory(h *faultschedule.History) *electionHistory {
 	return &electionHistory{History: h, removals: map[string]time.Duration{}}
 }
 
-// expectRemoval records that a znode will be removed without its candidate.
+// expectRemoval records that a znode will be removed by others than its candidate.
 func (h *electionHistory) expectRemoval(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,14 +94,15 @@ func (h *electionHistory) addWrite(token, zxid int64) {
 	h.writes = append(h.writes, guardedWrite{zxid, token})
 }
 
-// setEnd records a transaction with the tombstone. The last one deletes the election.
+// setEnd records the time of a transaction that writes the tombstone. The last such transaction deletes the
+// election.
 func (h *electionHistory) setEnd() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.end = h.Now()
 }
 
-// leaders returns the leaderships whose lease is valid at this instant.
+// leaders returns the leaderships whose lease is valid at the time of the call.
 func (h *electionHistory) leaders() (leaders []*observedLeadership) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,9 +114,8 @@ func (h *electionHistory) leaders() (leaders []*observedLeadership) {
 	return leaders
 }
 
-// verify verifies the history of a schedule that is over. latency is that of a status and of a
-// notification, and grace the longest time for which a leadership can continue after its znode was
-// removed.
+// verify verifies the history of a schedule that is over. latency is the latency of a status and of a notification,
+// and grace the longest time for which a leadership can continue after its znode was removed.
 func (h *electionHistory) verify(latency, grace time.Duration) {
 	h.mu.Lock()
 	violations := slices.Concat(verifyEnd(h.leaderships, h.end, latency), verifyLeaderships(h.leaderships, h.removals, grace), verifyWrites(h.writes))
@@ -126,8 +125,8 @@ func (h *electionHistory) verify(latency, grace time.Duration) {
 	}
 }
 
-// verifyLeaderships verifies that leaderships do not overlap and that tokens increase. A leadership
-// whose znode was removed can overlap with its successors for grace.
+// verifyLeaderships verifies that leaderships do not overlap and that tokens increase. A leadership whose znode was
+// removed can overlap with the next leaderships for the duration grace.
 func verifyLeaderships(leaderships []*observedLeadership, removals map[string]time.Duration, grace time.Duration) (violations []string) {
 	for i, a := range leaderships {
 		since, aRemoved := removals[a.id]
@@ -151,9 +150,9 @@ func verifyLeaderships(leaderships []*observedLeadership, removals map[string]ti
 	return violations
 }
 
-// verifyEnd verifies that no candidate becomes the leader after the election was deleted at end.
-// Before that, after the tombstone was created, the candidate at the head of the queue can become
-// the leader, because it has waited for the confirmation of its lease.
+// verifyEnd verifies that no candidate becomes the leader after the election was deleted at the time end. Between
+// the creation of the tombstone and the deletion, the candidate at the head of the queue can become the leader,
+// because it has waited for the confirmation of its lease.
 func verifyEnd(leaderships []*observedLeadership, end, latency time.Duration) (violations []string) {
 	if end == 0 {
 		return nil
@@ -168,8 +167,8 @@ func verifyEnd(leaderships []*observedLeadership, end, latency time.Duration) (v
 	return violations
 }
 
-// verifyWrites verifies that no write of a leader was applied after a write of its successor. This
-// holds for leaders whose znodes were removed as well.
+// verifyWrites verifies that the servers have applied no write of a leader after a write of its successor, even if
+// the znode of the leader was removed.
 func verifyWrites(writes []guardedWrite) (violations []string) {
 	writes = slices.SortedFunc(slices.Values(writes), func(a, b guardedWrite) int { return cmp.Compare(a.zxid, b.zxid) })
 	for i := 1; i < len(writes); i++ {
@@ -180,7 +179,8 @@ func verifyWrites(writes []guardedWrite) (violations []string) {
 	return violations
 }
 
-// TestVerifyLeaderships_FindsTwoLeaders checks that TestElectionSchedules notices two leaders and a wrong token.
+// TestVerifyLeaderships_FindsTwoLeaders checks that verifyLeaderships finds leaderships that overlap and tokens
+// that do not increase.
 func TestVerifyLeaderships_FindsTwoLeaders(t *testing.T) {
 	ms := time.Millisecond
 	leadership := func(who string, token int64, from, until time.Duration) *observedLeadership {
@@ -207,13 +207,15 @@ func TestVerifyLeaderships_FindsTwoLeaders(t *testing.T) {
 	}
 }
 
-// TestVerifyWrites_FindsFormerLeader checks that TestElectionSchedules notices a write of a former leader.
+// TestVerifyWrites_FindsFormerLeader checks that verifyWrites finds a write of a former leader after a write of its
+// successor.
 func TestVerifyWrites_FindsFormerLeader(t *testing.T) {
 	require.Empty(t, verifyWrites([]guardedWrite{{5, 2}, {1, 1}, {6, 2}, {9, 3}}))
 	require.Len(t, verifyWrites([]guardedWrite{{1, 1}, {5, 2}, {6, 1}, {9, 3}}), 1)
 }
 
-// TestVerifyEnd_FindsLeaderOfDeletedElection checks that TestElectionSchedules notices a leader of a deleted election.
+// TestVerifyEnd_FindsLeaderOfDeletedElection checks that verifyEnd finds a candidate that becomes the leader after
+// the deletion of the election.
 func TestVerifyEnd_FindsLeaderOfDeletedElection(t *testing.T) {
 	a, b := &observedLeadership{id: "a", from: time.Second}, &observedLeadership{id: "b", from: 3 * time.Second}
 	again := &observedLeadership{id: "a", from: 4 * time.Second}

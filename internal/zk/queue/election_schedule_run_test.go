@@ -28,17 +28,17 @@ type scheduleRun struct {
 	conns      []*sharedConn
 	members    []*member
 	running    sync.WaitGroup
-	ended      bool        // EndElection was called
+	ended      bool        // the test has called EndElection
 	rebuilt    bool        // the servers have lost their data
 	endPending atomic.Bool // EndElection has not returned yet
-	closing    atomic.Bool // the operator's connection will be closed
+	closing    atomic.Bool // the test will close the operator's connection
 }
 
-// resignLimit is the time in which Resign and EndElection return.
+// resignLimit is the time within which Resign and EndElection must return.
 const resignLimit = 2 * time.Second
 
-// runSchedule runs a schedule and returns its history. If verbose is set, the history contains the
-// requests that the servers have received.
+// runSchedule runs a schedule and returns its history. If verbose is set, the history also contains the requests
+// that the servers have received.
 func runSchedule(t *testing.T, s schedule, verbose bool) *faultschedule.History {
 	return s.Execute(t, verbose, func(x *faultschedule.Trial) faultschedule.Test {
 		return &scheduleRun{schedule: s, Trial: x, history: newElectionHistory(x.History)}
@@ -59,7 +59,7 @@ func (r *scheduleRun) Begin() {
 	r.operator = conn
 }
 
-// Perform performs a step.
+// Perform performs a step of the schedule.
 func (r *scheduleRun) Perform(s faultschedule.Step) {
 	switch {
 	case s.Kind == join:
@@ -105,7 +105,7 @@ func (r *scheduleRun) disturbMember(m *member, s faultschedule.Step) {
 	}
 }
 
-// deleteZnode deletes the znode of a candidate, as an operator can do.
+// deleteZnode deletes the znode of a candidate in the name of an operator.
 func (r *scheduleRun) deleteZnode(m *member) {
 	id := m.id()
 	if id == "" {
@@ -123,8 +123,8 @@ func (r *scheduleRun) deleteZnode(m *member) {
 	})
 }
 
-// rebuildServers restarts all servers without their data. Then leaders can overlap, because the new
-// tree has no information on the leases of earlier sessions.
+// rebuildServers restarts all servers without their data. Leaderships can overlap afterwards, because the new tree
+// contains nothing about the leases of earlier sessions.
 func (r *scheduleRun) rebuildServers() {
 	r.Note("the servers restart without their data")
 	r.rebuilt = true
@@ -137,8 +137,8 @@ func (r *scheduleRun) rebuildServers() {
 	}
 }
 
-// isolateLeader cuts off the leader, alone or with its server, until after its session has
-// expired. Its lease must expire before the next candidate leads.
+// isolateLeader cuts off the leader, alone or with its server, until after the session of the leader has expired.
+// The lease of the leader must expire before the next candidate leads.
 func (r *scheduleRun) isolateLeader(s faultschedule.Step) {
 	leaders := r.history.leaders()
 	if len(leaders) == 0 {
@@ -172,12 +172,13 @@ func (r *scheduleRun) verifyOneLeader() {
 	}
 }
 
-// recoveryLimit is the time in which a candidate becomes leader after all faults are healed: a
-// session that must expire first, the time until clients reconnect (up to a second after the
-// client library has tried all servers, and its timeouts), and a check.
+// recoveryLimit returns the time within which a candidate must become the leader after all faults are healed: the
+// time for a session that must expire first, for the reconnects of clients (up to a second after the client library
+// has tried all servers, and its timeouts), and for a check.
 func (r *scheduleRun) recoveryLimit() time.Duration { return 3*r.Timeout + 2*r.Tick + 4*time.Second }
 
-// eventually waits until problem returns "", for at most d, and records a violation if it does not.
+// eventually waits until problem returns "", for at most d. Otherwise it records a violation with the name and the
+// last problem.
 func (r *scheduleRun) eventually(d time.Duration, name string, problem func() string) {
 	for end := r.Now() + d; ; time.Sleep(d / 64) {
 		synctest.Wait()
@@ -192,7 +193,7 @@ func (r *scheduleRun) eventually(d time.Duration, name string, problem func() st
 	}
 }
 
-// End heals all faults, verifies that the election works, and lets all candidates leave.
+// End heals all faults, verifies that a candidate becomes the leader, and makes all candidates leave.
 func (r *scheduleRun) End() {
 	if r.ending == endElectionDuringFaults {
 		r.endElection()
@@ -286,7 +287,8 @@ func (r *scheduleRun) endElection() {
 	})
 }
 
-// znodesDiffer returns how the znodes differ from those of the active candidates, or "".
+// znodesDiffer describes how the children of the election node differ from the znodes of the active candidates, or
+// returns "".
 func (r *scheduleRun) znodesDiffer() string {
 	tree := r.Ensemble.Tree()
 	want := 0
@@ -310,9 +312,9 @@ func (r *scheduleRun) hasZnode(id string) bool {
 	return id != "" && strings.Contains(r.Ensemble.Tree(), "    "+strings.TrimPrefix(id, node+"/")+" ")
 }
 
-// unneededWatch returns a watch that no active candidate needs, or "". Each candidate watches its
-// znode and that of its predecessor. A follower that leaves does not remove its watch on the
-// predecessor until the predecessor leaves: one for each connection, as the server counts them.
+// unneededWatch describes a watch that no active candidate needs, or returns "". Each candidate watches its own
+// znode and the znode of its predecessor. A follower that leaves keeps its watch on the predecessor until the
+// predecessor leaves; the servers count one such watch for each connection.
 func (r *scheduleRun) unneededWatch() string {
 	type watch struct {
 		session int64
@@ -334,8 +336,8 @@ func (r *scheduleRun) unneededWatch() string {
 	return ""
 }
 
-// mayRemain reports whether a watch that is not needed may exist: when a session expires, the
-// client library sends queued requests, also those with watches, in the next session.
+// mayRemain reports whether a watch that no candidate needs is expected: when a session expires, the client library
+// sends queued requests, also requests that set watches, in the next session.
 func (r *scheduleRun) mayRemain(x zktest.Watch) bool {
 	return slices.ContainsFunc(r.members, func(m *member) bool {
 		if m.conn.SessionID() != x.Session {

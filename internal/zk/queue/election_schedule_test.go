@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestElectionSchedules runs elections under random faults, with fake time. There must be at most one leader at a
-// time, tokens must increase, and each candidacy that ends must have a reason. When all faults are healed, a candidate
-// must lead, and no znodes or watches may remain. Package faultschedule describes the flags that select schedules.
-//
-// In schedules with a latency, few goroutines run at the same instant of fake time.
-func TestElectionSchedules(t *testing.T) {
+// TestElectionSchedules_HaveOneLeaderAtMost runs elections under random faults, with fake time, and checks that
+// there is at most one leader at a time, that tokens increase, and that each candidacy that ends has a reason.
+// After all faults are healed, a candidate must lead, and no unneeded znodes or watches may remain. Package
+// faultschedule describes the flags that select schedules. Some schedules have a latency, so that few goroutines
+// run at the same instant of fake time.
+func TestElectionSchedules_HaveOneLeaderAtMost(t *testing.T) {
 	faultschedule.Run(t, 100, nil, func(t *testing.T, seed uint64, verbose bool) (fmt.Stringer, *faultschedule.History) {
 		s := newSchedule(seed)
 		h := runSchedule(t, s, verbose)
@@ -29,13 +29,13 @@ func TestElectionSchedules(t *testing.T) {
 	})
 }
 
-// logShortest logs the shortest schedule that still fails, which it finds by removing steps.
+// logShortest removes steps from a schedule as long as the schedule still fails, and logs the result.
 func logShortest(t *testing.T, s schedule) {
 	fails := func(s schedule) bool { return len(runSchedule(t, s, false).Violations()) > 0 }
 	for i := len(s.Steps) - 1; i >= 0; i-- {
 		shorter := s
 		shorter.Schedule = s.Without(i)
-		for range 3 { // a schedule can fail in some of its runs only
+		for range 3 { // repeat the run, because a schedule can fail in some of its runs only
 			if fails(shorter) {
 				s = shorter
 				break
@@ -51,9 +51,9 @@ func logShortest(t *testing.T, s schedule) {
 	t.Logf("the shortest: %v\n%v", s, h)
 }
 
-// TestElectionSchedules_Defects runs schedules that have found defects, without the steps that were not
-// needed.
-func TestElectionSchedules_Defects(t *testing.T) {
+// TestElectionSchedules_PassWithFormerDefects checks that the schedules that have found defects of earlier versions
+// pass. The steps that did not contribute to the defects are removed.
+func TestElectionSchedules_PassWithFormerDefects(t *testing.T) {
 	ms := time.Millisecond
 	for name, s := range map[string]schedule{
 		"an election is ended while its rejoining leader leaves an expired session": {
@@ -79,11 +79,12 @@ func TestElectionSchedules_Defects(t *testing.T) {
 	}
 }
 
-// TestElectionSchedules_LeaseTooLong checks that schedules find two leaders when leases are too long. Here
-// clients assume a session timeout that is 7/4 of the granted one. A lease lasts for half of the assumed
-// timeout after the last check, which is 7/8 of the granted one. But a session with the shortest timeout can
-// expire 3/4 of that timeout after the check, if its server was cut off before it reported the check.
-func TestElectionSchedules_LeaseTooLong(t *testing.T) {
+// TestElectionSchedules_DetectLeasesThatAreTooLong checks that the schedules find two leaders if leases are too
+// long. In this test, clients assume a session timeout that is 7/4 of the granted timeout. A lease lasts for half
+// of the assumed timeout after the last check, which is 7/8 of the granted timeout. But a session with the shortest
+// timeout can expire 3/4 of the granted timeout after the check, if the server of the client was cut off before the
+// server has reported the check to the leader.
+func TestElectionSchedules_DetectLeasesThatAreTooLong(t *testing.T) {
 	for seed := range uint64(200) {
 		s := newSchedule(1 + seed)
 		if !s.isolations {
@@ -100,25 +101,25 @@ func TestElectionSchedules_LeaseTooLong(t *testing.T) {
 	require.Fail(t, "no schedule has two leaders")
 }
 
-// The election, and the znode that leaders write.
+// The path of the election, and the path of the znode that leaders write.
 const (
 	node     = "/election"
 	register = "/register"
 )
 
-// Steps that are not faults of package faultschedule.
+// The kinds of steps that are not faults of package faultschedule.
 const (
 	join           faultschedule.Kind = "join"
 	resign         faultschedule.Kind = "resign"
 	operatorDelete faultschedule.Kind = "operator deletes" // an operator deletes a candidate's znode
-	closeConn      faultschedule.Kind = "close connection" // closes the connection before the candidate has resigned
+	closeConn      faultschedule.Kind = "close connection" // the connection is closed before the candidate has resigned
 	rebuild        faultschedule.Kind = "rebuild"          // all servers restart without their data
-	// isolateLeader cuts off the leader, or its server, until its session has expired.
+	// isolateLeader cuts off the leader, or its server, until the session of the leader has expired.
 	isolateLeader faultschedule.Kind = "isolate leader"
 )
 
-// choices are in this order, and random numbers are drawn in the order of the code, because seeds are
-// written down.
+// choices are the kinds of steps, with their weights. Neither this order nor the order in which the code draws
+// random numbers may change, because seeds are written down.
 var choices = []faultschedule.Choice{
 	{Kind: join, Weight: 12},
 	{Kind: resign, Weight: 8},
@@ -142,7 +143,7 @@ var choices = []faultschedule.Choice{
 	{Kind: isolateLeader, Weight: 3},
 }
 
-// requests are the requests of candidates.
+// requests are the requests of candidates that faults can select.
 var requests = faultschedule.Requests{Nth: 3, Ops: []zktest.Op{
 	zktest.OpCreate, zktest.OpCreate, zktest.OpMulti, zktest.OpDelete, zktest.OpGetData, zktest.OpGetChildren2, zktest.OpSync, zktest.OpExists, zktest.OpAny,
 }}
@@ -158,7 +159,7 @@ const (
 	endings
 )
 
-// schedule is everything that a seed determines.
+// schedule contains everything that a seed determines.
 type schedule struct {
 	faultschedule.Schedule
 	reported   time.Duration // the session timeout that clients assume
@@ -166,9 +167,9 @@ type schedule struct {
 	shared     bool // all candidates use two connections; otherwise each has its own
 	rejoin     bool
 	create     bool // candidates create the election node if it does not exist
-	prefix     bool // candidates have names without a GUID
-	lazy       bool // readers of statuses are slow
-	isolations bool // the only faults are leaders that are cut off for longer than their sessions last
+	prefix     bool // the names of candidates contain no GUID
+	lazy       bool // the receivers of statuses and events are slow
+	isolations bool // the schedule contains only isolations of leaders that outlast their sessions
 	ending     ending
 }
 
@@ -187,7 +188,7 @@ func newSchedule(seed uint64) schedule {
 	s.rejoin = r.IntN(2) == 0
 	s.lazy = r.IntN(4) == 0
 	s.ending = ending(r.IntN(int(endings)))
-	// A candidate in a new session would create an ended election again.
+	// Do not combine create with these endings: a candidate in a new session would create the ended election again.
 	s.create = r.IntN(2) == 0 && s.rejoin && s.ending != endElection && s.ending != endElectionDuringFaults
 	for range s.candidates {
 		s.Steps = append(s.Steps, faultschedule.Step{Wait: faultschedule.RandomDuration(r, s.Timeout) / 4, Kind: join, Who: r.IntN(100)})
@@ -207,7 +208,7 @@ func newSchedule(seed uint64) schedule {
 	for range 5 + r.IntN(20) {
 		step := faultschedule.RandomStep(r, choices, s.Timeout)
 		if step.Kind == rebuild {
-			s.prefix = false // names occur again, so they do not identify a candidate
+			s.prefix = false // the servers assign the same names again, so names do not identify a candidate
 		}
 		s.Steps = append(s.Steps, step)
 	}

@@ -19,46 +19,45 @@ import (
 )
 
 const (
-	dir     = "/queue"
-	below   = dir + "/*" // matches the contenders' znodes
-	timeout = 4 * time.Second
-	// moment is at least as long as it takes to find out why a znode was deleted.
+	dir              = "/queue"
+	contenderPattern = dir + "/*" // matches the contenders' znodes
+	timeout          = 4 * time.Second
+	// moment is at least as long as a contender needs to find out why its znode was deleted.
 	moment = bubble.Margin
 )
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// harness is a test of one kind of contenders, in a bubble of testing/synctest. When the test ends, no
-// znodes and watches of contenders may be left, and two contenders must not have had their turn at the
-// same time.
+// harness is a test of one kind of contenders, in a bubble of testing/synctest. When the test ends, no znodes and
+// watches of contenders may remain, and no two contenders may have had their turn at the same time.
 type harness struct {
 	*testing.T
 	kind
-	ensemble *zktest.Ensemble
-	srv      *zktest.Server // server 0
-	operator *zk.Conn       // a client that is not a contender
-	clients  []*client
-	foreign  int // number of calls of createContender
+	ensemble     *zktest.Ensemble
+	srv          *zktest.Server // server 0
+	operator     *zk.Conn       // a client that is not a contender
+	clients      []*client
+	foreignCount int // how often createForeignContender was called
 
-	allowOverlap bool // the test makes turns overlap
-	allowWatches bool // the test prevents the removal of watches
+	allowOverlap bool // the test causes turns that overlap
+	allowWatches bool // the test prevents contenders from removing watches
 
 	mu    sync.Mutex
 	turns []*turn
 }
 
-// turn is the time in which a contender had its turn.
+// turn is one turn of a contender, with the times of its begin and of its end.
 type turn struct {
 	*client
 	grant
 	from, to time.Time
 }
 
-// run runs f in a bubble with as many servers and a queue that all contenders can use.
+// run runs f in a bubble with an ensemble of servers and a queue that all contenders can use.
 func run(t *testing.T, k kind, servers int, f func(h *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // requests that cannot be answered end with their client
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // wait until requests that the server cannot answer have ended with their client
 		h := &harness{T: t, kind: k, ensemble: zktest.StartEnsemble(t, servers)}
 		t.Cleanup(h.leave)
 		h.srv = h.ensemble.Server(0)
@@ -81,7 +80,7 @@ func forEachKind(t *testing.T, kinds []kind, servers int, f func(h *harness)) {
 	}
 }
 
-// subtestForEachKind is forEachKind in a subtest.
+// subtestForEachKind calls forEachKind in a subtest.
 func subtestForEachKind(t *testing.T, name string, kinds []kind, servers int, f func(h *harness)) {
 	t.Run(name, func(t *testing.T) { forEachKind(t, kinds, servers, f) })
 }
@@ -93,23 +92,23 @@ func forEachLoss(t *testing.T, losses []bubble.Fault, f func(h *harness, l bubbl
 	}
 }
 
-// leave makes all contenders leave, and deletes those of the operator.
+// leave makes all contenders leave, and deletes the contenders that the operator has created.
 func (h *harness) leave() {
-	h.reach()
+	h.healNetwork()
 	for _, c := range h.clients {
 		go c.leave()
 	}
 	h.advance(timeout)
 	for _, path := range h.contenders() {
-		if h.exists(path).EphemeralOwner == h.operator.SessionID() {
+		if h.statOf(path).EphemeralOwner == h.operator.SessionID() {
 			h.remove(path)
 		}
 	}
 	h.advance(0)
 }
 
-// reach ends all faults of the network and waits until the clients are connected.
-func (h *harness) reach() {
+// healNetwork ends all faults of the network and waits until the clients are connected.
+func (h *harness) healNetwork() {
 	bubble.EachServer(h.ensemble, func(s *zktest.Server) { s.Refuse(false); s.Heal() })
 	h.advance(2 * time.Second)
 }
@@ -126,7 +125,7 @@ func (h *harness) requireTurnsInOrder() {
 	for i, a := range h.turns {
 		for _, b := range h.turns[i+1:] {
 			if a.client != b.client {
-				require.False(h, a.to.IsZero() || a.to.After(b.from), "%d lasted until %v, %d from %v", a.Token(), a.to, b.Token(), b.from)
+				require.False(h, a.to.IsZero() || a.to.After(b.from), "the turn with token %d has lasted until %v, and the turn with token %d has begun at %v", a.Token(), a.to, b.Token(), b.from)
 			}
 		}
 	}
@@ -160,7 +159,7 @@ func (h *harness) isolate(conn *zk.Conn) {
 	h.srv.Refuse(true)
 }
 
-// expire makes the session of a client expire.
+// expire makes the servers expire the session of a client.
 func (h *harness) expire(conn *zk.Conn) {
 	h.Helper()
 	require.NoError(h, h.srv.ExpireSession(conn.SessionID()))
@@ -187,8 +186,8 @@ func (h *harness) set(path, data string) {
 	h.advance(0)
 }
 
-// exists returns the Stat of a znode, or nil if it does not exist.
-func (h *harness) exists(path string) *zk.Stat {
+// statOf returns the Stat of a znode, or nil if it does not exist.
+func (h *harness) statOf(path string) *zk.Stat {
 	h.Helper()
 	found, stat, err := h.operator.Exists(path)
 	require.NoError(h, err)
@@ -198,12 +197,12 @@ func (h *harness) exists(path string) *zk.Stat {
 	return stat
 }
 
-// createContender creates the znode of a contender of another program, named as by Curator, in the
-// session of the operator, and returns its path.
-func (h *harness) createContender() string {
+// createForeignContender creates the znode of a contender of another program, with a name as Curator uses, in the
+// session of the operator, and returns the path.
+func (h *harness) createForeignContender() string {
 	h.Helper()
-	h.foreign++
-	return h.createSequential(fmt.Sprintf("_c_00000000-0000-4000-8000-%012d%s", h.foreign, h.base))
+	h.foreignCount++
+	return h.createSequential(fmt.Sprintf("_c_00000000-0000-4000-8000-%012d%s", h.foreignCount, h.base))
 }
 
 // createSequential creates an ephemeral sequential znode whose name begins with prefix.
@@ -228,25 +227,25 @@ func (h *harness) contenders() (paths []string) {
 	return paths
 }
 
-// requireContenders requires that the znodes of contenders are exactly these.
+// requireContenders requires that the znodes of contenders are exactly the znodes at paths.
 func (h *harness) requireContenders(paths ...string) {
 	h.Helper()
 	require.ElementsMatch(h, paths, h.contenders())
 }
 
-// created returns the paths of all contenders' znodes that were created so far.
+// created returns the paths of all znodes that contenders have created so far.
 func (h *harness) created() []string { return bubble.Created(h.srv, dir) }
 
-// cutAfterCreate lets the first create of a contender be applied, and cuts the connection before its
-// reply. No client can connect until reconnect.
+// cutAfterCreate makes the server apply the first create of a contender, and close the connection instead of
+// sending the reply. No client can connect until reconnect.
 func (h *harness) cutAfterCreate() *zktest.Hook {
-	return h.srv.After(zktest.Match{Path: below, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
+	return h.srv.After(zktest.Match{Path: contenderPattern, Nth: 1}, func(q *zktest.Request) zktest.Verdict {
 		h.srv.Refuse(true)
 		return zktest.Cut(q)
 	})
 }
 
-// watched returns the paths of the queue and of its children, once for each watch at server 0.
+// watched returns the paths of the queue and of its children that are watched, once for each watch at server 0.
 func (h *harness) watched() (paths []string) {
 	for _, x := range h.srv.Watches() {
 		if strings.HasPrefix(x.Path, dir) {
@@ -256,7 +255,7 @@ func (h *harness) watched() (paths []string) {
 	return paths
 }
 
-// requireRan requires that hooks were called.
+// requireRan requires that the server has called the hooks.
 func (h *harness) requireRan(hooks ...*zktest.Hook) {
 	h.Helper()
 	bubble.RequireRun(h, hooks...)

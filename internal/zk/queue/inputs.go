@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// next waits for the next input. The deletion of the contender's znode comes before all others: the server
-// reports deletions in their order, and another input may bring the turn.
+// next waits for the next input. It returns the deletion of the contender's own znode before any other input: the
+// server reports deletions in their order, and another input may begin the turn of the contender.
 func (d *driver) next(ctx context.Context) (f *frame) {
 	switch {
 	case d.deferred != nil:
@@ -34,7 +34,8 @@ func (d *driver) next(ctx context.Context) (f *frame) {
 	return d.deliverOwnDeletionFirst(f)
 }
 
-// deliverOwnDeletionFirst returns f, or the event of the contender's znode if it has occurred; then f follows.
+// deliverOwnDeletionFirst returns f. If an event of the contender's own znode has occurred, it returns this event
+// instead, and f becomes the next input.
 func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 	if f.in.Kind == contender.Fired && f.in.Watch == contender.OwnWatch {
 		return f
@@ -51,7 +52,7 @@ func (d *driver) deliverOwnDeletionFirst(f *frame) *frame {
 // wait blocks until there is an input.
 func (d *driver) wait(ctx context.Context) *frame {
 	if d.waiting == 0 && d.requests != nil && !d.requests.hasFailed() {
-		d.replies, d.requests = nil, nil // idle contenders are numerous
+		d.replies, d.requests = nil, nil // release the memory, because there are many idle contenders
 	}
 	select {
 	case r := <-d.replies:
@@ -74,9 +75,9 @@ func (d *driver) wait(ctx context.Context) *frame {
 	}
 }
 
-// connChanged returns the events of watches that have fired, of which the pool reports lost ones as a change of
-// the connection, and then that change. If a server has given a final answer to the monitor, the contender
-// leaves.
+// connChanged returns the events of watches that have fired, and afterwards a change of the connection. The pool of
+// watches reports lost watches only as a change of the connection. If a server has given a final answer to the
+// monitor, the contender leaves.
 func (d *driver) connChanged() *frame {
 	d.checkWatches = true
 	for slot := range d.watches {
@@ -92,7 +93,7 @@ func (d *driver) connChanged() *frame {
 	return f
 }
 
-// renames returns the channel of requests for another name if one can be served.
+// renames returns the channel of requests for another name, or nil if the contender cannot be renamed at present.
 func (d *driver) renames() <-chan Rename {
 	if d.rename != nil || !d.machine.Holding() {
 		return nil
@@ -115,7 +116,7 @@ func leaveInput(ctx context.Context) *frame {
 
 // watched is a znode whose watch the driver waits for.
 type watched struct {
-	path  string // empty for the queue
+	path  string // the path of the znode; empty for the queue
 	watch *watch.Watch
 	// departure is set if the znode belongs to another contender of the same session.
 	departure *departure
@@ -123,8 +124,8 @@ type watched struct {
 
 // The slots of the field driver.watches.
 const (
-	ownSlot   = iota // the contender's znode
-	firstSlot        // this and secondSlot: two of the predecessor, the contender before it and the queue
+	ownSlot   = iota // the contender's own znode
+	firstSlot        // this slot and secondSlot: two of the predecessor, the contender before the predecessor, and the queue
 	secondSlot
 	slots
 )
@@ -140,7 +141,8 @@ func (d *driver) kind(slot int) contender.Watch {
 	return contender.OtherWatch
 }
 
-// fired returns the event of the watch in a slot, given what its channel has received, and drops the watch.
+// fired returns the event of the watch in a slot, and drops the watch. received is what the channel of the watch
+// has received.
 func (d *driver) fired(slot int, received zk.Event) *frame {
 	w := d.watches[slot]
 	f := input(contender.Fired)
@@ -149,8 +151,9 @@ func (d *driver) fired(slot int, received zk.Event) *frame {
 		if d.machine.IsPredecessor(f.in.Name) {
 			d.observeDeparture()
 		}
-		// The acknowledgement of the deletion arrives right after the event. In the meantime the connection goes
-		// down if its owner closes it, which deletes all znodes of the session, and no request must be sent before
+		// The earlier contender receives the reply to its delete right after the event. If the reply does not
+		// arrive, the owner of the connection may be closing it, which deletes all znodes of the session. The
+		// connection is then down before Await returns, and no request may be sent earlier
 		// (connection.AwaitClosing).
 		f.in.Safe = w.departure == nil || limit.Await(w.departure.announced, time.Now().Add(closingTime))
 	}
@@ -158,18 +161,18 @@ func (d *driver) fired(slot int, received zk.Event) *frame {
 	return f
 }
 
-// watchedBy returns the znode that a request has read, and makes the name in the request a part of its path:
-// the machine and the watch then keep the same string.
+// watchedBy returns the znode that a request has read. It replaces the name in the request by a part of the path,
+// so that the machine and the watch keep the same string in memory.
 func (d *driver) watchedBy(r *result) watched {
 	r.request.Name = nameOf(r.path)
 	return watched{path: r.path, watch: r.watch}
 }
 
-// nameOf returns the last element of a path, as a part of it.
+// nameOf returns the last element of a path, without copying it.
 func nameOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// keepWatch keeps a watch on another contender or on the queue. It replaces a watch on the same znode, or else one
-// that is not needed.
+// keepWatch keeps a watch on another contender or on the queue. The watch replaces a watch on the same znode, or
+// else a watch that is not needed.
 func (d *driver) keepWatch(w watched) {
 	kept, second := &d.watches[firstSlot], &d.watches[secondSlot]
 	if same := kept.watch != nil && kept.path == w.path; !same && (second.watch == nil || second.path == w.path) {
@@ -179,7 +182,7 @@ func (d *driver) keepWatch(w watched) {
 	*kept = w
 }
 
-// drop stops waiting for a watch. It stays in the pool of the connection.
+// drop stops waiting for a watch. The watch stays in the pool of the connection.
 func (d *driver) drop(w *watched) {
 	ignoreDeparture(d.cfg.Conn, w.departure)
 	*w = watched{}
@@ -206,22 +209,24 @@ func (d *driver) observeDeparture() {
 	}
 }
 
-// If an earlier contender belongs to the same session, its znode may have been deleted with the session, and
-// the contender's znode as well. The event does not show the cause. But the earlier contender belongs to this
-// process, and announces its departure after the servers have acknowledged the deletion.
+// An event does not show whether a contender has deleted its znode or whether the servers have deleted it with the
+// session. If an earlier contender belongs to the same session, the second case means that the contender's own
+// znode is deleted as well. Therefore the earlier contender, which runs in this process, announces its departure
+// after the servers have acknowledged the deletion.
 
 // departure is the expected departure of an earlier contender of the same session. All contenders that wait for
-// it share one departure.
+// this departure share one value.
 type departure struct {
 	path      string
 	waiting   int
-	announced chan struct{} // closed when the znode was deleted by its own contender
+	announced chan struct{} // closed when the contender itself has deleted its znode
 }
 
-// departures contains the departures that contenders wait for, by the path of the znode.
+// departures contains the departures that contenders wait for, by the path of the znode of the earlier contender.
 var departures = connection.NewTables[string, *departure]()
 
-// expectDeparture waits for the announcement of a contender of the same session until ignoreDeparture.
+// expectDeparture registers for the announcement of an earlier contender of the same session, until
+// ignoreDeparture.
 func expectDeparture(conn *zk.Conn, path string) *departure {
 	all := departures.Lock(conn)
 	defer all.Unlock()
@@ -234,7 +239,7 @@ func expectDeparture(conn *zk.Conn, path string) *departure {
 	return d
 }
 
-// ignoreDeparture ends the wait for an announcement. d may be nil.
+// ignoreDeparture ends the registration of expectDeparture. d may be nil.
 func ignoreDeparture(conn *zk.Conn, d *departure) {
 	if d == nil {
 		return
@@ -246,7 +251,7 @@ func ignoreDeparture(conn *zk.Conn, d *departure) {
 	}
 }
 
-// announceDeparture reports that a contender has deleted its znode while the session was alive.
+// announceDeparture announces that a contender has deleted its own znode while its session existed.
 func announceDeparture(conn *zk.Conn, path string) {
 	all := departures.Lock(conn)
 	defer all.Unlock()

@@ -11,18 +11,20 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// A reply that the event of the contender's znode has preceded is not lost if the contender leaves because
-// of the event: the removal of its other znodes waits for it.
-func TestNext_ReplyAfterEventOfOwnZnode(t *testing.T) {
+// TestNext_ReturnsDeferredReply checks that next returns the reply that the driver has deferred because of an event
+// of the contender's own znode. If the contender leaves because of this event, the removal of its other znodes
+// waits for the reply.
+func TestNext_ReturnsDeferredReply(t *testing.T) {
 	reply := input(contender.Replied)
 	d := &driver{deferred: reply}
 	require.Same(t, reply, d.next(t.Context()))
 	require.Nil(t, d.deferred)
 }
 
-// A contender that has left does not report the replies for which its removal waits: the same
-// candidate may have joined again.
-func TestReceive_LeavingIsNotObserved(t *testing.T) {
+// TestReceive_ReportsNoReplyAfterLeaving checks that receive does not report replies to the observer after the
+// contender has left. The removal of the znodes waits for these replies, but the same candidate may have joined
+// again.
+func TestReceive_ReportsNoReplyAfterLeaving(t *testing.T) {
 	for name, reply := range map[string]contender.Reply{"watched": {}, "departed": {Err: zk.ErrNoNode}} {
 		observed := 0
 		cfg := &Config{Options: connection.Options{Conn: new(zk.Conn)}, Observer: &Observer{
@@ -42,9 +44,9 @@ func TestReceive_LeavingIsNotObserved(t *testing.T) {
 	}
 }
 
-// A contender that looks for the reason why its znode was deleted reports the deletion repeatedly. Its
-// timers remain set until it leaves.
-func TestExecute_TimersUntilLeaving(t *testing.T) {
+// TestExecute_KeepsTimersUntilLeaving checks that execute keeps the timers of a contender that reports repeatedly
+// that its znode was deleted, while it looks for the reason, until the contender leaves.
+func TestExecute_KeepsTimersUntilLeaving(t *testing.T) {
 	cfg := &Config{Options: connection.Options{Conn: new(zk.Conn)}}
 	d := &driver{cfg: cfg, machine: contender.New(&cfg.Config), report: func(State) {}}
 	d.execute(&contender.Output{Kind: contender.Set, Timer: contender.PatienceTimer, After: time.Hour})

@@ -14,18 +14,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// kind is a way to use a queue. The scenarios of this package are tested with each of them, by its
-// public API: they hold for all users of a queue.
+// kind is a way to use a queue. The tests of this package run with each kind, by its public API, because they must
+// pass for all users of a queue.
 type kind struct {
 	name string
-	base string // the names of contenders of other programs end with it and a number
+	base string // the names of contenders of other programs end with base and a number
 	data string // the data of the contenders' znodes
-	// resumes reports that a contender whose lease has expired keeps its position, and has its turn
-	// again with the next lease. Otherwise it leaves.
+	// resumes means that a contender whose lease has expired keeps its position, and has its turn again with the
+	// next lease. Otherwise the contender leaves.
 	resumes bool
-	left    error // the reason of a turn that leave has ended
-	noTurn  error // the error of a transaction after the turn
-	// prepare sets the functions of a client.
+	left    error // the error of a turn that leave has ended
+	noTurn  error // the error of a transaction after the end of the turn
+	// prepare sets the functions of a client, which join and leave the queue.
 	prepare func(c *client, session time.Duration)
 }
 
@@ -54,11 +54,11 @@ var (
 	}
 
 	all = []kind{election, prefix, mutex, semaphore}
-	// exclusive are the kinds that watch only the two contenders before them.
+	// exclusive contains the kinds whose contenders watch only the two contenders before them.
 	exclusive = []kind{election, mutex}
 )
 
-// grant is a leadership or a hold.
+// grant is a leadership or a hold of a lock.
 type grant interface {
 	Token() int64
 	Deadline() time.Time
@@ -74,20 +74,20 @@ type client struct {
 
 	start  func()       // joins the queue; does not block
 	giveUp func()       // cancels the context of the election or of the call
-	leave  func() error // resigns, releases the lock, or gives up
-	// endElection ends the election for all candidates; nil for locks.
+	leave  func() error // resigns, releases the lock, or cancels the call that acquires the lock
+	// endElection ends the election for all candidates. It is nil for locks.
 	endElection func() error
 
 	mu       sync.Mutex
-	grant    grant // the newest grant
-	returned bool  // ElectLeader or the call has returned
-	err      error // the result of ElectLeader or of the call
+	grant    grant // the newest grant, or nil
+	returned bool  // ElectLeader or the call that acquires the lock has returned
+	err      error // the error of ElectLeader or of the call
 }
 
 // prepare returns a contender that has not joined.
 func (h *harness) prepare(conn *zk.Conn) *client { return h.prepareFor(conn, timeout) }
 
-// prepareFor is prepare with the timeout that the contender assumes for the session.
+// prepareFor is like prepare. session is the session timeout that the contender assumes.
 func (h *harness) prepareFor(conn *zk.Conn, session time.Duration) *client {
 	h.Helper()
 	c := &client{h: h, conn: conn}
@@ -105,7 +105,7 @@ func (h *harness) join(conn *zk.Conn) *client {
 	return c
 }
 
-// joinNew is join with a new connection.
+// joinNew is like join, with a new connection.
 func (h *harness) joinNew() *client {
 	h.Helper()
 	return h.join(h.connect())
@@ -176,7 +176,7 @@ func (c *client) begin(g grant) {
 	}()
 }
 
-// end records the result of ElectLeader or of the call.
+// end records the result of ElectLeader or of the call that acquires the lock.
 func (c *client) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -199,13 +199,13 @@ func (c *client) requireTurn() grant {
 	return g
 }
 
-// requireOnly requires that it is the contender's turn, and that its znode is the only one.
-func (c *client) requireOnly() {
+// requireSoleHolder requires that it is the contender's turn, and that its znode is the only znode of a contender.
+func (c *client) requireSoleHolder() {
 	c.h.Helper()
 	token := c.requireTurn().Token()
 	line := c.h.contenders()
 	require.Len(c.h, line, 1)
-	stat := c.h.exists(line[0])
+	stat := c.h.statOf(line[0])
 	require.Equal(c.h, c.conn.SessionID(), stat.EphemeralOwner)
 	require.Equal(c.h, stat.Czxid, token)
 }
@@ -220,15 +220,15 @@ func (c *client) requireWaits() {
 	require.False(c.h, c.returned)
 }
 
-// result returns the result of ElectLeader or of the call.
+// result returns the result of ElectLeader or of the call that acquires the lock.
 func (c *client) result() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// requireOver requires that the contender has left because of an error.
-func (c *client) requireOver(want error) {
+// requireLeftBecause requires that the contender has left because of an error.
+func (c *client) requireLeftBecause(want error) {
 	c.h.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,21 +240,21 @@ func (c *client) requireOver(want error) {
 	}
 }
 
-// requireLeaves requires that the contender can leave, and that it is confirmed.
+// requireLeaves requires that leave returns no error, so that the servers have confirmed the removal.
 func (c *client) requireLeaves() {
 	c.h.Helper()
 	require.NoError(c.h, c.leave())
 	c.h.advance(0)
 }
 
-// session returns the contender's session, as stored by the servers.
+// session returns how long the servers wait until they expire the session of the contender.
 func (c *client) session() time.Duration {
 	c.h.Helper()
 	return bubble.Session(c.h, c.h.ensemble, c.conn).ExpiresIn
 }
 
-// requireExpires requires that the turn of a contender whose lease cannot be renewed from now on ends
-// when the lease expires, half a session timeout after the last acknowledged check was sent.
+// requireExpires requires that the turn of a contender that cannot renew its lease from now on ends when the lease
+// expires, half a session timeout after the client has sent the last acknowledged check.
 func (c *client) requireExpires() {
 	c.h.Helper()
 	g := c.requireTurn()

@@ -12,10 +12,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap32_SequenceNumbersExhausted checks that a contender does not join a queue whose sequence numbers
-// are exhausted, and that those that have joined before keep their order. Servers since 3.6 assign 2147483647
-// to all further znodes (ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730).
-func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
+// TestContender_RejectsExhaustedSequenceNumbers checks that a contender does not join a queue whose sequence
+// numbers are exhausted, and that the contenders that have joined before keep their order. Servers since 3.6 assign
+// 2147483647 to all further znodes (ZOOKEEPER-2944, ZOOKEEPER-4706, kazoo #730).
+// Scenario 32 of docs/traps.md.
+func TestContender_RejectsExhaustedSequenceNumbers(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-3))
 		var line, late []*client
@@ -26,11 +27,11 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 			late = append(late, h.joinNew())
 		}
 		for _, c := range late {
-			c.requireOver(leaderelection.ErrNodeExhausted)
+			c.requireLeftBecause(leaderelection.ErrNodeExhausted)
 		}
 		require.Len(h, h.contenders(), 3)
 
-		// The contenders that have joined before have their turns in their order.
+		// The contenders that have joined before the exhaustion have their turns in their order.
 		for i, c := range line {
 			c.requireTurn()
 			for _, next := range line[i+1:] {
@@ -38,29 +39,31 @@ func TestTrap32_SequenceNumbersExhausted(t *testing.T) {
 			}
 			c.requireLeaves()
 		}
-		h.joinNew().requireOver(leaderelection.ErrNodeExhausted)
+		h.joinNew().requireLeftBecause(leaderelection.ErrNodeExhausted)
 		h.requireContenders()
 
-		// The queue can be deleted and created again.
+		// After the queue was deleted and created again, contenders can join.
 		if h.name == semaphore.name {
 			return // the limit of a semaphore is stored in a child
 		}
 		h.remove(dir)
 		h.create(dir)
-		h.joinNew().requireOnly()
+		h.joinNew().requireSoleHolder()
 	})
 }
 
-// TestTrap32_NegativeNumbers checks that a znode with a negative number does not count as earlier. Servers up to
-// 3.5 continue with -2147483648, which comes first in the order of the texts (kazoo #730, go-zookeeper PR 65).
-func TestTrap32_NegativeNumbers(t *testing.T) {
+// TestContender_OrdersNegativeNumbersLast checks that a contender does not wait for a znode with a negative
+// sequence number. Servers up to 3.5 continue with -2147483648 after the greatest number, and this text precedes
+// all others in the order of the texts (kazoo #730, go-zookeeper PR 65).
+// Scenario 32 of docs/traps.md.
+func TestContender_OrdersNegativeNumbersLast(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		require.NoError(h, h.srv.SetSequence(dir, math.MaxInt32-2))
-		ahead, c := h.createContender(), h.joinNew()
-		behind := []string{h.createContender()}
+		ahead, c := h.createForeignContender(), h.joinNew()
+		behind := []string{h.createForeignContender()}
 		for _, n := range []int32{math.MinInt32, math.MinInt32 + 1, -999_999_999, -9} {
 			require.NoError(h, h.srv.SetSequence(dir, n))
-			behind = append(behind, h.createContender())
+			behind = append(behind, h.createForeignContender())
 		}
 		h.set(ahead, "makes the contender list the queue")
 		c.requireWaits()
@@ -68,16 +71,17 @@ func TestTrap32_NegativeNumbers(t *testing.T) {
 		h.advance(timeout)
 		c.requireTurn()
 		require.NoError(h, h.srv.SetSequence(dir, math.MinInt32+7))
-		h.joinNew().requireOver(leaderelection.ErrNodeExhausted)
+		h.joinNew().requireLeftBecause(leaderelection.ErrNodeExhausted)
 		for _, path := range behind {
 			h.remove(path)
 		}
 	})
 }
 
-// TestTrap34_OtherChildren checks that a child that is not a contender does not change the order, and is not
-// taken for a predecessor (CURATOR-43, go-zookeeper's parseSeq).
-func TestTrap34_OtherChildren(t *testing.T) {
+// TestContender_IgnoresChildrenOfOtherKinds checks that a contender does not wait for a child of the queue that is
+// not the znode of a contender (CURATOR-43, parseSeq of go-zookeeper).
+// Scenario 34 of docs/traps.md.
+func TestContender_IgnoresChildrenOfOtherKinds(t *testing.T) {
 	const guid = "_c_00000000-0000-4000-8000-000000000000"
 	forEachKind(t, all, 1, func(h *harness) {
 		for _, name := range []string{
@@ -94,12 +98,14 @@ func TestTrap34_OtherChildren(t *testing.T) {
 			h.create(dir + "/" + name)
 		}
 		c.requireLeaves()
-		next.requireOnly()
+		next.requireSoleHolder()
 	})
 }
 
-// Contenders of other libraries are queued in the order of their sequence numbers.
-func TestTrap34_OtherLibraries(t *testing.T) {
+// TestContender_WaitsForContendersOfOtherLibraries checks that a contender waits for earlier contenders of other
+// libraries, in the order of their sequence numbers.
+// Scenario 34 of docs/traps.md.
+func TestContender_WaitsForContendersOfOtherLibraries(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
 		var ahead []string
 		for _, name := range []string{
@@ -117,19 +123,20 @@ func TestTrap34_OtherLibraries(t *testing.T) {
 			h.remove(ahead[i])
 			h.advance(0)
 		}
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 }
 
-// TestTrap35_NumbersRestart checks that the fencing tokens do not decrease when a queue is deleted and
-// created again, which lets its sequence numbers restart at 0.
-func TestTrap35_NumbersRestart(t *testing.T) {
+// TestToken_IncreasesWhenSequenceNumbersRestart checks that the fencing tokens increase although the queue is
+// deleted and created again, which makes its sequence numbers restart at 0.
+// Scenario 35 of docs/traps.md.
+func TestToken_IncreasesWhenSequenceNumbersRestart(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		conn := h.connect()
 		last := int64(0)
 		for range 3 {
-			h.srv.Sweep() // the recipe has created a container
-			if h.exists(dir) != nil {
+			h.srv.Sweep() // remove the container that the recipe has created
+			if h.statOf(dir) != nil {
 				for _, name := range children(h) {
 					h.remove(dir + "/" + name)
 				}
@@ -153,9 +160,11 @@ func children(h *harness) []string {
 	return names
 }
 
-// TestTrap39_NoCreateStorm checks that a contender whose predecessor does not exist does not create its znode
-// again, which would make the next contender do the same, without end (CURATOR-504, CURATOR-644, FLINK-28078).
-func TestTrap39_NoCreateStorm(t *testing.T) {
+// TestContender_CreatesNoZnodeIfPredecessorIsMissing checks that a contender whose predecessor does not exist does
+// not create its own znode again, because the next contender would then do the same, without end (CURATOR-504,
+// CURATOR-644, FLINK-28078).
+// Scenario 39 of docs/traps.md.
+func TestContender_CreatesNoZnodeIfPredecessorIsMissing(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		const count = 30
 		conns := []*zk.Conn{h.connect(), h.connect()}
@@ -164,7 +173,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 			line = append(line, h.join(conns[i%4/2]))
 		}
 		znodes := h.contenders()
-		// Every second contender is deleted, most of them while the connections are down.
+		// Delete every second contender, most of them while the connections are down.
 		for i := 0; i < count; i += 2 {
 			if i == count/3 {
 				for _, conn := range conns {
@@ -179,7 +188,7 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 		for i, c := range line {
 			switch {
 			case i%2 == 0:
-				c.requireOver(leaderelection.ErrDeleted)
+				c.requireLeftBecause(leaderelection.ErrDeleted)
 				continue
 			case i == 1:
 				c.requireTurn()
@@ -190,14 +199,15 @@ func TestTrap39_NoCreateStorm(t *testing.T) {
 		}
 		h.requireContenders(remaining...)
 		require.Len(h, h.created(), count, "a contender has created a second znode")
-		h.allowWatches = true // deleted contenders leave their watches
+		h.allowWatches = true // contenders that were deleted do not remove their watches
 	})
 }
 
-// TestTrap41_AnyRequestFails checks that a contender continues after its connection breaks at any one of its
-// requests, in any way (CURATOR-518, helix #2815). A session that has moved is an error code, which all kinds
-// handle alike.
-func TestTrap41_AnyRequestFails(t *testing.T) {
+// TestContender_ContinuesAfterAnyRequestFails checks that a contender continues after its connection breaks at any
+// one of its requests, in any way (CURATOR-518, helix #2815). The reply "session moved" is tested with elections
+// only, because all kinds of contenders handle error codes alike.
+// Scenario 41 of docs/traps.md.
+func TestContender_ContinuesAfterAnyRequestFails(t *testing.T) {
 	for _, k := range all {
 		losses := bubble.ConnectionLost
 		if k.name == election.name {
@@ -207,7 +217,7 @@ func TestTrap41_AnyRequestFails(t *testing.T) {
 			t.Run(k.name+", "+l.Name, func(t *testing.T) {
 				nth := 1
 				for met := true; met; nth++ {
-					run(t, k, 1, func(h *harness) { met = failRequest(h, l, nth) })
+					run(t, k, 1, func(h *harness) { met = testFailedRequest(h, l, nth) })
 				}
 				require.Greater(t, nth, 12)
 			})
@@ -215,9 +225,10 @@ func TestTrap41_AnyRequestFails(t *testing.T) {
 	}
 }
 
-// failRequest tests a contender whose nth request fails, and reports whether it has sent so many.
-func failRequest(h *harness, l bubble.Fault, nth int) bool {
-	ahead, conn := h.createContender(), h.connect()
+// testFailedRequest tests a contender whose nth request fails, and reports whether the contender has sent so many
+// requests.
+func testFailedRequest(h *harness, l bubble.Fault, nth int) bool {
+	ahead, conn := h.createForeignContender(), h.connect()
 	session := conn.SessionID()
 	c := h.prepare(conn)
 	broken := l.Set(h.srv, zktest.Match{Session: session, Path: dir + "*", Nth: nth})
@@ -228,7 +239,7 @@ func failRequest(h *harness, l bubble.Fault, nth int) bool {
 	h.advance(3 * timeout)
 	g := c.newest()
 	require.NotNil(h, g, "request %d: %v", nth, c.result())
-	if g.Err() != nil { // the request was a check
+	if g.Err() != nil { // the request that has failed was a check
 		require.True(h, l.Silent, "request %d: %v", nth, g.Err())
 		require.ErrorIs(h, g.Err(), leaderelection.ErrLeaseExpired)
 		h.advance(timeout)

@@ -11,33 +11,33 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// The names of hand-written elections (contender.Prefix) contain no GUID. After a create whose reply was lost,
-// the znode can only be recognized by its owner, the current session, and by its data, and other contenders on
-// the same connection have such znodes as well. So all contenders of one connection in one queue register their
-// znodes, and creates and searches do not overlap: a search assigns the znodes that it finds to its contender
-// unless they are registered.
+// The names of hand-written elections (contender.Prefix) contain no GUID. After a create whose reply was lost, a
+// contender can recognize its znode only by the owner, the current session, and by the data, but other contenders
+// on the same connection have znodes with the same owner and data. Therefore all contenders of one connection in
+// one queue register their znodes, and only one create or search runs at a time: a search assigns the znodes that
+// it finds to its contender unless another contender has registered them.
 //
-// The names occur again after the queue was created again. So also a znode with a registered name is the
-// contender's only if the current session owns it.
+// If the queue was created again, the servers assign the same names again. So a znode with a registered name
+// belongs to the contender only if the current session owns the znode.
 
 // plainQueue is what the contenders of one connection in one queue share.
 type plainQueue struct {
-	users int           // contenders; guarded by the table
-	turn  chan struct{} // has capacity 1, and holds an element during a create or a search
+	users int           // the number of contenders; guarded by the table
+	turn  chan struct{} // capacity 1; contains an element during a create or a search
 	owner map[string]*plainContender
 }
 
-// plainContender is one of the contenders.
+// plainContender is one of the contenders that share a plainQueue.
 type plainContender struct {
 	cfg   *Config
 	queue *plainQueue
 }
 
-// plainQueues contains the queues with contenders, by Config.Dir.
+// plainQueues contains the queues that have contenders, by Config.Dir.
 var plainQueues = connection.NewTables[string, *plainQueue]()
 
-// joinPlain registers a contender. leave must be called when its znodes are removed, or cannot be removed any
-// more.
+// joinPlain registers a contender. The caller must call leave when the contender has removed its znodes, or cannot
+// remove them any more.
 func joinPlain(cfg *Config) *plainContender {
 	queues := plainQueues.Lock(cfg.Conn)
 	defer queues.Unlock()
@@ -66,7 +66,7 @@ func (c *plainContender) leave() {
 	}
 }
 
-// create creates a znode and registers it. It returns the path.
+// create creates a znode, registers it, and returns its path.
 func (c *plainContender) create(prefix string) (string, error) {
 	p := c.queue
 	p.turn <- struct{}{}
@@ -78,17 +78,17 @@ func (c *plainContender) create(prefix string) (string, error) {
 	return created, err
 }
 
-// own returns those of the children of the queue that are the contender's znodes, the first in the queue first, and
-// registers them. The caller holds the turn.
-func (c *plainContender) own(children []string) (names []string, err error) {
+// registerOwn registers and returns the names of the children of the queue that are znodes of the contender, in the
+// order of the queue. The caller holds the turn.
+func (c *plainContender) registerOwn(children []string) (names []string, err error) {
 	prefix, _ := c.cfg.Naming.Plain()
 	contenders, _, _ := contender.Order(children, c.cfg.Tombstone)
 	own, err := connection.Each(contenders, connection.InFlight, func(_ int, name string) (bool, error) {
 		switch owner := c.queue.owner[name]; {
 		case owner == c:
-			return c.cfg.isOwnedHere(name)
+			return c.cfg.isOwnedByCurrentSession(name)
 		case owner == nil && strings.HasPrefix(name, prefix) && len(name) >= len(prefix)+len("0000000000"):
-			return c.cfg.isCreatedHere(name)
+			return c.cfg.isCreatedByCurrentSession(name)
 		}
 		return false, nil
 	})
@@ -104,12 +104,14 @@ func (c *plainContender) own(children []string) (names []string, err error) {
 	return names, nil
 }
 
-// delete deletes a znode of the contender. If the znode is not the contender's, it returns zk.ErrNoNode.
+// delete deletes a znode of the contender. If the znode does not belong to the contender, delete returns
+// zk.ErrNoNode.
 func (c *plainContender) delete(znode string) error {
 	c.queue.turn <- struct{}{}
-	defer func() { <-c.queue.turn }() // other contenders of the session cannot create such a znode before
+	// Until the delete has returned, other contenders of the session cannot create a znode with this name.
+	defer func() { <-c.queue.turn }()
 	registered := c.queue.owner[nameOf(znode)] == c
-	owned, err := c.cfg.isOwnedHere(nameOf(znode))
+	owned, err := c.cfg.isOwnedByCurrentSession(nameOf(znode))
 	switch {
 	case err != nil:
 		return err
@@ -119,15 +121,15 @@ func (c *plainContender) delete(znode string) error {
 	return c.cfg.Conn.Delete(znode, -1)
 }
 
-// isOwnedHere reports whether the current session owns a znode.
-func (cfg *Config) isOwnedHere(name string) (bool, error) {
+// isOwnedByCurrentSession reports whether the current session owns a znode.
+func (cfg *Config) isOwnedByCurrentSession(name string) (bool, error) {
 	exists, stat, err := cfg.Conn.Exists(path.Join(cfg.Dir, name))
 	return err == nil && exists && stat.EphemeralOwner == cfg.Conn.SessionID(), err
 }
 
-// isCreatedHere reports whether the current session has created a znode with the contender's data.
-func (cfg *Config) isCreatedHere(name string) (bool, error) {
-	if owned, err := cfg.isOwnedHere(name); !owned {
+// isCreatedByCurrentSession reports whether the current session has created a znode with the contender's data.
+func (cfg *Config) isCreatedByCurrentSession(name string) (bool, error) {
+	if owned, err := cfg.isOwnedByCurrentSession(name); !owned {
 		return false, err
 	}
 	znode := path.Join(cfg.Dir, name)

@@ -12,9 +12,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// If the queue was created again, the names of earlier znodes belong to other contenders. The
-// contender neither deletes their znodes nor takes them for its own.
-func TestPlain_QueueIsCreatedAgain(t *testing.T) {
+// TestPlainContender_IgnoresZnodesOfRecreatedQueue checks that a contender whose queue was deleted and created
+// again neither deletes the znodes of other contenders that have the names of its earlier znodes nor takes these
+// znodes for its own.
+func TestPlainContender_IgnoresZnodesOfRecreatedQueue(t *testing.T) {
 	srv := zktest.Start(t)
 	connect := func() *zk.Conn {
 		conn, _, err := srv.Connect(time.Minute)

@@ -16,13 +16,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// requests executes requests of one contender. Its methods may be called from any goroutine.
+// requests executes the requests of one contender. Its methods may be called from any goroutine.
 type requests struct {
 	cfg   *Config
 	plain *plainContender // nil unless the names contain no GUID
 
-	// context sets ctx, which end ends, and turn: most requests need neither. turn, of capacity 1, holds an element
-	// while a request pauses after a failure, so that several failing requests do not cause more retries than one.
+	// context sets ctx and turn, because most requests need neither; end cancels ctx. turn has the capacity 1. It
+	// contains an element while a request pauses after a failure, so that several failing requests do not cause
+	// more retries than one failing request.
 	once    sync.Once
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -30,7 +31,8 @@ type requests struct {
 	backoff connection.Backoff
 }
 
-// context returns a context that is done when the contender is over, and results do not matter any more.
+// context returns a context that is done when the contender is over, so that the results of requests do not matter
+// any more.
 func (r *requests) context() context.Context {
 	r.once.Do(func() {
 		r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -39,13 +41,13 @@ func (r *requests) context() context.Context {
 	return r.ctx
 }
 
-// end makes requests in progress return, because the contender is over.
+// end makes requests that are in progress return, because the contender is over.
 func (r *requests) end() {
 	r.context()
 	r.cancel()
 }
 
-// pause pauses after a failure, or until the contender is over.
+// pause pauses after a failure, at most until the contender is over.
 func (r *requests) pause() error {
 	ctx := r.context()
 	select {
@@ -57,16 +59,16 @@ func (r *requests) pause() error {
 	}
 }
 
-// hasFailed reports whether a request has failed. No request may be in progress.
+// hasFailed reports whether a request has failed. It must not be called while a request is in progress.
 func (r *requests) hasFailed() bool { return r.backoff != connection.Backoff{} }
 
-// result is a request, the reply, and what the driver needs in addition. Results are pooled, because they are
+// result is a request, its reply, and what the driver needs in addition. Results come from a pool, because they are
 // large.
 type result struct {
 	request contender.Request
 	reply   contender.Reply
-	path    string          // the path of the znode Name of the request, or of the created znode
-	sent    time.Time       // when the request was sent
+	path    string          // the path of the znode that Name of the request identifies, or of the created znode
+	sent    time.Time       // when the client has sent the request
 	watch   *watch.Watch    // the watch that the request has set, or nil
 	ctx     context.Context // ends the retries of a Replace; nil for other requests
 }
@@ -79,12 +81,12 @@ func (r *requests) send(res *result, replies chan<- *result) {
 	replies <- res
 }
 
-// perform executes the request of res and stores the reply in it. With Config.Rejoins, it repeats the removal of the
-// contender's znode while the servers reject it for a reason that can pass: the contender would join again behind
-// its own znode, which exists as long as the session.
+// perform executes the request of res and stores the reply in res. With Config.Rejoins, perform repeats the removal
+// of the contender's znode while the servers reject the removal for a reason that can pass: otherwise the contender
+// would join again behind its own znode, which exists as long as the session.
 func (r *requests) perform(res *result) {
 	for {
-		r.try(res)
+		r.performOnce(res)
 		if r.cfg.Rejoins && res.request.Last && connection.IsPassing(res.reply.Err) && r.pause() == nil {
 			continue
 		}
@@ -95,8 +97,9 @@ func (r *requests) perform(res *result) {
 	}
 }
 
-// deleteLater deletes a znode that blocks the queue, because the servers have rejected its deletion, when they
-// accept it. It ends with the session of the znode and with the connection.
+// deleteLater deletes a znode whose deletion the servers have rejected, as soon as the servers accept the deletion,
+// because the znode blocks the queue. It gives up when the session of the znode has ended or the connection is
+// closed.
 func deleteLater(cfg *Config, path string) {
 	owner := cfg.Conn.SessionID()
 	connection.Insist(func() error {
@@ -111,8 +114,8 @@ func deleteLater(cfg *Config, path string) {
 	})
 }
 
-// try executes the request of res once and stores the reply in it.
-func (r *requests) try(res *result) {
+// performOnce executes the request of res once and stores the reply in res.
+func (r *requests) performOnce(res *result) {
 	cfg, q := r.cfg, &res.request
 	switch q.Kind {
 	case contender.Create:
@@ -143,8 +146,8 @@ func (r *requests) try(res *result) {
 	}
 }
 
-// notify writes the contender's znode again. It keeps the data that another client has written, such as a
-// request to release the lock: only version 0 has the data of the contender.
+// notify writes the contender's znode again. It keeps data that another client has written, such as a request to
+// release the lock: only the first version of the data, 0, was written by the contender.
 func (r *requests) notify(path string) error {
 	data, version := r.cfg.Data, int32(0)
 	for {
@@ -158,7 +161,7 @@ func (r *requests) notify(path string) error {
 		})
 		switch data, version = found.Data, -1; {
 		case connection.IsUnreadable(err):
-			data = r.cfg.Data // write the data, so that the next client can read it
+			data = r.cfg.Data // write the contender's data, because the next client can read that
 		case err != nil:
 			return err
 		default:
@@ -167,7 +170,7 @@ func (r *requests) notify(path string) error {
 	}
 }
 
-// list reads the names of the queue's children, and sets a watch if the request asks for one.
+// list reads the names of the queue's children, and sets a watch if the request requires one.
 func (r *requests) list(res *result) {
 	cfg, q := r.cfg, &res.request
 	found, err := repeat(r, func() (watch.Found, error) {
@@ -179,7 +182,7 @@ func (r *requests) list(res *result) {
 	if res.reply.Err = err; err != nil {
 		return
 	}
-	// The queue may have been created again after it was checked.
+	// Check the ACL of the queue's znode again, because the queue may have been created again.
 	if _, res.reply.Err = repeat(r, func() (any, error) { return nil, cfg.CheckZnode(cfg.Dir, found.Stat.Czxid) }); res.reply.Err != nil {
 		return
 	}
@@ -189,7 +192,7 @@ func (r *requests) list(res *result) {
 	}
 }
 
-// repeat calls f until it returns no transient failure, an error of connection.Final, or the contender is over.
+// repeat calls f until f returns no transient failure, connection.Final returns an error, or the contender is over.
 // It blocks until the connection answers.
 func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 	for {
@@ -206,13 +209,13 @@ func repeat[T any](r *requests, f func() (T, error)) (T, error) {
 	}
 }
 
-// query returns the query of a read that sets a watch.
+// query returns the query of package watch for a request that reads the znode at path and sets a watch.
 func query(q *contender.Request, path string, what watch.What) watch.Query {
 	return watch.Query{Path: path, What: what, Epoch: q.Epoch, Reset: q.Reset}
 }
 
-// readWatched reads a child of the queue and sets a watch on it. Another contender must not end this one by
-// data that this connection cannot read.
+// readWatched reads a child of the queue and sets a watch on it. Data of another contender that this connection
+// cannot read is no error, because another contender must not be able to end this contender.
 func (r *requests) readWatched(res *result, what watch.What) {
 	found, err := repeat(r, func() (watch.Found, error) {
 		return watch.Try(r.cfg.Conn, query(&res.request, res.path, what))
@@ -243,13 +246,14 @@ func (r *requests) stat(path string) (*zk.Stat, error) {
 	})
 }
 
-// findReason reads the tombstone, and then the znode of the queue, without its children: when an election ends,
-// all candidates do this at the same time. The tombstone is created before any contender is deleted, and is
-// deleted with the znode of the queue. So if it does not exist, and later the same znode of the queue does, the
-// queue has not ended.
+// findReason reads the tombstone, and then the znode of the queue, without its children, because all candidates do
+// this at the same time when an election ends. The tombstone is created before any contender is deleted, and is
+// deleted in one transaction with the znode of the queue. So if the tombstone does not exist, and a later read
+// returns the same znode of the queue, the queue has not ended.
 func (r *requests) findReason(res *result) {
 	cfg := r.cfg
-	// Close deletes the znode as well, and a request could make it hang.
+	// If the owner is closing the connection, the end of the session has deleted the znode, and a request could
+	// make Close hang.
 	connection.AwaitClosing(r.context(), cfg.Conn, closingTime)
 	if cfg.Tombstone != "" {
 		_, err := r.stat(path.Join(cfg.Dir, cfg.Tombstone))
@@ -284,7 +288,7 @@ func (r *requests) create(res *result) {
 	}
 	res.reply.Prefix = prefix(guid)
 	if err := cfg.CheckZnode(cfg.Dir, 0); err != nil {
-		res.reply.Err = r.lost(err)
+		res.reply.Err = r.finalOrLost(err)
 		return
 	}
 	res.sent = time.Now()
@@ -295,56 +299,59 @@ func (r *requests) create(res *result) {
 		res.createZnode(cfg)
 	}
 	if res.reply.Err != nil {
-		res.reply.Err = r.lost(res.reply.Err)
+		res.reply.Err = r.finalOrLost(res.reply.Err)
 		return
 	}
-	// The name is a part of the path, so that both are kept once.
+	// Use a part of the path as the name, so that memory contains the string only once.
 	res.reply.Name = nameOf(res.path)
 	if cfg.Conn.SessionID() == before {
-		// If the session has changed, only the znode shows in which of the two sessions it was created.
+		// If the session has changed, only the znode shows which of the two sessions has created it.
 		res.reply.Session = before
 	}
 }
 
 func randomGUID() (guid [16]byte) {
-	_, _ = rand.Read(guid[:]) // never fails
+	_, _ = rand.Read(guid[:]) // rand.Read never returns an error
 	return guid
 }
 
-// lost returns the error of connection.Final, or ErrLost after a pause if the request may be sent again.
-func (r *requests) lost(err error) error {
+// finalOrLost returns nil for a nil error, the error of connection.Final, or, after a pause, ErrLost if the request
+// may be repeated.
+func (r *requests) finalOrLost(err error) error {
 	if err == nil {
 		return nil
 	}
 	if final := connection.Final(r.context(), r.cfg.Conn, err); final != nil {
 		return final
 	}
-	// The state of the connection may not yet show the failure.
+	// Pause, because the state of the connection may not show the failure yet.
 	_ = r.pause()
 	return contender.ErrLost
 }
 
-// delete deletes a znode of the contender, the last one together with the operations of Config.Parting.
+// delete deletes a znode of the contender. It deletes the last znode together with the operations of
+// Config.Parting.
 func (r *requests) delete(res *result) {
 	cfg, q := r.cfg, &res.request
 	if q.Last && cfg.Parting != nil {
 		if ops := cfg.Parting(q.Err); len(ops) > 0 {
 			_, err := cfg.Conn.Multi(append(ops, &zk.DeleteRequest{Path: res.path, Version: -1})...)
 			if err == nil || connection.Transient(err) {
-				res.reply.Err = r.lost(err)
+				res.reply.Err = r.finalOrLost(err)
 				return
 			}
 		}
 	}
 	if r.plain != nil {
-		res.reply.Err = r.lost(r.plain.delete(res.path))
+		res.reply.Err = r.finalOrLost(r.plain.delete(res.path))
 		return
 	}
-	res.reply.Err = r.lost(cfg.Conn.Delete(res.path, -1))
+	res.reply.Err = r.finalOrLost(cfg.Conn.Delete(res.path, -1))
 }
 
-// search returns the contender's znodes, whose names begin with one of the prefixes, the first in the queue first,
-// as of a time after the call: without Sync a server that lags behind would not show the newest.
+// search returns the names of the contender's znodes, which begin with one of the prefixes, in the order of the
+// queue. The result is not older than the call, because search calls Sync: a server that lags behind would not show
+// the newest znodes.
 func (r *requests) search(prefixes []string) (names []string, err error) {
 	children, err := repeat(r, func() ([]string, error) {
 		if r.plain != nil {
@@ -356,12 +363,12 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 		}
 		found, err := watch.Listing(r.cfg.Conn, r.cfg.Dir)
 		if err == nil && r.plain != nil {
-			return r.plain.own(found.Children)
+			return r.plain.registerOwn(found.Children)
 		}
 		return found.Children, err
 	})
 	contenders, others, _ := contender.Order(children, r.cfg.Tombstone)
-	for _, name := range append(contenders, others...) { // the names of kazoo's leases contain no number
+	for _, name := range append(contenders, others...) { // append others, because the names of kazoo's leases contain no number
 		if contender.HasAnyPrefix(name, prefixes) {
 			names = append(names, name)
 		}
@@ -369,12 +376,12 @@ func (r *requests) search(prefixes []string) (names []string, err error) {
 	return names, err
 }
 
-// replaceZnode replaces a znode by one with another name, the same GUID and the same number, in one
-// transaction. The new name is used only once, so the transaction can be repeated after a lost reply: "node
-// exists" means that it was applied before, and a missing old znode that another client, or the session, has
-// deleted it.
+// replaceZnode replaces a znode by a znode with another name, the same GUID and the same number, in one
+// transaction. The new name is used only once, so the transaction can be repeated after a lost reply: the error
+// "node exists" means that the servers have applied the transaction before. If the old znode does not exist,
+// another client or the end of the session has deleted it.
 func (r *requests) replaceZnode(res *result) {
-	// A transaction may outlast this call, and must not use res, which is reused.
+	// A transaction may outlast this call, so f must not use res, which another request may use then.
 	cfg := r.cfg
 	from, to := res.path, path.Join(cfg.Dir, res.request.To)
 	res.path = to
@@ -392,7 +399,7 @@ func (r *requests) replaceZnode(res *result) {
 	if res.reply.Err != nil {
 		return
 	}
-	// Without the watch the checks of the lease notice the deletion.
+	// If the read fails, there is no watch, but the checks of the lease notice a deletion of the znode.
 	found, err := watch.Read(res.ctx, cfg.Conn, watch.Query{Path: to, What: watch.Children})
 	if isNoNode(err) {
 		res.reply.Err = err
@@ -400,14 +407,14 @@ func (r *requests) replaceZnode(res *result) {
 	res.watch = found.Watch
 }
 
-// A create can write the znode of the queue in the same transaction. The Stat in the reply then contains the
-// number of its children and, as the time of its change, the creation zxid of the contender's znode: if the
-// contender is alone, it is its turn after one round trip. The write replaces the data of the queue's znode. So
-// it is done only if the data was empty when the znode was last read, and, with Config.Unused, if it has not
-// been written since.
+// A create can write the znode of the queue in the same transaction. The Stat in the reply then contains the number
+// of children of the queue and, as the time of the change, the creation zxid of the contender's znode: if the
+// contender is the only child, its turn begins after one round trip. The write replaces the data of the queue's
+// znode. So the create writes this znode only if its data was empty when a client of this connection last read it,
+// and, with Config.Unused, if nobody has written it since.
 
-// stampable contains the queues whose znodes had no data when they were read last, with false if the write is not
-// permitted.
+// stampable contains the queues whose znodes contained no data when they were last read. The value is false if the
+// ACL does not permit the write.
 var stampable = connection.NewTables[string, bool]()
 
 // noteStampable records whether the data of a queue's znode is empty.
@@ -431,8 +438,8 @@ func forbidStamp(conn *zk.Conn, dir string) {
 	dirs.Entries[dir] = false
 }
 
-// stampVersion returns the version in which the create may write the znode of the queue, -1 for any. ok is
-// false if it must not write it.
+// stampVersion returns the version that the znode of the queue must have when the create writes it, or -1 for any
+// version. ok is false if the create must not write the znode.
 func (cfg *Config) stampVersion() (version int32, ok bool) {
 	if !cfg.Stamp && !cfg.Unused {
 		return 0, false
@@ -446,7 +453,8 @@ func (cfg *Config) stampVersion() (version int32, ok bool) {
 	return -1, permitted
 }
 
-// createZnode creates the contender's znode, and writes that of the queue in the same transaction if it may.
+// createZnode creates the contender's znode, and writes the znode of the queue in the same transaction if
+// stampVersion permits the write.
 func (res *result) createZnode(cfg *Config) {
 	create := &zk.CreateRequest{Path: join(cfg.Dir, res.reply.Prefix), Data: cfg.Data, Acl: cfg.ACL, Flags: zk.FlagEphemeral}
 	if cfg.Naming.Sequential() {
@@ -458,15 +466,15 @@ func (res *result) createZnode(cfg *Config) {
 	res.path, res.reply.Err = cfg.Conn.Create(create.Path, create.Data, create.Flags, create.Acl)
 }
 
-// createStamped creates the contender's znode and writes that of the queue. It returns false if nothing was
-// done, because the znode of the queue has another version or must not be written.
+// createStamped creates the contender's znode and writes the znode of the queue. It returns false if the servers
+// have done neither, because the znode of the queue has another version or must not be written.
 func (res *result) createStamped(cfg *Config, create *zk.CreateRequest, version int32) bool {
 	responses, err := cfg.Conn.Multi(create, &zk.SetDataRequest{Path: cfg.Dir, Version: version})
 	switch {
 	case err == nil:
 		stat := responses[1].Stat
 		res.path, res.reply.Token, res.reply.Alone, res.reply.QueueCzxid = responses[0].String, stat.Mzxid, stat.NumChildren == 1, stat.Czxid
-		// If the queue was created again, the contender lists it, and checks its ACL.
+		// If the queue was created again, the contender must list the queue, which checks the ACL of the new znode.
 		res.reply.Alone = res.reply.Alone && cfg.CheckedZnode(cfg.Dir, stat.Czxid)
 		if res.reply.Others = stat.NumChildren - 1; cfg.Rotation != nil {
 			res.reply.Predicted = cfg.Rotation.predict(nameOf(res.path), res.reply.Others, cfg.Blocks)
@@ -478,7 +486,7 @@ func (res *result) createStamped(cfg *Config, create *zk.CreateRequest, version 
 		return false
 	default:
 		if isNoNode(err) {
-			noteStampable(cfg.Conn, cfg.Dir, false) // another client may create it with data
+			noteStampable(cfg.Conn, cfg.Dir, false) // another client may create the queue's znode with data
 		}
 		res.reply.Err = err
 	}

@@ -6,19 +6,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// Rotation predicts the predecessors of contenders of one client, which joins a queue again and again. If
-// several clients do that, their order usually stays the same. The name of a predecessor's new znode follows
-// from the previous one, because the GUIDs of one Rotation are consecutive, and sequence numbers are. So the
-// contender can watch it without listing the queue.
+// Rotation predicts the predecessors of the contenders of one client that joins a queue again and again. If several
+// clients do so, their order usually stays the same. The name of a predecessor's new znode follows from the name of
+// the previous one, because the GUIDs of one Rotation are consecutive, and so are sequence numbers. So the
+// contender can watch its predecessor without listing the queue.
 //
-// A prediction is passed on only if the one before it was correct. The methods may be called from any
+// Rotation returns a prediction only if the previous prediction was correct. Its methods may be called from any
 // goroutine.
 type Rotation struct {
 	mu          sync.Mutex
 	guid        [16]byte // the GUID of the newest contender; zero before the first contender
-	predecessor string   // the last predecessor of a contender
-	predicted   string   // the predecessor of the newest contender, until the actual one is known
-	reliable    bool     // the last compared prediction was correct, and predict has returned none since
+	predecessor string   // the newest predecessor of a contender that is known
+	predicted   string   // the predicted predecessor of the newest contender, until the actual predecessor is known
+	reliable    bool     // the last prediction that was compared was correct, and predict has returned none since
 }
 
 // newGUID returns the GUID of a new contender.
@@ -32,10 +32,11 @@ func (r *Rotation) newGUID() string {
 	return contender.GUIDOf(r.guid)
 }
 
-// predict returns the name that the predecessor of the new contender own probably has, or an empty name. Behind
-// a single other contender it predicts none: a listing shows then that own is next, so that its turn comes without
-// a further request. blocks, unless it is nil, reports whether own waits for a contender with this name; otherwise
-// the last predecessor was that of a contender of another kind.
+// predict returns the name that the predecessor of the new contender own probably has, or an empty name. With only
+// one other contender in the queue, predict returns an empty name, because a list of the queue then shows that own
+// is next, so that its turn begins without a further request. blocks, unless it is nil, reports whether own waits
+// for a contender with a name; if own does not wait for the predicted contender, the last predecessor belonged to a
+// contender of another kind.
 func (r *Rotation) predict(own string, others int32, blocks func(name string) bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,11 +47,11 @@ func (r *Rotation) predict(own string, others int32, blocks func(name string) bo
 	if r.predicted == "" || !r.reliable || others <= 1 {
 		return ""
 	}
-	r.reliable = false // until observe confirms it: a contender without a predecessor refutes it as well
+	r.reliable = false // until observe confirms the prediction; a contender without a predecessor refutes it as well
 	return r.predicted
 }
 
-// observe records the predecessor of a contender.
+// observe records the actual predecessor of a contender.
 func (r *Rotation) observe(predecessor string) {
 	if predecessor == "" {
 		return

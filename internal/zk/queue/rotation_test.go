@@ -9,7 +9,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/contender"
 )
 
-// Clients that take turns predict each other's names after three rounds, until the order changes.
+// TestRotation_PredictsPredecessors checks that clients that take turns predict the names of their predecessors
+// after three rounds, until the order of the clients changes.
 func TestRotation_PredictsPredecessors(t *testing.T) {
 	var clients [3]Rotation
 	number := int32(0)
@@ -33,7 +34,7 @@ func TestRotation_PredictsPredecessors(t *testing.T) {
 			}
 		}
 	}
-	join(1) // although it is the turn of the first client
+	join(1) // the second client joins, although it is the turn of the first client
 	predecessor := last
 	predicted := join(0)
 	require.NotEmpty(t, predicted)
@@ -44,8 +45,9 @@ func TestRotation_PredictsPredecessors(t *testing.T) {
 	require.Empty(t, clients[2].predict(name(&clients[2]), 2, nil), "there was no predecessor")
 }
 
-// Behind a single other contender a listing is better than a prediction.
-func TestRotation_Second(t *testing.T) {
+// TestRotation_PredictsNothingBehindOneContender checks that Rotation predicts no name for a contender with only
+// one contender before it, because a list of the queue is then better than a prediction.
+func TestRotation_PredictsNothingBehindOneContender(t *testing.T) {
 	var r, other Rotation
 	for range 4 {
 		predecessor := contender.CuratorLock.NamePrefix(other.newGUID()) + "0000000001"

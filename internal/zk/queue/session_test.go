@@ -14,39 +14,43 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap11_ZnodeOfEarlierSession checks that it is not a contender's turn while its znode belongs to its previous
-// session and will be deleted. A server that lags behind can still show such a znode (CURATOR-696, CURATOR-604).
-func TestTrap11_ZnodeOfEarlierSession(t *testing.T) {
+// TestContender_IgnoresZnodeOfEarlierSession checks that a contender does not have its turn while its znode belongs
+// to its previous session, whose end will delete the znode. A server that lags behind can still show such a znode
+// (CURATOR-696, CURATOR-604).
+// Scenario 11 of docs/traps.md.
+func TestContender_IgnoresZnodeOfEarlierSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		first, c := h.joinNew(), h.joinNew()
 		own := h.contenders()[1]
 		h.disconnect(c.conn)
 		h.expire(c.conn)
 		h.create(own)
-		// The contender cannot delete the znode.
+		// The contender is not permitted to delete the znode.
 		h.srv.Before(zktest.Match{Op: zktest.OpDelete, Path: own, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 		first.requireLeaves()
 		h.reconnect()
 		h.advance(timeout)
 		c.requireSessionLost()
-		require.NotNil(h, h.exists(own))
+		require.NotNil(h, h.statOf(own))
 		if !h.resumes {
 			h.remove(own)
 			h.advance(0)
-			c.requireOnly()
+			c.requireSoleHolder()
 		}
 	})
 }
 
-// TestTrap11_SessionEndsAtHandOver checks that it does not become a contender's turn when the expiry of a session
-// has deleted the znode of its predecessor, and its own znode belongs to the same session (CURATOR-696).
-func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
+// TestContender_GetsNoTurnInExpiredSession checks that a contender does not have its turn if the end of a session
+// has deleted the znode of its predecessor, and the znode of the contender belongs to the same session
+// (CURATOR-696).
+// Scenario 11 of docs/traps.md.
+func TestContender_GetsNoTurnInExpiredSession(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		conn := h.connect()
 		first, second := h.join(conn), h.join(conn)
 		other := h.joinNew()
 		first.requireTurn()
-		h.advance(timeout) // the second one has a lease, and could have its turn without a request
+		h.advance(timeout) // the second contender now has a lease, and could have its turn without a request
 		h.expire(conn)
 		h.advance(timeout)
 		require.Error(h, first.newest().Err())
@@ -55,22 +59,23 @@ func TestTrap11_SessionEndsAtHandOver(t *testing.T) {
 	})
 }
 
-// requireSessionLost requires that a contender whose session has ended while it waited has left, or, if it is
-// a call that acquires a lock, has joined again.
+// requireSessionLost requires that a contender whose session has ended while it was waiting has left, or, if the
+// contender is a call that acquires a lock, has joined again.
 func (c *client) requireSessionLost() {
 	c.h.Helper()
 	if c.h.resumes {
 		require.Nil(c.h, c.newest())
-		c.requireOver(leaderelection.ErrSessionExpired)
+		c.requireLeftBecause(leaderelection.ErrSessionExpired)
 		return
 	}
 	c.requireWaits()
 	require.Len(c.h, bubble.Session(c.h, c.h.ensemble, c.conn).Ephemerals, 1)
 }
 
-// TestTrap12_LeaseStartsAtLastCheck checks that a lease expires before the session, and does not start when
-// the client notices that the connection is broken (CURATOR-460, TN14).
-func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
+// TestLease_StartsAtLastCheck checks that a lease expires before the session, because it starts at the last check
+// and not when the client notices that the connection is broken (CURATOR-460, TN14).
+// Scenario 12 of docs/traps.md.
+func TestLease_StartsAtLastCheck(t *testing.T) {
 	for name, fault := range map[string]func(h *harness, conn *zk.Conn){
 		"packets are lost": (*harness).isolate,
 		"the connection breaks": func(h *harness, conn *zk.Conn) {
@@ -87,26 +92,27 @@ func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
 			next.requireWaits()
 			h.advance(1)
 			next.requireTurn()
-			h.reach()
+			h.healNetwork()
 			h.advance(timeout)
 			c.requireExpired()
 		})
 	}
 }
 
-// requireExpired requires that a contender has left after the expiry of its lease and of its session.
+// requireExpired requires that a contender has left after its lease and its session have expired.
 func (c *client) requireExpired() {
 	c.h.Helper()
 	if c.h.resumes {
-		c.requireOver(leaderelection.ErrSessionExpired)
+		c.requireLeftBecause(leaderelection.ErrSessionExpired)
 	} else {
-		c.requireOver(leaderelection.ErrLeaseExpired)
+		c.requireLeftBecause(leaderelection.ErrLeaseExpired)
 	}
 }
 
-// TestTrap13_PartitionedServerAnswers checks that the holder loses its turn when the other servers expire its
-// session, although a server that is cut off still answers its reads (CURATOR-444).
-func TestTrap13_PartitionedServerAnswers(t *testing.T) {
+// TestHolder_LosesTurnAtPartitionedServer checks that the holder loses its turn when the other servers expire its
+// session, although the server that is cut off from them still answers reads (CURATOR-444).
+// Scenario 13 of docs/traps.md.
+func TestHolder_LosesTurnAtPartitionedServer(t *testing.T) {
 	forEachKind(t, all, 3, func(h *harness) {
 		c, next := h.join(h.connectTo(0)), h.join(h.connectTo(1))
 		reader, znode := h.connectTo(0), h.contenders()[0]
@@ -124,16 +130,17 @@ func TestTrap13_PartitionedServerAnswers(t *testing.T) {
 		require.True(h, found, "the partitioned server has deleted the znode")
 		_, err = g.Multi()
 		require.ErrorIs(h, err, h.noTurn)
-		h.reach()
+		h.healNetwork()
 		h.advance(timeout)
 		c.requireExpired()
 		next.requireTurn()
 	})
 }
 
-// TestTrap10_SessionMovedDuringCheck checks that a reply that the session has moved neither ends the turn nor
-// renews the lease (ZOOKEEPER-2886).
-func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
+// TestHolder_KeepsTurnIfSessionMovesDuringCheck checks that the reply "session moved" to a check neither ends the
+// turn of the holder nor renews the lease (ZOOKEEPER-2886).
+// Scenario 10 of docs/traps.md.
+func TestHolder_KeepsTurnIfSessionMovesDuringCheck(t *testing.T) {
 	forEachLoss(t, bubble.SessionMoved, func(h *harness, l bubble.Fault) {
 		c, next := h.joinNew(), h.joinNew()
 		g, znode := c.requireTurn(), h.contenders()[0]
@@ -158,12 +165,13 @@ func TestTrap10_SessionMovedDuringCheck(t *testing.T) {
 	})
 }
 
-// TestTrap14_DoneIsClosed checks that the holder is notified that it has lost its turn (CURATOR-206, kazoo
-// #2, go-zookeeper #190).
-func TestTrap14_DoneIsClosed(t *testing.T) {
+// TestDone_IsClosedWhenTurnEnds checks that Done is closed when the holder loses its turn, for each reason
+// (CURATOR-206, kazoo #2, go-zookeeper #190).
+// Scenario 14 of docs/traps.md.
+func TestDone_IsClosedWhenTurnEnds(t *testing.T) {
 	for name, end := range map[string]struct {
 		do     func(h *harness, c *client)
-		reason error // the reason of the end; nil for leave
+		reason error // the error of the grant; nil means the error after leave
 	}{
 		"left":              {func(_ *harness, c *client) { c.requireLeaves() }, nil},
 		"znode deleted":     {func(h *harness, _ *client) { h.remove(h.contenders()[0]) }, leaderelection.ErrDeleted},
@@ -200,10 +208,11 @@ func TestTrap14_DoneIsClosed(t *testing.T) {
 	}
 }
 
-// TestTrap16_StoppedHolderWrites checks that a holder that was stopped cannot write after the turn of the
-// next holder has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). Here its lease is far too long, which has
-// the same effect as a stop directly after a check of the clock.
-func TestTrap16_StoppedHolderWrites(t *testing.T) {
+// TestHolder_CannotWriteAfterNextTurnBegins checks that a holder whose process was suspended cannot write after the
+// turn of the next holder has begun (TN10, Kleppmann 2016, Jepsen etcd 3.4.3). The lease in this test is far too
+// long, which has the same effect as a suspension right after the holder has compared the lease with the clock.
+// Scenario 16 of docs/traps.md.
+func TestHolder_CannotWriteAfterNextTurnBegins(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
 		h.create("/register")
@@ -223,7 +232,7 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 		late := bubble.Async(func() error { return writeRegister(old, "too late") })
 		h.advance(0)
 		require.NoError(h, writeRegister(g, "new"))
-		h.reach()
+		h.healNetwork()
 		h.advance(timeout)
 		require.ErrorIs(h, <-late, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(h, writeRegister(old, "too late"), h.noTurn)
@@ -234,15 +243,16 @@ func TestTrap16_StoppedHolderWrites(t *testing.T) {
 	})
 }
 
-// writeRegister writes in a transaction that is applied only during a turn.
+// writeRegister writes the register in a transaction that the servers apply only during the turn of g.
 func writeRegister(g grant, data string) error {
 	_, err := g.Multi(&zk.SetDataRequest{Path: "/register", Data: []byte(data), Version: -1})
 	return err
 }
 
-// TestTrap16_WriteInFlight checks that a write of the previous holder that is in flight when the next turn
-// begins is not applied (Kleppmann 2016).
-func TestTrap16_WriteInFlight(t *testing.T) {
+// TestHolder_WriteInFlightFailsAfterNextTurnBegins checks that the server does not apply a write of the previous
+// holder that is in flight when the next turn begins (Kleppmann 2016).
+// Scenario 16 of docs/traps.md.
+func TestHolder_WriteInFlightFailsAfterNextTurnBegins(t *testing.T) {
 	forEachKind(t, all, 1, func(h *harness) {
 		h.allowOverlap = true
 		h.create("/register")
@@ -256,13 +266,14 @@ func TestTrap16_WriteInFlight(t *testing.T) {
 		require.Greater(h, next.requireTurn().Token(), old.Token())
 		h.srv.Heal(c.conn.SessionID())
 		require.ErrorIs(h, <-late, h.noTurn)
-		require.Zero(h, h.exists("/register").Version)
+		require.Zero(h, h.statOf("/register").Version)
 	})
 }
 
-// TestTrap18_NewSessionUnnoticed checks that a contender notices that the client library has continued in a
-// new session, for which the library reports no expiry (ClickHouse #116690).
-func TestTrap18_NewSessionUnnoticed(t *testing.T) {
+// TestContender_NoticesUnreportedNewSession checks that a contender notices that the client library continues in a
+// new session, even if the library reports no expiry (ClickHouse #116690).
+// Scenario 18 of docs/traps.md.
+func TestContender_NoticesUnreportedNewSession(t *testing.T) {
 	subtestForEachKind(t, "during its turn", all, 3, func(h *harness) {
 		c := h.joinNew()
 		old := c.conn.SessionID()
@@ -281,7 +292,7 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 		first.requireTurn()
 	})
 	t.Run("joining", func(t *testing.T) {
-		// The create is queued in one session and sent in the next.
+		// The client library queues the create in one session and sends it in the next session.
 		forEachKind(t, all, 3, func(h *harness) {
 			conn := h.connect()
 			c, old := h.prepare(conn), conn.SessionID()
@@ -292,23 +303,25 @@ func TestTrap18_NewSessionUnnoticed(t *testing.T) {
 			h.reconnect()
 			h.advance(timeout)
 			require.NotEqual(h, old, conn.SessionID())
-			c.requireOnly()
+			c.requireSoleHolder()
 			c.requireLeaves()
 		})
 	})
 }
 
-// TestTrap22_NothingHangs checks that a contender does not wait forever on a connection that is suspended or
-// was closed (kazoo PR 170, #116, #482).
-func TestTrap22_NothingHangs(t *testing.T) {
+// TestContender_EndsInAnyState checks that a contender ends, and does not wait forever, if it leaves or if its
+// connection, its context or its election ends, in any state of the contender and of its connection (kazoo PR 170,
+// #116, #482).
+// Scenario 22 of docs/traps.md.
+func TestContender_EndsInAnyState(t *testing.T) {
 	for state, prepare := range map[string]func(h *harness, c *client){
 		"during its turn": func(*harness, *client) {},
-		"waiting":         func(h *harness, _ *client) { h.createContender() },
-		"disconnected":    func(h *harness, _ *client) { h.createContender() },
+		"waiting":         func(h *harness, _ *client) { h.createForeignContender() },
+		"disconnected":    func(h *harness, _ *client) { h.createForeignContender() },
 		"without a lease": func(*harness, *client) {},
 		"creating": func(h *harness, _ *client) {
 			hook, open := bubble.Hold(h)
-			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: below, Nth: 1}, hook)
+			h.srv.Before(zktest.Match{Op: zktest.OpCreate, Path: contenderPattern, Nth: 1}, hook)
 			time.AfterFunc(5*timeout, open)
 		},
 		"joining without a connection": func(h *harness, c *client) { h.disconnect(c.conn) },
@@ -363,10 +376,11 @@ func TestTrap22_NothingHangs(t *testing.T) {
 	}
 }
 
-// TestTrap22_CloseWithSeveralContenders checks that each of several contenders on a connection that is closed
-// leaves, and does not take the deletion of its predecessor, which the server still reports, for its turn
+// TestContenders_LeaveWhenConnectionIsClosed checks that all contenders on a connection leave when the connection
+// is closed, and that none of them has its turn because the server still reports the deletion of the predecessor
 // (kazoo #482).
-func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
+// Scenario 22 of docs/traps.md.
+func TestContenders_LeaveWhenConnectionIsClosed(t *testing.T) {
 	for name, leaves := range map[string]bool{"during its turn": false, "leaving": true} {
 		subtestForEachKind(t, name, all, 1, func(h *harness) {
 			conn := h.connect()
@@ -386,10 +400,10 @@ func TestTrap22_CloseWithSeveralContenders(t *testing.T) {
 			require.Error(h, line[0].newest().Err())
 			for _, c := range line[1:] {
 				require.Nil(h, c.newest())
-				c.requireOver(leaderelection.ErrConnClosed)
+				c.requireLeftBecause(leaderelection.ErrConnClosed)
 			}
 			h.advance(timeout)
-			last.requireOnly()
+			last.requireSoleHolder()
 		})
 	}
 }

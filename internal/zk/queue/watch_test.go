@@ -11,16 +11,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap24_PredecessorDoesNotExist checks that a contender whose predecessor is deleted before it is
-// watched wakes, and does not leave a watch on that znode (CURATOR-107, helix #44).
-func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
+// TestContender_WakesIfPredecessorIsDeletedBeforeWatch checks that a contender has its turn although its
+// predecessor is deleted before the contender watches it, and that the contender leaves no watch on the deleted
+// znode (CURATOR-107, helix #44).
+// Scenario 24 of docs/traps.md.
+func TestContender_WakesIfPredecessorIsDeletedBeforeWatch(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		subtestForEachKind(t, fmt.Sprintf("after a lost reply: %v", lost), exclusive, 1, func(h *harness) {
-			ahead := h.createContender()
+			ahead := h.createForeignContender()
 			reads, watches := 1, 1
 			if lost {
 				h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: 1}, zktest.Cut)
-				reads, watches = 2, 2 // the watch on its znode was set again after the reconnect
+				reads, watches = 2, 2 // the contender sets the watch on its own znode again after the reconnect
 			}
 			gone := h.srv.Before(zktest.Match{Op: zktest.OpGetData, Path: ahead, Nth: reads}, func(q *zktest.Request) zktest.Verdict {
 				_ = h.operator.Delete(ahead, -1)
@@ -29,19 +31,20 @@ func TestTrap24_PredecessorDoesNotExist(t *testing.T) {
 			c := h.joinNew()
 			h.advance(timeout)
 			h.requireRan(gone)
-			c.requireOnly()
+			c.requireSoleHolder()
 			require.Equal(h, h.contenders(), h.watched())
 			require.Equal(h, watches, bubble.Watches(c.conn))
 		})
 	}
 }
 
-// TestTrap25_WatchesDoNotAddUp checks that the watches of a contender do not add up with each reconnect, each
-// event or each contender that leaves (kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76).
-func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
+// TestContender_AccumulatesNoWatches checks that the number of watches of a contender does not grow with each
+// reconnect, each event or each contender that leaves (kazoo #175, CURATOR-14, CURATOR-240, go-zookeeper #76).
+// Scenario 25 of docs/traps.md.
+func TestContender_AccumulatesNoWatches(t *testing.T) {
 	forEachKind(t, exclusive, 3, func(h *harness) {
 		conn := h.connect()
-		ahead, c := h.createContender(), h.join(conn)
+		ahead, c := h.createForeignContender(), h.join(conn)
 		own := h.contenders()[1]
 		watched, most := []string{ahead, own}, 2
 		requireWatches := func() {
@@ -50,7 +53,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			require.LessOrEqual(h, bubble.Watches(conn), most)
 		}
 		requireWatches()
-		most = 12 // the watch on the contender's znode is set again after each reconnect, up to a limit
+		most = 12 // the contender sets the watch on its own znode again after each reconnect, up to a limit of channels
 		for i := range 20 {
 			h.set(ahead, fmt.Sprint(i))
 			requireWatches()
@@ -59,7 +62,7 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 			requireWatches()
 		}
 		c.requireWaits()
-		// Contenders that join and leave after it leave one watch.
+		// Contenders that join behind the contender and leave again leave one watch in total.
 		watched, most = append(watched, own), most+1
 		for range 10 {
 			other := h.join(conn)
@@ -77,11 +80,12 @@ func TestTrap25_WatchesDoNotAddUp(t *testing.T) {
 	})
 }
 
-// TestTrap26_UnrelatedEvents checks that a watch is set again after an unrelated event has consumed it
-// (CURATOR-258, CURATOR-329).
-func TestTrap26_UnrelatedEvents(t *testing.T) {
+// TestContender_SetsWatchAgainAfterUnrelatedEvent checks that a contender sets its watch again after an unrelated
+// event has consumed the watch (CURATOR-258, CURATOR-329).
+// Scenario 26 of docs/traps.md.
+func TestContender_SetsWatchAgainAfterUnrelatedEvent(t *testing.T) {
 	forEachKind(t, []kind{election, prefix, mutex}, 1, func(h *harness) {
-		ahead, c, last := h.createContender(), h.joinNew(), h.joinNew()
+		ahead, c, last := h.createForeignContender(), h.joinNew(), h.joinNew()
 		znodes := append(h.contenders(), dir)
 		watched := h.watched()
 		for i := range 5 {
@@ -103,16 +107,17 @@ func TestTrap26_UnrelatedEvents(t *testing.T) {
 		last.requireWaits()
 		h.remove(znodes[1])
 		h.advance(moment)
-		c.requireOver(leaderelection.ErrDeleted)
+		c.requireLeftBecause(leaderelection.ErrDeleted)
 		last.requireTurn()
 	})
 }
 
-// TestTrap27_WatchesLost checks that a contender does not miss a change that happens while the connection is
-// down, even when the watches are lost (CURATOR-623, CURATOR-311, CURATOR-97).
-func TestTrap27_WatchesLost(t *testing.T) {
+// TestContender_NoticesChangesWhileDisconnected checks that a contender notices a change that happens while it has
+// no connection, even if its watches are lost (CURATOR-623, CURATOR-311, CURATOR-97).
+// Scenario 27 of docs/traps.md.
+func TestContender_NoticesChangesWhileDisconnected(t *testing.T) {
 	subtestForEachKind(t, "the predecessors are deleted", all, 3, func(h *harness) {
-		first, second := h.createContender(), h.createContender()
+		first, second := h.createForeignContender(), h.createForeignContender()
 		c := h.joinNew()
 		for _, gone := range []string{second, first} {
 			c.requireWaits()
@@ -121,13 +126,14 @@ func TestTrap27_WatchesLost(t *testing.T) {
 			h.advance(moment) // an instant between two polls of the connection's monitor
 			h.reconnect()
 		}
-		c.requireOnly()
+		c.requireSoleHolder()
 	})
 	for _, lost := range []string{"predecessor", "own znode, waiting", "own znode, during its turn"} {
-		// The client library does not retry the request by which it sets watches again.
+		// If the server rejects the request by which the client library sets watches again, the library does not
+		// repeat the request.
 		for name, rejected := range map[string]bool{"": false, ", not set again": true} {
 			subtestForEachKind(t, lost+name, exclusive, 3, func(h *harness) {
-				first, second := h.createContender(), h.createContender()
+				first, second := h.createForeignContender(), h.createForeignContender()
 				c := h.joinNew()
 				gone := h.contenders()[2]
 				switch lost {
@@ -143,7 +149,7 @@ func TestTrap27_WatchesLost(t *testing.T) {
 				if rejected {
 					failed := h.srv.Before(zktest.Match{Op: zktest.OpSetWatches, Nth: 1}, zktest.Fail(zktest.Code(-99)))
 					defer h.requireRan(failed)
-					h.allowWatches = true // the client library has lost the watches
+					h.allowWatches = true // the client library has lost the watches, so the contender cannot remove them
 				}
 				h.disconnect(c.conn)
 				h.remove(gone)
@@ -151,21 +157,23 @@ func TestTrap27_WatchesLost(t *testing.T) {
 				h.reconnect()
 				h.advance(timeout)
 				if gone != second {
-					c.requireOver(leaderelection.ErrDeleted)
+					c.requireLeftBecause(leaderelection.ErrDeleted)
 					return
 				}
 				c.requireWaits()
 				h.remove(first)
 				h.advance(moment)
-				c.requireOnly()
+				c.requireSoleHolder()
 			})
 		}
 	}
 }
 
-// TestTrap52_NoHerd checks that the deletion of one znode wakes only the next two contenders, and not all, as
-// it does when all clients watch the first znode or the parent (ZooKeeper's page of recipes).
-func TestTrap52_NoHerd(t *testing.T) {
+// TestDeletion_WakesOnlyNextTwoContenders checks that the deletion of a znode wakes only the next two contenders.
+// It would wake all contenders if they watched the first znode or the parent, as the page of recipes of ZooKeeper
+// warns.
+// Scenario 52 of docs/traps.md.
+func TestDeletion_WakesOnlyNextTwoContenders(t *testing.T) {
 	forEachKind(t, exclusive, 1, func(h *harness) {
 		const count = 20
 		var line []*client
@@ -175,7 +183,7 @@ func TestTrap52_NoHerd(t *testing.T) {
 		h.advance(timeout)
 		znodes := h.contenders()
 		var want []string
-		for i, path := range znodes { // the watch of the contender itself, and those of the next two
+		for i, path := range znodes { // the watch of the contender itself, and the watches of the next two contenders
 			for range znodes[i:min(i+3, count)] {
 				want = append(want, path)
 			}

@@ -15,23 +15,23 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/watch"
 )
 
-// ChildConfig describes the children to read, as values of type T.
+// ChildConfig describes which children of a znode are read, as values of type T.
 type ChildConfig[T any] struct {
 	Path string
-	// Parse returns the value of a child from the result of reading it, unless the child was deleted. Its
-	// error ends the reading of all children.
+	// Parse returns the value of a child. found and err are the result of the read of the child. Parse is not
+	// called for a child that was deleted. An error of Parse ends the read of all children.
 	Parse func(name string, found watch.Found, err error) (T, error)
-	// NamesOnly reads only the list: Parse is called with an empty result.
+	// NamesOnly means that only the list of children is read. Parse is then called with an empty result.
 	NamesOnly bool
 	// Skip, if not nil, reports whether a child is ignored.
 	Skip func(name string) bool
 }
 
-// maxConcurrent is the number of children that are read concurrently.
+// maxConcurrent is the number of children that are read at the same time.
 const maxConcurrent = 16
 
-// ListChildren returns the children by name, as the server of the connection knows them, or none if the
-// znode does not exist. If the list is larger than the connection accepts, the error is
+// ListChildren returns the values of the children by name, as the server of the connection knows them, or no values
+// if the znode does not exist. If the list is larger than the connection accepts, the error is
 // connection.ErrTooLarge.
 func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (map[string]T, error) {
 	list, err := connection.ListExisting(ctx, conn, c.Path)
@@ -45,7 +45,7 @@ func ListChildren[T any](ctx context.Context, conn *zk.Conn, c ChildConfig[T]) (
 	}, func(name string, value T, _ watch.Found) { children[name] = value })
 }
 
-// filter returns the names that are not skipped.
+// filter returns the names for which Skip does not return true.
 func (c *ChildConfig[T]) filter(names []string) []string {
 	if c.Skip == nil {
 		return names
@@ -53,7 +53,7 @@ func (c *ChildConfig[T]) filter(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), c.Skip)
 }
 
-// read reads children concurrently, and calls store for each that exists, one at a time.
+// read reads several children at the same time, and calls store for each child that exists, one call at a time.
 func (c *ChildConfig[T]) read(ctx context.Context, names []string, read func(name string) (watch.Found, error), store func(name string, value T, found watch.Found)) error {
 	type result struct {
 		found watch.Found
@@ -63,7 +63,7 @@ func (c *ChildConfig[T]) read(ctx context.Context, names []string, read func(nam
 		if !c.NamesOnly {
 			r.found, r.err = read(name)
 		}
-		return r, nil // one child must not end the reading of others
+		return r, nil // no error, because one child must not end the read of the others
 	})
 	var failure error
 	for i, r := range results {
@@ -83,38 +83,38 @@ func (c *ChildConfig[T]) read(ctx context.Context, names []string, read func(nam
 	return failure
 }
 
-// ChildReader follows the children with a watch on the list and a watch on each child. It belongs to one
-// goroutine, which must call Close.
+// ChildReader follows the children of a znode with a watch on the list and a watch on each child. Only one
+// goroutine may use a ChildReader, and must call Close.
 type ChildReader[T any] struct {
 	setup  *Setup
 	config ChildConfig[T]
 	sub    *connection.Subscription
 
 	children map[string]*child[T]
-	list     *watch.Watch // the watch on the list, or on the creation of the znode; nil if it has fired
-	epoch    uint64       // the epoch of the connection before the last Read
-	// sync makes the next Read begin with a Sync. reset makes it read everything and set all
-	// watches again, because some may have been lost.
+	list     *watch.Watch // the watch on the list of children, or on the creation of the znode; nil if it has fired
+	epoch    uint64       // the epoch of the connection before the newest Read
+	// sync makes the next Read begin with a Sync. reset makes the next Read read everything and set all watches
+	// again, because some watches may have been lost.
 	sync, reset bool
-	// doubtful reports whether a watch may never fire. recheck receives the time at which
-	// everything is read again for that reason.
+	// doubtful is set if a watch may never fire. recheck receives the time at which everything is read again for
+	// this reason.
 	doubtful bool
 	recheck  <-chan time.Time
 
-	fired      chan struct{} // capacity 1; has an element if the watch on a child may have fired
+	fired      chan struct{} // capacity 1; contains an element if the watch on a child may have fired
 	stop       chan struct{}
 	forwarders sync.WaitGroup // the goroutines that wait for the watches of children
 }
 
-// child is a child as it was last read.
+// child is the state of a child when it was last read.
 type child[T any] struct {
 	value T
 	owner int64        // the session of an ephemeral znode
-	watch *watch.Watch // nil if it has fired
+	watch *watch.Watch // nil if the watch has fired
 }
 
-// NewChildReader returns a ChildReader. If latest is true, the first Read includes all changes that were
-// acknowledged before. Otherwise it returns what the server of the connection knows.
+// NewChildReader returns a ChildReader. If latest is true, the first Read includes all changes that the servers had
+// acknowledged before. Otherwise the first Read returns what the server of the connection knows.
 func NewChildReader[T any](s *Setup, c ChildConfig[T], latest bool) *ChildReader[T] {
 	return &ChildReader[T]{
 		setup: s, config: c, sub: s.Subscribe(), children: map[string]*child[T]{}, sync: latest,
@@ -122,16 +122,17 @@ func NewChildReader[T any](s *Setup, c ChildConfig[T], latest bool) *ChildReader
 	}
 }
 
-// Close ends the goroutines. The watches remain in the pool of the connection.
+// Close ends the goroutines of the ChildReader. The watches remain in the pool of the connection.
 func (r *ChildReader[T]) Close() {
 	close(r.stop)
 	r.forwarders.Wait()
 	r.sub.Close()
 }
 
-// Read returns the children by name, or none if the znode does not exist. It reads those that have changed.
-// If the list is larger than the connection accepts, the error is connection.ErrTooLarge, and Read may be
-// called again after a pause. After other errors the ChildReader cannot be used any more.
+// Read returns the values of the children by name, or no values if the znode does not exist. It reads only the
+// children that have changed since the last Read. If the list is larger than the connection accepts, the error is
+// connection.ErrTooLarge, and the caller may call Read again after a pause. After other errors the ChildReader
+// cannot be used any more.
 func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	epoch := r.sub.State().Epoch
 	all := r.reset || r.epoch != 0 && r.epoch != epoch
@@ -145,7 +146,7 @@ func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	if all || r.list == nil {
 		if err := r.readList(ctx); err != nil {
 			if errors.Is(err, connection.ErrTooLarge) {
-				// The reply has broken the connection, which may have lost watches.
+				// The reply has broken the connection, and the break may have lost watches.
 				r.epoch, r.reset = r.sub.State().Epoch, true
 			}
 			return nil, err
@@ -168,7 +169,7 @@ func (r *ChildReader[T]) Read(ctx context.Context) (map[string]T, error) {
 	return values, nil
 }
 
-// readList reads the list of children and removes those that do not exist.
+// readList reads the list of children, and removes children that do not exist any more.
 func (r *ChildReader[T]) readList(ctx context.Context) error {
 	found, err := watch.Read(ctx, r.setup.Conn, r.query(r.config.Path, watch.ChildrenOrCreation))
 	if err != nil {
@@ -183,7 +184,7 @@ func (r *ChildReader[T]) readList(ctx context.Context) error {
 	return nil
 }
 
-// readChildren reads all children, or those that are new or have changed.
+// readChildren reads all children if all is set, and otherwise the children that are new or have changed.
 func (r *ChildReader[T]) readChildren(ctx context.Context, all bool) error {
 	var names []string
 	previous := map[string]*child[T]{}
@@ -191,7 +192,7 @@ func (r *ChildReader[T]) readChildren(ctx context.Context, all bool) error {
 		if all || c == nil || c.watch == nil && !r.config.NamesOnly {
 			names = append(names, name)
 			previous[name] = c
-			delete(r.children, name) // the next listing adds the child again if it still exists
+			delete(r.children, name) // the next list adds the child again if the child still exists
 		}
 	}
 	return r.config.read(ctx, names, func(name string) (watch.Found, error) {
@@ -212,7 +213,7 @@ func (r *ChildReader[T]) query(node string, what watch.What) watch.Query {
 	return watch.Query{Path: node, What: what, Epoch: r.epoch, Reset: r.reset}
 }
 
-// forward wakes Wait when the watch on a child fires.
+// forward wakes Wait when the watch w on a child fires.
 func (r *ChildReader[T]) forward(w *watch.Watch) {
 	r.forwarders.Go(func() {
 		select {
@@ -224,8 +225,8 @@ func (r *ChildReader[T]) forward(w *watch.Watch) {
 	})
 }
 
-// Wait blocks until there may be a change for the next Read, or retry has an element. It returns the cause
-// of the context, or connection.ErrConnClosed.
+// Wait blocks until there may be a change for the next Read, or retry contains an element. The error is the cause
+// of the context or connection.ErrConnClosed.
 func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error {
 	for changed := false; !changed; {
 		switch state := r.sub.State(); {
@@ -255,12 +256,12 @@ func (r *ChildReader[T]) Wait(ctx context.Context, retry <-chan time.Time) error
 	if r.mayBeClosing() {
 		connection.AwaitClosing(ctx, r.setup.Conn, connection.ClosingTime)
 	}
-	_, err := r.recordFired() // changes that are made together are read together
+	_, err := r.recordFired() // record all changes that were made together, so that Read reads them together
 	return err
 }
 
-// recordFired records which watches have fired, also those that were lost, and reports whether there are
-// any. The connection may have been closed at the same time.
+// recordFired removes all watches that have fired or were lost, so that Read reads their znodes again, and reports
+// whether there were any. It returns connection.ErrConnClosed if the connection was closed at the same time.
 func (r *ChildReader[T]) recordFired() (changed bool, err error) {
 	fired := func(w *watch.Watch) bool {
 		if !w.Fired() {
@@ -282,8 +283,8 @@ func (r *ChildReader[T]) recordFired() (changed bool, err error) {
 	return changed, err
 }
 
-// mayBeClosing reports whether the owner may be closing the connection, which first deletes the children of
-// its session.
+// mayBeClosing reports whether the owner may be closing the connection: the servers have deleted a child of the
+// current session, which is the first effect of Close.
 func (r *ChildReader[T]) mayBeClosing() bool {
 	if r.config.NamesOnly {
 		return r.list == nil

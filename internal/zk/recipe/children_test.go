@@ -20,15 +20,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errUnparsable = errors.New("unparsable")
 
-// texts parses the data of a child as a text. The text "error" is an error of the child.
-func texts(name string, found watch.Found, err error) (string, error) {
+// parseText parses the data of a child as a string. For the data "error" it returns an error.
+func parseText(name string, found watch.Found, err error) (string, error) {
 	if string(found.Data) == "error" {
 		return "", errUnparsable
 	}
 	return string(found.Data), err
 }
 
-// runTest runs f in a bubble with a server that stores /dir with the children a and b. The setup is that of the reader.
+// runTest runs f in a bubble with a server that stores /dir with the children a and b. setup belongs to the
+// connection of the reader.
 func runTest(t *testing.T, f func(w *bubble.Test, setup *Setup)) {
 	bubble.Run(t, func(w *bubble.Test) {
 		w.Operator = w.Connect()
@@ -43,17 +44,18 @@ func runTest(t *testing.T, f func(w *bubble.Test, setup *Setup)) {
 	})
 }
 
-func requests(w *bubble.Test) int { return len(w.Server.Log().Requests()) }
+func countRequests(w *bubble.Test) int { return len(w.Server.Log().Requests()) }
 
-// Children that have not changed must not be read again, and changes must be detected.
-func TestReader_ReadsWhatHasChanged(t *testing.T) {
+// TestChildReader_ReadsOnlyChangedChildren checks that a ChildReader reads only the children that have changed
+// since its last read, and notices each change.
+func TestChildReader_ReadsOnlyChangedChildren(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
-		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
+		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: parseText}, false)
 		defer r.Close()
 		values, err := r.Read(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "1"}, values)
-		require.Equal(w, 3, requests(w), "the list and the children")
+		require.Equal(w, 3, countRequests(w), "the list and the children")
 
 		_, err = w.Operator.Set("/dir/b", []byte("2"), -1)
 		require.NoError(w, err)
@@ -62,7 +64,7 @@ func TestReader_ReadsWhatHasChanged(t *testing.T) {
 		values, err = r.Read(w.Context())
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "2"}, values)
-		require.Equal(w, 1, requests(w), "%v", w.Server.Log())
+		require.Equal(w, 1, countRequests(w), "%v", w.Server.Log())
 
 		require.NoError(w, w.Operator.Delete("/dir/a", -1))
 		require.NoError(w, r.Wait(w.Context(), nil))
@@ -72,7 +74,7 @@ func TestReader_ReadsWhatHasChanged(t *testing.T) {
 
 		_, err = w.Operator.Set("/dir/b", []byte("error"), -1)
 		require.NoError(w, err)
-		for err == nil { // the first event may be that of the list, which the deletion has changed
+		for err == nil { // the first event may be the event of the list, which the deletion has changed
 			require.NoError(w, r.Wait(w.Context(), nil))
 			_, err = r.Read(w.Context())
 		}
@@ -80,11 +82,12 @@ func TestReader_ReadsWhatHasChanged(t *testing.T) {
 	})
 }
 
-// A znode that does not exist yet must be watched, and no data may be read without need.
-func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
+// TestChildReader_WatchesZnodeThatIsCreatedLater checks that a ChildReader watches a znode that does not exist yet,
+// and reads no data with NamesOnly.
+func TestChildReader_WatchesZnodeThatIsCreatedLater(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
 		r := NewChildReader(setup, ChildConfig[string]{
-			Path: "/later", NamesOnly: true, Parse: texts, Skip: func(name string) bool { return name == "skipped" },
+			Path: "/later", NamesOnly: true, Parse: parseText, Skip: func(name string) bool { return name == "skipped" },
 		}, true)
 		defer r.Close()
 		values, err := r.Read(w.Context())
@@ -104,10 +107,11 @@ func TestReader_NamesOnlyOfAZnodeThatIsCreatedLater(t *testing.T) {
 	})
 }
 
-// Wait must return when the connection is closed.
-func TestReader_ConnectionClosed(t *testing.T) {
+// TestChildReader_WaitReturnsWhenConnectionIsClosed checks that Wait returns ErrConnClosed when the connection is
+// closed.
+func TestChildReader_WaitReturnsWhenConnectionIsClosed(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
-		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: texts}, false)
+		r := NewChildReader(setup, ChildConfig[string]{Path: "/dir", Parse: parseText}, false)
 		defer r.Close()
 		_, err := r.Read(w.Context())
 		require.NoError(w, err)
@@ -116,13 +120,14 @@ func TestReader_ConnectionClosed(t *testing.T) {
 	})
 }
 
-// A missing znode must not be an error, and ListChildren must not set watches.
+// TestListChildren_SetsNoWatch checks that ListChildren sets no watch, and returns no error if the znode does not
+// exist.
 func TestListChildren_SetsNoWatch(t *testing.T) {
 	runTest(t, func(w *bubble.Test, setup *Setup) {
-		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: texts})
+		values, err := ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/dir", Parse: parseText})
 		require.NoError(w, err)
 		require.Equal(w, map[string]string{"a": "1", "b": "1"}, values)
-		values, err = ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/none", Parse: texts})
+		values, err = ListChildren(w.Context(), setup.Conn, ChildConfig[string]{Path: "/none", Parse: parseText})
 		require.NoError(w, err)
 		require.Empty(w, values)
 		require.Empty(w, w.Server.Watches())

@@ -1,5 +1,5 @@
-// Package recipe holds what recipes have in common: connection, path and options, and the children of a
-// znode with their data, which groups and discovery follow.
+// Package recipe implements what recipes have in common: the connection, the path and the options of a recipe, and
+// the read of a znode's children with their data, which groups and discovery follow.
 package recipe
 
 import (
@@ -21,25 +21,25 @@ import (
 // Layout selects the library whose znode names and data formats a recipe uses.
 type Layout int
 
-// The layouts, which package recipes documents.
+// The layouts. The documentation of package recipes describes them.
 const (
 	Curator Layout = iota
 	Kazoo
 )
 
-// Setup is the connection of a recipe, its path and the values of its options.
+// Setup contains the connection of a recipe, its path and the values of its options.
 type Setup struct {
 	connection.Options
 	Path   string
 	Layout Layout
-	// Events is the value of WithEvents, or nil.
+	// Events is the function of WithEvents, or nil.
 	Events func(event.Event)
 
-	own any // a pointer to the values of the options of one package; nil if it has none
+	own any // a pointer to the values of the options of one package; nil if the package adds no options
 }
 
-// Own returns a function that sets an option of the recipes of one package, which call NewOwn with a *T.
-// For other recipes of the package it is invalid. name is that of the function that users call.
+// Own returns a function that sets an option of the recipes of one package, which call NewOwn with a *T. For other
+// recipes the option is invalid. name is the name of the function that users call.
 func Own[T any](name string, set func(*T)) func(*Setup) {
 	return func(s *Setup) {
 		if own, ok := s.own.(*T); ok {
@@ -50,13 +50,14 @@ func Own[T any](name string, set func(*T)) func(*Setup) {
 	}
 }
 
-// New applies the options and returns an error if a parameter is invalid. It sends no request. O is the
-// type of the options of the recipe's package, and apply its method.
+// New applies the options, and returns an error if a parameter is invalid. It sends no request. O is the type of
+// the options in the package of the recipe, and apply is the method of O that applies an option.
 func New[O any](conn *zk.Conn, path string, options []O, apply func(O, *Setup)) (*Setup, error) {
 	return NewOwn[struct{}](conn, path, nil, options, apply)
 }
 
-// EachOption calls apply with each option, until the first error. A nil option is connection.ErrInvalid.
+// EachOption calls apply with each option, until the first error. It returns connection.ErrInvalid for a nil
+// option.
 func EachOption[O any](options []O, apply func(O) error) error {
 	for _, o := range options {
 		if any(o) == nil {
@@ -69,7 +70,7 @@ func EachOption[O any](options []O, apply func(O) error) error {
 	return nil
 }
 
-// NewOwn is New for a package with its own options. They set the fields of own.
+// NewOwn is like New, for a package with its own options, which set the fields of own.
 func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply func(O, *Setup)) (*Setup, error) {
 	if conn != nil && path == "/" {
 		return nil, connection.CheckPath(path)
@@ -77,7 +78,7 @@ func NewOwn[T, O any](conn *zk.Conn, path string, own *T, options []O, apply fun
 	return NewReader(conn, path, own, options, apply)
 }
 
-// NewReader is NewOwn for recipes that write nothing. They accept the root as well.
+// NewReader is like NewOwn, for recipes that write nothing. Such recipes also accept the root as their path.
 func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply func(O, *Setup)) (*Setup, error) {
 	if conn == nil {
 		return nil, connection.ErrNilConn
@@ -96,8 +97,8 @@ func NewReader[T, O any](conn *zk.Conn, path string, own *T, options []O, apply 
 	return s, nil
 }
 
-// Contender returns the configuration of a contender with the connection and the options of the recipe. By
-// default its queue is the znode of the recipe.
+// Contender returns the configuration of a contender with the connection and the options of the recipe. If c
+// contains no Dir, the queue is the znode of the recipe.
 func (s *Setup) Contender(c contender.Config) *queue.Config {
 	cfg := &queue.Config{Config: c, Options: s.Options}
 	if cfg.Dir == "" {
@@ -109,14 +110,14 @@ func (s *Setup) Contender(c contender.Config) *queue.Config {
 // SessionTimeout returns the current session timeout, as far as it is known.
 func (s *Setup) SessionTimeout() time.Duration { return connection.SessionTimeout(s.Conn, s.Timeout) }
 
-// MakeDir creates the node of the recipe, and its parents, as containers.
+// MakeDir creates the znode of the recipe, and its parents, as containers.
 func (s *Setup) MakeDir(ctx context.Context) error {
 	return connection.MakeZnode(ctx, s.Conn, s.Path, s.ACL, true)
 }
 
-// CheckAccess returns a connection.OpenError if other clients may change the znode at path, or create and
-// delete its children. Without WithStrictACL it logs a warning. It sends a request on its first call for a
-// znode, and only with WithACL. A missing znode is no error.
+// CheckAccess returns a connection.OpenError if other clients may change the znode at path, or create and delete
+// children of this znode. Without WithStrictACL, it logs a warning instead. CheckAccess sends a request only in its
+// first call for a znode, and only with WithACL. A missing znode is no error.
 func (s *Setup) CheckAccess(ctx context.Context, path string) error {
 	if s.CheckedZnode(path, 0) {
 		return nil
@@ -124,9 +125,9 @@ func (s *Setup) CheckAccess(ctx context.Context, path string) error {
 	return connection.Retry(ctx, s.Conn, func() error { return s.CheckZnode(path, 0) })
 }
 
-// CheckDir is CheckAccess before the caller creates children of the znode at path. If the znode does not
-// exist, create must create it, perhaps after another client, and CheckDir then checks it. Without WithACL,
-// it does nothing.
+// CheckDir calls CheckAccess before the caller creates children of the znode at path. If the znode does not exist,
+// CheckDir calls create, which must create the znode unless another client creates it, and then calls CheckAccess.
+// Without WithACL, CheckDir does nothing.
 func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.Context) error) error {
 	for !s.CheckedZnode(path, 0) {
 		err := s.CheckAccess(ctx, path)
@@ -140,8 +141,8 @@ func (s *Setup) CheckDir(ctx context.Context, path string, create func(context.C
 	return nil
 }
 
-// Report passes an event to the function of WithEvents, if there is one. name is that of the recipe, whose path is
-// that of the event by default. The caller holds no mutex.
+// Report passes an event to the function of WithEvents, if the user has set one. name is the name of the recipe. If
+// the event contains no path, Report sets the path of the recipe. The caller must hold no mutex.
 func (s *Setup) Report(name string, e event.Event) {
 	if s.Events != nil {
 		e.Recipe, e.Path, e.Time = name, cmp.Or(e.Path, s.Path), time.Now()
@@ -149,9 +150,9 @@ func (s *Setup) Report(name string, e event.Event) {
 	}
 }
 
-// AcrossSessions calls join again while it fails because the caller's znode was lost, which isLost reports, so that
-// a wait continues in the next session. It also returns if ctx is done, whose cause can be such an error: that of
-// another znode.
+// AcrossSessions calls join again while join fails because the caller's znode was lost, so that a wait continues in
+// the next session. isLost reports whether an error means such a loss. AcrossSessions also returns if ctx is done:
+// the cause of ctx can be an error for which isLost returns true, because another znode was lost.
 func AcrossSessions[T any](ctx context.Context, isLost func(error) bool, join func() (T, error)) (T, error) {
 	for {
 		if v, err := join(); ctx.Err() != nil || !isLost(err) {
@@ -160,11 +161,11 @@ func AcrossSessions[T any](ctx context.Context, isLost func(error) bool, join fu
 	}
 }
 
-// SessionExpired is a function for AcrossSessions.
+// SessionExpired reports whether err wraps connection.ErrSessionExpired. Callers pass it to AcrossSessions.
 func SessionExpired(err error) bool { return errors.Is(err, connection.ErrSessionExpired) }
 
-// Sync blocks until the server of the connection has applied all writes to path that were acknowledged
-// before the call. After a reconnect the new server may lag behind the previous one.
+// Sync blocks until the server of the connection has applied all writes to path that the servers had acknowledged
+// before the call. After a reconnect the new server may lag behind the previous server.
 func (s *Setup) Sync(ctx context.Context, path string) error {
 	return connection.Retry(ctx, s.Conn, func() error {
 		_, err := s.Conn.Sync(path)
@@ -172,8 +173,8 @@ func (s *Setup) Sync(ctx context.Context, path string) error {
 	})
 }
 
-// Fail wraps err with the failed operation and its path, and with what connection.Refine and
-// connection.Explain know about it. It returns nil if err is nil.
+// Fail returns err with the failed operation, its path, and what connection.Refine and connection.Explain add. It
+// returns nil if err is nil.
 func Fail(conn *zk.Conn, operation, path string, err error) error {
 	if err == nil {
 		return nil
@@ -181,14 +182,14 @@ func Fail(conn *zk.Conn, operation, path string, err error) error {
 	return fmt.Errorf("%s %s: %w", operation, path, connection.Explain(conn, connection.Refine(conn, err)))
 }
 
-// Fail is the function Fail for the connection of the recipe.
+// Fail calls the function Fail with the connection of the recipe.
 func (s *Setup) Fail(operation, path string, err error) error {
 	return Fail(s.Conn, operation, path, err)
 }
 
-// Shared is an option of all recipes, with the methods of the type Option of each package. They are
-// exported only because an interface of another package cannot have unexported ones of this package. A
-// nil Shared changes nothing.
+// Shared is an option of all recipes. Its methods are the methods of the type Option of each package. They are
+// exported only because an interface of another package cannot contain unexported methods of this package. A nil
+// Shared changes nothing.
 type Shared func(*Setup)
 
 func (o Shared) apply(s *Setup) {
@@ -207,11 +208,11 @@ func (o Shared) ApplyLock(s *Setup)      { o.apply(s) }
 func (o Shared) ApplyQueue(s *Setup)     { o.apply(s) }
 func (o Shared) ApplyValue(s *Setup)     { o.apply(s) }
 
-// WithLayout selects a layout.
+// WithLayout returns an option that selects a layout.
 func WithLayout(l Layout) Shared { return func(s *Setup) { s.Layout = l } }
 
-// Settings returns an option that copies the values of the options of package recipes to another recipe,
-// except WithEvents: a recipe does not report the events of the recipes that it uses.
+// Settings returns an option that gives another recipe the values of the options of s, except of WithEvents: a
+// recipe does not report the events of the recipes that it uses.
 func (s *Setup) Settings() Shared {
 	return func(other *Setup) {
 		other.ACL, other.StrictACL, other.Timeout, other.CheckInterval = s.ACL, s.StrictACL, s.Timeout, s.CheckInterval

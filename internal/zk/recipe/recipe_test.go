@@ -9,8 +9,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// A recipe must not silently ignore an option of another recipe.
-func TestOwn_RejectedByOtherRecipes(t *testing.T) {
+// TestOwn_IsRejectedByOtherRecipes checks that a recipe returns an error for an option of another recipe, instead
+// of ignoring the option.
+func TestOwn_IsRejectedByOtherRecipes(t *testing.T) {
 	type mine struct{ size int }
 	type others struct{}
 	type options = []func(*Setup)

@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// applyBatch applies the transactions of a batch and finishes all of its calls.
+// applyBatch applies the transactions of a batch and finishes all calls of the batch.
 //
-// It does not use connection.Read: after a lost reply the record decides whether the batch is sent again,
-// and a call that has failed is removed from the batch.
+// After a lost reply the record decides whether the batch is sent again, and a call that has failed is removed from
+// the batch, so applyBatch repeats requests itself, without connection.Read.
 func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
-	ctx := context.Background() // the requests end at the latest when the owner closes the connection
+	ctx := context.Background() // the requests return at the latest when the owner closes the connection
 	for len(batch) > 0 {
 		if batch[0].t.CreatesDir && w.record == nil {
 			if err := w.createDir(ctx, conn, batch[0]); err != nil {
@@ -52,9 +52,9 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 			w.updateClock(stat.Mtime, sent)
 			finishApplied(batch, responses[1:], Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path, Sent: sent})
 			return
-		case errors.Is(err, zk.ErrNoServer): // the request was not sent
+		case errors.Is(err, zk.ErrNoServer): // the client has not sent the request
 		case connection.Transient(err):
-			stat, err := w.resolve(ctx, conn, id)
+			stat, err := w.findOutcome(ctx, conn, id)
 			switch {
 			case stat != nil:
 				finishBatch(batch, Outcome{Failed: -1, Session: r.session, Zxid: stat.Mzxid, Record: r.path})
@@ -70,9 +70,9 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 				finishBatch(batch, o)
 				return
 			}
-			_ = limit.Pause(ctx, w.backoff.Next()) // the context is never done
+			_ = limit.Pause(ctx, w.backoff.Next()) // the error is nil, because the context is never done
 		case len(responses) > 0 && responses[0].Error != nil:
-			// The record was deleted with its session, or another client has written to it.
+			// The servers have deleted the record with its session, or another client has written to the record.
 			w.setRecord(nil)
 		default:
 			batch = finishFailed(batch, responses, err)
@@ -80,7 +80,7 @@ func (w *Writer) applyBatch(conn *zk.Conn, batch []*Call) {
 	}
 }
 
-// ensureRecord creates a record if none exists, or if its version will overflow soon.
+// ensureRecord creates a record if there is none, or if the version of the record will overflow soon.
 func (w *Writer) ensureRecord(ctx context.Context, conn *zk.Conn) (created bool, err error) {
 	if w.record != nil && w.record.version < maxVersion {
 		return false, nil
@@ -90,13 +90,14 @@ func (w *Writer) ensureRecord(ctx context.Context, conn *zk.Conn) (created bool,
 		return false, err
 	}
 	if old != nil {
-		_ = deleteRecord(ctx, conn, old.path) // if the deletion fails, the record is deleted with the session
+		_ = deleteRecord(ctx, conn, old.path) // if the deletion fails, the servers delete the old record with the session
 	}
 	return true, nil
 }
 
-// finishWithoutRequest finishes the calls that are bound to another session or record and, if the record
-// was just created, those without operations. It returns the others.
+// finishWithoutRequest finishes the calls whose fields Session or Record do not match the record, and returns the
+// other calls. If the record was just created, it also finishes the calls without operations, because the create
+// has confirmed the session.
 func (w *Writer) finishWithoutRequest(batch []*Call, created bool) []*Call {
 	r := w.record
 	return slices.DeleteFunc(batch, func(c *Call) bool {
@@ -114,7 +115,7 @@ func (w *Writer) finishWithoutRequest(batch []*Call, created bool) []*Call {
 	})
 }
 
-// finishApplied finishes each call with its own responses.
+// finishApplied finishes each call with the responses to its operations.
 func finishApplied(batch []*Call, responses []zk.MultiResponse, o Outcome) {
 	for _, c := range batch {
 		n := len(c.t.Ops)
@@ -123,10 +124,10 @@ func finishApplied(batch []*Call, responses []zk.MultiResponse, o Outcome) {
 	}
 }
 
-// finishFailed finishes the call because of which the transaction failed, and returns the others, or
-// finishes all if the error concerns the whole request.
+// finishFailed finishes the call because of which the transaction failed, and returns the other calls. If the error
+// concerns the whole request, it finishes all calls.
 func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Call {
-	first := 1 // the first operation writes the record
+	first := 1 // the first operation of the request writes the record
 	for i, c := range batch {
 		if o := failedOutcome(responses, first, len(c.t.Ops), err); o.Failed >= 0 {
 			c.finish(o)
@@ -138,9 +139,8 @@ func finishFailed(batch []*Call, responses []zk.MultiResponse, err error) []*Cal
 	return nil
 }
 
-// failedOutcome returns the outcome of a failed transaction for a call with n operations, which begin at an index
-// of the responses. If the first operation with an error is not one of them, Failed is -1 and the error is
-// err.
+// failedOutcome returns the outcome of a failed transaction for a call with n operations, whose responses begin at
+// the index first. If another operation was the first to fail, Failed is -1 and Err is err.
 func failedOutcome(responses []zk.MultiResponse, first, n int, err error) Outcome {
 	failed := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 	if failed < first || failed >= first+n {

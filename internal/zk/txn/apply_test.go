@@ -12,8 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// If one call of a batch fails, the other calls are applied.
-func TestBatch_OneCallFails(t *testing.T) {
+// TestBatch_AppliesOtherCallsIfOneFails checks that the writer applies the other calls of a batch if one call
+// fails.
+func TestBatch_AppliesOtherCallsIfOneFails(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.Delay(zktest.ToClient, time.Millisecond)
 		first := h.w.Start(createItem())
@@ -31,12 +32,13 @@ func TestBatch_OneCallFails(t *testing.T) {
 		require.Equal(h, 1, failsLast.Outcome().Failed)
 		require.ErrorIs(h, failsFirst.Outcome().Err, zk.ErrNoNode)
 		require.Equal(h, 0, failsFirst.Outcome().Failed)
-		require.Equal(h, 3, h.items())
-		require.Zero(h, h.count("other"))
+		require.Equal(h, 3, h.countItems())
+		require.Zero(h, h.countZnodes("other"))
 	})
 }
 
-// If a message is lost, the transaction is applied exactly once, and its outcome is known.
+// TestTransaction_AppliedOnceIfMessagesAreLost checks that the writer applies a transaction exactly once, and knows
+// the outcome, if a request or a reply is lost.
 func TestTransaction_AppliedOnceIfMessagesAreLost(t *testing.T) {
 	read, write := zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Match{Op: zktest.OpSetData, Nth: 1}
 	for name, fault := range map[string]func(srv *zktest.Server){
@@ -62,7 +64,7 @@ func TestTransaction_AppliedOnceIfMessagesAreLost(t *testing.T) {
 				fault(h.Server)
 				o := h.apply(createItem())
 				require.Equal(h, h.Conn.SessionID(), o.Session)
-				require.Equal(h, 1, h.items(), "%s", h.Server.Tree())
+				require.Equal(h, 1, h.countItems(), "%s", h.Server.Tree())
 				children, _, err := h.Conn.Children("/")
 				require.NoError(h, err)
 				for _, name := range children {
@@ -77,8 +79,9 @@ func TestTransaction_AppliedOnceIfMessagesAreLost(t *testing.T) {
 	}
 }
 
-// A transaction that is bound to a session is not applied in another session.
-func TestTransaction_BoundToSession(t *testing.T) {
+// TestTransaction_FailsInOtherSession checks that the writer does not apply a transaction with the field Session in
+// another session.
+func TestTransaction_FailsInOtherSession(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		expired := h.Conn.SessionID()
 		require.NoError(h, h.Server.ExpireSession(expired))
@@ -87,13 +90,14 @@ func TestTransaction_BoundToSession(t *testing.T) {
 		bound.Session = expired
 		require.ErrorIs(h, h.w.Start(bound).Outcome().Err, ErrSession)
 		require.NotEqual(h, expired, h.apply(createItem()).Session)
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 	})
 }
 
-// A transaction that is bound to a record is not applied with another record: the directory may
-// have been deleted and created again, and may have the same version again.
-func TestTransaction_BoundToRecord(t *testing.T) {
+// TestTransaction_FailsWithOtherRecord checks that the writer does not apply a transaction with the field Record if
+// the session has another record: the directory may have been deleted and created again, and may have the same
+// version again.
+func TestTransaction_FailsWithOtherRecord(t *testing.T) {
 	for name, replace := range map[string]func(h *writerTest){
 		"directory is created again": func(h *writerTest) {
 			require.NoError(h, h.Conn.Delete(h.w.RecordOf(h.Conn.SessionID()), -1))
@@ -122,8 +126,9 @@ func TestTransaction_BoundToRecord(t *testing.T) {
 	}
 }
 
-// If the session expires before the record can be read, the outcome is unknown.
-func TestTransaction_UnknownIfSessionExpires(t *testing.T) {
+// TestTransaction_OutcomeIsUnknownIfSessionExpires checks that a transaction returns ErrUnknown if the session
+// expires before the writer can read the record.
+func TestTransaction_OutcomeIsUnknownIfSessionExpires(t *testing.T) {
 	for name, hook := range map[string]func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook{
 		"applied": (*zktest.Server).After, "not applied": (*zktest.Server).Before,
 	} {
@@ -140,8 +145,9 @@ func TestTransaction_UnknownIfSessionExpires(t *testing.T) {
 	}
 }
 
-// The outcome of a transaction that was not sent is known, even if the session has expired.
-func TestTransaction_KnownIfNotSent(t *testing.T) {
+// TestTransaction_SucceedsInNextSessionIfNotSent checks that the writer sends a transaction in the next session if
+// it could not send the transaction in the expired session, because the outcome is then known.
+func TestTransaction_SucceedsInNextSessionIfNotSent(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.Refuse(true)
 		h.Server.DropConnections()
@@ -150,12 +156,12 @@ func TestTransaction_KnownIfNotSent(t *testing.T) {
 		time.Sleep(2 * sessionTimeout)
 		h.Server.Refuse(false)
 		require.NoError(h, call.Outcome().Err)
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 	})
 }
 
-// If messages of several requests are lost, each transaction is applied exactly once. The session
-// lives, so every outcome is known.
+// TestTransactions_AppliedOnceUnderRandomFaults checks that the writer applies each transaction exactly once if
+// requests and replies are lost at random. The session does not expire, so every outcome is known.
 func TestTransactions_AppliedOnceUnderRandomFaults(t *testing.T) {
 	for seed := range 20 {
 		run(t, func(h *writerTest) {
@@ -178,7 +184,7 @@ func TestTransactions_AppliedOnceUnderRandomFaults(t *testing.T) {
 					applied++
 				}
 			}
-			require.Equal(h, applied, h.items(), "no session has ended, so every outcome is known")
+			require.Equal(h, applied, h.countItems(), "no session has ended, so every outcome is known")
 			require.Equal(h, 40, applied)
 		})
 	}

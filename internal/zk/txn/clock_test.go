@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The estimate uses the newest reply, but not a slow reply if a better one is not too old.
+// TestClock_EstimatesTimeOfLeader checks that the estimate of the leader's time uses the newest reply, but not a
+// slow reply while a faster reply is recent enough.
 func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	begin := time.UnixMilli(1_000_000)
 	at := func(d time.Duration) time.Time { return begin.Add(d) }
@@ -16,11 +17,11 @@ func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	var c clock
 	requireOffset := func(offset time.Duration, local time.Time) {
 		t.Helper()
-		leader, valid := c.at(local)
+		leader, valid := c.estimate(local)
 		require.True(t, valid)
 		require.Equal(t, offset, leader.Sub(local))
 	}
-	_, valid := c.at(begin)
+	_, valid := c.estimate(begin)
 	require.False(t, valid)
 	c.update(1_000_600, at(0), at(200*ms))
 	requireOffset(500*ms, at(200*ms))
@@ -29,15 +30,16 @@ func TestClock_EstimatesTimeOfLeader(t *testing.T) {
 	requireOffset(500*ms, at(9000*ms))
 	c.update(1_010_410, at(10_000*ms), at(10_020*ms))
 	requireOffset(400*ms, at(10_020*ms))
-	c.update(1_800_000, at(700_000*ms), at(703_000*ms)) // a slow reply, but the last good one is old
+	c.update(1_800_000, at(700_000*ms), at(703_000*ms)) // a slow reply, but the last fast reply is too old
 	requireOffset(98_500*ms, at(703_000*ms))
-	_, valid = c.at(at(703_000*ms + maxAge))
+	_, valid = c.estimate(at(703_000*ms + maxAge))
 	require.False(t, valid, "the leader's clock may have drifted, or another server may be the leader")
 }
 
-// The estimate is not used any more after the local wall clock was set, or after the monotonic clock
-// has stopped while the machine was suspended. A time has both readings only in real time.
-func TestClock_LocalClocksDiverge(t *testing.T) {
+// TestClock_DropsEstimateIfLocalClocksDiverge checks that the clock returns no estimate after the local wall clock
+// was set, or after the monotonic clock has not advanced while the machine was suspended. The test uses real time,
+// because a time in a bubble of testing/synctest has no monotonic reading.
+func TestClock_DropsEstimateIfLocalClocksDiverge(t *testing.T) {
 	begin := time.Now()
 	stamp := begin.UnixMilli()
 	for name, local := range map[string]time.Time{
@@ -47,25 +49,25 @@ func TestClock_LocalClocksDiverge(t *testing.T) {
 	} {
 		var c clock
 		c.update(stamp, begin, begin)
-		_, valid := c.at(local)
+		_, valid := c.estimate(local)
 		require.False(t, valid, name)
 		c.update(stamp, begin, local)
 		require.Equal(t, begin, c.received, "%s: during the request", name)
-		c.update(stamp+7000, local, local.Add(2*maxRoundTrip)) // a slow reply, but the only valid one
-		leader, valid := c.at(local.Add(time.Minute))
+		c.update(stamp+7000, local, local.Add(2*maxRoundTrip)) // a slow reply, but there is no valid estimate
+		leader, valid := c.estimate(local.Add(time.Minute))
 		require.True(t, valid, name)
 		require.Equal(t, stamp+7000+(time.Minute-maxRoundTrip).Milliseconds(), leader.UnixMilli(), name)
 	}
 	// An adjustment of the wall clock by less than the limit does not change the estimate.
 	var c clock
 	c.update(stamp, begin, begin)
-	leader, valid := c.at(withWallClock(begin.Add(time.Minute), -maxDivergence/2))
+	leader, valid := c.estimate(withWallClock(begin.Add(time.Minute), -maxDivergence/2))
 	require.True(t, valid)
 	require.Equal(t, stamp+time.Minute.Milliseconds(), leader.UnixMilli())
 }
 
-// withWallClock returns t with its wall clock reading changed by d. Package time cannot create a
-// time whose clock readings differ.
+// withWallClock returns t with its wall clock reading changed by d. It uses unsafe, because package time cannot
+// create a time whose clock readings differ.
 func withWallClock(t time.Time, d time.Duration) time.Time {
 	t = t.Add(d)
 	fields := (*struct {
@@ -73,13 +75,13 @@ func withWallClock(t time.Time, d time.Duration) time.Time {
 		ext  int64
 		loc  *time.Location
 	})(unsafe.Pointer(&t))
-	fields.ext -= int64(d) // change the monotonic reading of the time
+	fields.ext -= int64(d) // change the monotonic reading instead, so that only the wall clock reading has advanced
 	return t
 }
 
-// TestWriter_LeaderTime checks that LeaderTime returns no estimate before a transaction, or when the last
-// measurement is too old.
-func TestWriter_LeaderTime(t *testing.T) {
+// TestWriter_LeaderTimeReturnsNoStaleEstimate checks that LeaderTime returns no estimate before the first
+// transaction, or after the last measurement has become too old.
+func TestWriter_LeaderTimeReturnsNoStaleEstimate(t *testing.T) {
 	run(t, func(h *writerTest) {
 		_, _, ok := h.w.LeaderTime()
 		require.False(t, ok)

@@ -13,14 +13,15 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Guarded executes ops as one transaction, which the servers apply only if all znodes of the grant, own, exist,
-// and returns the responses to ops. If the grant has ended or one of its znodes was deleted, Guarded returns
-// the error notHeld, and nothing was applied. If the outcome is unknown, it returns connection.ErrUnconfirmed.
-// If the servers do not accept the request, because of its size or because of an operation, it returns
-// connection.ErrInvalid, and nothing was sent. If an operation has failed, it returns the error of ZooKeeper,
-// with the index, kind and path of the operation.
+// Guarded executes ops as one transaction, which the servers apply only if all znodes of the grant, own, exist, and
+// returns the responses to ops. If the grant has ended or one of its znodes was deleted, the servers apply nothing,
+// and Guarded returns the error notHeld. If the outcome is unknown, it returns connection.ErrUnconfirmed. If
+// servers do not accept the request, because of its size or because of an operation, Guarded sends nothing, and
+// returns connection.ErrInvalid. If an operation has failed, it returns the error of ZooKeeper, with the index,
+// kind and path of the operation.
 //
-// The checks are the first operations, so that the responses distinguish their failure from that of ops.
+// The checks are the first operations of the transaction, so that the responses distinguish their failure from a
+// failure of ops.
 func Guarded(conn *zk.Conn, g *connection.Grant, own []string, notHeld error, ops []any) ([]zk.MultiResponse, error) {
 	if g.Err() != nil {
 		return nil, notHeld
@@ -33,7 +34,8 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, notHeld error, op
 	if _, err := Size(guarded); errors.Is(err, connection.ErrInvalid) {
 		return nil, err
 	} else if err != nil {
-		// The server would close the connection, and with it endanger all leases.
+		// Do not send the request, because the server would close the connection, which endangers all leases of the
+		// session.
 		return nil, fmt.Errorf("%w: %w", connection.ErrInvalid, err)
 	}
 	answered := connection.Start(func() ([]zk.MultiResponse, error) { return conn.Multi(guarded...) })
@@ -64,7 +66,8 @@ func Guarded(conn *zk.Conn, g *connection.Grant, own []string, notHeld error, op
 	return a.Value[len(own):], connection.Reject(context.Background(), conn, err)
 }
 
-// nameOperation returns err with the operation that has failed, which is the first with an error.
+// nameOperation returns err with the description of the operation that has failed, which is the first operation
+// with an error.
 func nameOperation(ops []any, responses []zk.MultiResponse, err error) error {
 	i := slices.IndexFunc(responses, func(r zk.MultiResponse) bool { return r.Error != nil })
 	if i < 0 || i >= len(ops) {

@@ -15,28 +15,29 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// record is the writer's ephemeral znode. No other client writes to it.
+// record is the ephemeral znode of a writer. No other client writes to this znode.
 type record struct {
 	path    string
 	session int64  // the owner of the znode
-	version int32  // the last known version
-	id      uint64 // the last ID that was used
-	zxid    int64  // the czxid of the record
-	// sent is when the request was sent that has created the znode, zero if the reply was lost.
+	version int32  // the last known version of the data
+	id      uint64 // the last ID that the writer has used
+	zxid    int64  // the creation zxid of the record
+	// sent is when the client has sent the request that has created the znode, or zero if the reply was lost.
 	sent time.Time
 }
 
-// maxVersion is the version at which a record is replaced: at -1, to which it would overflow, a write is
-// applied at any version. It is a variable for tests.
+// maxVersion is the version at which the writer replaces the record. After an overflow the version would become -1,
+// and a write that expects -1 is applied at any version. maxVersion is a variable, because tests set it.
 var maxVersion int32 = 1 << 30
 
-// nextID returns an ID that is greater than all earlier ones.
+// nextID returns an ID that is greater than all earlier IDs of the record.
 func (r *record) nextID() []byte {
 	r.id++
 	return strconv.AppendUint(nil, r.id, 10)
 }
 
-// newRecord returns a record with a unique name, and the operations that create its znode with an ID.
+// newRecord returns a record with a unique name, and the operations that create the znode of the record and write
+// an ID into it.
 func (w *Writer) newRecord() (*record, []any) {
 	r := &record{path: path.Join(w.cfg.Dir, w.cfg.prefix+connection.RandomUUID())}
 	return r, []any{
@@ -45,14 +46,14 @@ func (w *Writer) newRecord() (*record, []any) {
 	}
 }
 
-// setRecord replaces the record by r, which may be nil.
+// setRecord replaces the record of the writer by r, which may be nil.
 func (w *Writer) setRecord(r *record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.record = r
 }
 
-// setCreatedRecord sets the record after its znode was created. sent is zero if the reply was lost.
+// setCreatedRecord makes r, whose znode was created, the record of the writer. sent is zero if the reply was lost.
 func (w *Writer) setCreatedRecord(r *record, stat *zk.Stat, sent time.Time) {
 	r.session, r.version, r.zxid, r.sent = stat.EphemeralOwner, stat.Version, stat.Czxid, sent
 	w.setRecord(r)
@@ -61,7 +62,8 @@ func (w *Writer) setCreatedRecord(r *record, stat *zk.Stat, sent time.Time) {
 	}
 }
 
-// createRecord creates a record in the current session, and its directory if that does not exist.
+// createRecord creates a record in the current session, and the directory if it does not exist and Config.MakeDir
+// is set.
 func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 	type reply struct {
 		stat *zk.Stat
@@ -78,7 +80,7 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 			case !errors.Is(err, zk.ErrNodeExists):
 				return reply{}, err
 			}
-			// An earlier request was applied, and its reply was lost.
+			// The servers have applied an earlier request, whose reply was lost.
 			_, stat, err := conn.Exists(r.path)
 			return reply{stat: stat}, err
 		})
@@ -93,17 +95,17 @@ func (w *Writer) createRecord(ctx context.Context, conn *zk.Conn) error {
 			w.setCreatedRecord(r, created.stat, created.sent)
 			return nil
 		}
-		// The session in which the record was created is over.
+		// The session that has created the record has ended, so create another record.
 	}
 }
 
-// createDir applies a transaction that creates the directory, and creates the record in the same request.
-// It finishes the call unless it returns an error. After a lost reply it sends the transaction again only
-// if the record shows that it was not applied.
+// createDir applies a transaction that creates the directory, and creates the record in the same request. It
+// finishes the call unless it returns an error. After a lost reply, createDir sends the transaction again only if
+// the record shows that the servers have not applied it.
 func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error {
 	r, ops := w.newRecord()
 	ops = append(slices.Clone(call.t.Ops), ops...)
-	lost := false // the reply to an earlier request was lost
+	lost := false // the reply to an earlier request of this call was lost
 	var session int64
 	for {
 		if !lost {
@@ -129,13 +131,13 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 				return fmt.Errorf("%w: %w", ErrUnknown, readErr)
 			case readErr != nil:
 				return readErr
-			case stat.Czxid != 0: // no other client uses the name
+			case stat.Czxid != 0: // the name is unique, so a request of this call has created the record
 				if stat.EphemeralOwner == conn.SessionID() {
 					w.setCreatedRecord(r, stat, time.Time{})
 				}
 				call.finish(Outcome{Failed: -1, Session: stat.EphemeralOwner, Zxid: stat.Czxid, Record: r.path})
 				return nil
-			case lost && conn.SessionID() != session: // the record may have been deleted with its session
+			case lost && conn.SessionID() != session: // the servers may have deleted the record with its session
 				call.fail(ErrUnknown)
 				return nil
 			}
@@ -144,15 +146,16 @@ func (w *Writer) createDir(ctx context.Context, conn *zk.Conn, call *Call) error
 			call.finish(failedOutcome(responses, 0, len(call.t.Ops), err))
 			return nil
 		}
-		// If the lost request is applied after this read, the next one fails, because the directory exists.
+		// If the servers apply the lost request after this read, the next request fails, because the directory
+		// exists.
 		_ = limit.Pause(ctx, w.backoff.Next())
 	}
 }
 
-// resolve finds out whether the batch with an ID was applied, after the reply was lost. If it was applied,
-// it returns the Stat of the record. If it was not, and cannot be any more, it returns nil. The error is the
+// findOutcome finds out, after a lost reply, whether the servers have applied the batch with an ID. If they have,
+// resolve returns the Stat of the record. If they have not, and cannot any more, it returns nil. The error is the
 // reason why the outcome is unknown.
-func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Stat, error) {
+func (w *Writer) findOutcome(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Stat, error) {
 	r := w.record
 	for {
 		data, stat, err := connection.ReadData(ctx, conn, r.path)
@@ -161,32 +164,32 @@ func (w *Writer) resolve(ctx context.Context, conn *zk.Conn, id uint64) (*zk.Sta
 		}
 		last, err := strconv.ParseUint(string(data), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("another client has written to %s", r.path)
+			return nil, fmt.Errorf("another client has written to the record %s", r.path)
 		}
 		if last >= id {
 			r.version = stat.Version
 			if last == id {
 				return stat, nil
 			}
-			return nil, nil // the reply to the write below was lost
+			return nil, nil // an earlier write of another ID was applied, and its reply was lost
 		}
-		// The request may still be in transit, or applied on servers that are ahead of the server that has
-		// answered. Writing another ID makes it fail. A failed write is followed by another read: a retry could
-		// only fail again.
+		// The request may still be in transit, or servers that are ahead of the server that has answered may have
+		// applied it. After the write of another ID, the servers cannot apply the request any more. If the write
+		// fails, read the record again, because the same write could only fail again.
 		stat, err = conn.Set(r.path, r.nextID(), r.version)
 		switch {
 		case err == nil:
 			r.version = stat.Version
 			return nil, nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode), connection.Transient(err):
-			_ = limit.Pause(ctx, w.backoff.Next()) // the context is never done
+			_ = limit.Pause(ctx, w.backoff.Next()) // the error is nil, because the context is never done
 		default:
 			return nil, err
 		}
 	}
 }
 
-// deleteLastRecord deletes the record, if it exists, when the Writer is closed.
+// deleteLastRecord deletes the record, if there is one, when the Writer is closed.
 func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 	w.mu.Lock()
 	failed := w.failed
@@ -200,19 +203,20 @@ func (w *Writer) deleteLastRecord(conn *zk.Conn) error {
 	return deleteRecord(context.Background(), conn, w.record.path)
 }
 
-// deleteRecord deletes a record. It succeeds if the record does not exist.
+// deleteRecord deletes a record. It returns nil if the record does not exist.
 func deleteRecord(ctx context.Context, conn *zk.Conn, path string) error {
 	return connection.Retry(ctx, conn, func() error { return connection.IgnoreNoNode(conn.Delete(path, -1)) })
 }
 
-// sharedPrefix begins the names of the records of shared writers.
+// sharedPrefix is the beginning of the names of the records of shared writers.
 const sharedPrefix = "_r_"
 
-// sharedWriters contains the shared writers by directory and ACL.
+// sharedWriters contains the shared writers, by directory and ACL.
 var sharedWriters = connection.NewTables[string, *Writer]()
 
-// Shared returns the Writer of a connection for a directory, for recipes whose handles are not closed: a
-// record for each would remain. The Writer must not be closed, and does not create the directory.
+// Shared returns the only Writer of a connection for a directory and an ACL. It is for recipes whose values are not
+// closed, because one record for each value would remain. The caller must not close the Writer. The Writer does not
+// create the directory.
 func Shared(cfg Config) *Writer {
 	shared := sharedWriters.Lock(cfg.Conn)
 	defer shared.Unlock()
@@ -227,17 +231,17 @@ func Shared(cfg Config) *Writer {
 }
 
 const (
-	// maxBytes limits one transaction: the default jute.maxbuffer of a server, without the write of the
-	// record and the headers.
+	// maxBytes limits the size of one transaction: servers accept requests of the default jute.maxbuffer, which
+	// also contain the write of the record and the headers.
 	maxBytes = 1<<20 - 4<<10
-	// batchBytes and batchOps limit a request that several transactions share, so that requests of other
-	// users of the connection do not have to wait for long.
+	// batchBytes and batchOps limit a request that several transactions share, so that requests of other users of
+	// the connection do not wait for long.
 	batchBytes = 256 << 10
 	batchOps   = 200
 )
 
-// Size returns the number of bytes of ops in a request, or the reason why they cannot be sent:
-// connection.ErrTooLarge, because a server would close the connection, or connection.ErrInvalid.
+// Size returns the number of bytes of ops in a request. It returns connection.ErrTooLarge if a server would close
+// the connection because of the size, and connection.ErrInvalid if ops contains anything but operations.
 func Size(ops []any) (int, error) {
 	total := 0
 	for _, op := range ops {
@@ -260,7 +264,7 @@ func Size(ops []any) (int, error) {
 		}
 	}
 	if total > maxBytes {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", connection.ErrTooLarge, total, maxBytes)
+		return 0, fmt.Errorf("%w: %d bytes exceed the limit of %d", connection.ErrTooLarge, total, maxBytes)
 	}
 	return total, nil
 }

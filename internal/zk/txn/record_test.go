@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// A server may read a request after the client has reconnected and read the record. The request
-// must fail then. Another client sends it here.
+// TestRecord_LateRequestFails checks that a request fails that the server reads only after the client has
+// reconnected and read the record. Another client sends this late request in the test.
 func TestRecord_LateRequestFails(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		path := h.apply(Transaction{}).Record
@@ -34,13 +34,13 @@ func TestRecord_LateRequestFails(t *testing.T) {
 		})
 		h.apply(createItem())
 		require.True(h, bubble.HasRun(hook), "the writer has not written another ID")
-		require.Equal(h, 1, h.items(), "%s", h.Server.Tree())
+		require.Equal(h, 1, h.countItems(), "%s", h.Server.Tree())
 	})
 }
 
-// A server that rejects the write of another ID because it is overloaded must not receive it
-// again and again without a pause.
-func TestRecord_PausesIfServerIsBusy(t *testing.T) {
+// TestRecord_RetriesWithPausesIfServerIsBusy checks that the writer pauses between its attempts to write another ID
+// if the server rejects the write because it is overloaded.
+func TestRecord_RetriesWithPausesIfServerIsBusy(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		begin, tries := time.Now(), 0
 		h.Server.Before(firstMulti, zktest.Cut)
@@ -56,36 +56,39 @@ func TestRecord_PausesIfServerIsBusy(t *testing.T) {
 	})
 }
 
-// If the record was deleted, the writer creates another record.
-func TestRecord_CreatedAgain(t *testing.T) {
+// TestWriter_CreatesRecordAgainAfterDeletion checks that the writer creates another record if an operator has
+// deleted its record.
+func TestWriter_CreatesRecordAgainAfterDeletion(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		require.NoError(h, h.Conn.Delete(h.w.RecordOf(h.Conn.SessionID()), -1))
 		h.apply(createItem())
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 	})
 }
 
-// If the create of the record, or its reply, is lost, the writer creates one record and not two.
+// TestRecord_CreatedOnceIfMessagesAreLost checks that the writer creates one record, and not two, if the create of
+// the record or its reply is lost.
 func TestRecord_CreatedOnceIfMessagesAreLost(t *testing.T) {
 	for name, hook := range map[string]func(*zktest.Server, zktest.Match, zktest.HookFunc) *zktest.Hook{
 		"reply": (*zktest.Server).After, "request": (*zktest.Server).Before,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(h *writerTest) {
-				// The first request fails, because the directory does not exist.
+				// The directory does not exist, so the first transaction fails, and the second one creates the
+				// record.
 				hook(h.Server, zktest.Match{Op: zktest.OpMulti, Nth: 2}, zktest.Cut)
 				h.apply(createItem())
-				require.Equal(h, 1, h.count("client-"), "%s", h.Server.Tree())
+				require.Equal(h, 1, h.countZnodes("client-"), "%s", h.Server.Tree())
 				_ = h.w.Close()
-				require.Zero(h, h.count("client-"))
+				require.Zero(h, h.countZnodes("client-"))
 			})
 		})
 	}
 }
 
-// If the session expires with the reply to the create, the record of the expired session must not
-// be used.
-func TestRecord_CreatedInExpiredSession(t *testing.T) {
+// TestWriter_IgnoresRecordOfExpiredSession checks that the writer does not use the record of an expired session if
+// the session expires before the reply to the create.
+func TestWriter_IgnoresRecordOfExpiredSession(t *testing.T) {
 	run(t, func(h *writerTest) {
 		h.Server.After(zktest.Match{Op: zktest.OpMulti, Nth: 2}, func(q *zktest.Request) zktest.Verdict {
 			_ = h.Server.ExpireSession(q.Session)
@@ -93,14 +96,16 @@ func TestRecord_CreatedInExpiredSession(t *testing.T) {
 		})
 		session := h.apply(createItem()).Session
 		require.Equal(h, h.Conn.SessionID(), session)
-		require.Equal(h, 1, h.items())
+		require.Equal(h, 1, h.countItems())
 		require.NoError(h, h.w.Close())
-		require.Zero(h, h.count("client-"))
+		require.Zero(h, h.countZnodes("client-"))
 	})
 }
 
-// A record is replaced long before its version is -1, which would match any version.
-func TestTrap33_DataVersionOverflow(t *testing.T) {
+// TestWriter_ReplacesRecordBeforeVersionOverflow checks that the writer replaces its record long before the version
+// of the record becomes -1, which would match any version.
+// Scenario 33 of docs/traps.md.
+func TestWriter_ReplacesRecordBeforeVersionOverflow(t *testing.T) {
 	defer func(n int32) { maxVersion = n }(maxVersion)
 	maxVersion = 4
 	runWithRecord(t, func(h *writerTest) {
@@ -113,15 +118,16 @@ func TestTrap33_DataVersionOverflow(t *testing.T) {
 			require.LessOrEqual(h, stat.Version, maxVersion)
 		}
 		require.Greater(h, len(records), 2)
-		require.Equal(h, 1, h.count("client-"), "%s", h.Server.Tree())
-		require.Equal(h, 10, h.items())
+		require.Equal(h, 1, h.countZnodes("client-"), "%s", h.Server.Tree())
+		require.Equal(h, 10, h.countItems())
 	})
 }
 
 // createN creates the directory of the shared writer.
 var createN = Transaction{CreatesDir: true, Ops: []any{&zk.CreateRequest{Path: "/n", Acl: openACL}}}
 
-// setN changes the data of the directory. The version shows how often that was applied.
+// setN returns a transaction that changes the data of the directory, at the given version. The version shows how
+// often the servers have applied such a transaction.
 func setN(version int32) Transaction {
 	return Transaction{Alone: true, Ops: []any{&zk.SetDataRequest{Path: "/n", Data: []byte("x"), Version: version}}}
 }
@@ -132,8 +138,9 @@ func (h *writerTest) versionOfN() int32 {
 	return stat.Version
 }
 
-// One request creates the directory and the record, and each later transaction is one request.
-func TestCreatesDir_WithTransaction(t *testing.T) {
+// TestCreatesDir_CreatesDirAndRecordInOneRequest checks that one request creates the directory and the record, and
+// that each later transaction is one request.
+func TestCreatesDir_CreatesDirAndRecordInOneRequest(t *testing.T) {
 	runShared(t, func(h *writerTest) {
 		require.ErrorIs(h, h.w.Start(Transaction{}).Outcome().Err, zk.ErrNoNode, "the writer has created the directory")
 		h.Server.ResetLog()
@@ -158,8 +165,9 @@ func TestCreatesDir_WithTransaction(t *testing.T) {
 	})
 }
 
-// If the directory exists, the transaction fails, also after a request that was lost.
-func TestCreatesDir_FailsIfItExists(t *testing.T) {
+// TestCreatesDir_FailsIfDirExists checks that a transaction with CreatesDir fails if the directory exists, also if
+// the first request was lost.
+func TestCreatesDir_FailsIfDirExists(t *testing.T) {
 	runShared(t, func(h *writerTest) {
 		_, err := h.Conn.Create("/n", nil, 0, openACL)
 		require.NoError(h, err)
@@ -173,7 +181,8 @@ func TestCreatesDir_FailsIfItExists(t *testing.T) {
 	})
 }
 
-// If a message is lost, the writer finds out that it has created the directory.
+// TestCreatesDir_AppliedOnceIfMessagesAreLost checks that the writer finds out that its transaction has created the
+// directory if a request or a reply is lost.
 func TestCreatesDir_AppliedOnceIfMessagesAreLost(t *testing.T) {
 	for name, fault := range map[string]func(srv *zktest.Server){
 		"request": func(srv *zktest.Server) { srv.Before(firstMulti, zktest.Cut) },
@@ -197,9 +206,9 @@ func TestCreatesDir_AppliedOnceIfMessagesAreLost(t *testing.T) {
 	}
 }
 
-// If the session expires with the reply, the record is deleted before it can be read, and the
-// outcome is unknown.
-func TestCreatesDir_UnknownIfSessionExpires(t *testing.T) {
+// TestCreatesDir_OutcomeIsUnknownIfSessionExpires checks that a transaction with CreatesDir returns ErrUnknown if
+// the session expires before the reply: the servers have then deleted the record, so the writer cannot read it.
+func TestCreatesDir_OutcomeIsUnknownIfSessionExpires(t *testing.T) {
 	runShared(t, func(h *writerTest) {
 		h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
 			require.NoError(h, h.Server.ExpireSession(h.Conn.SessionID()))

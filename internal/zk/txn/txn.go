@@ -1,15 +1,15 @@
-// Package txn applies transactions exactly once: if a reply is lost, the transaction is sent again only
-// when it is certain that it was not applied and never will be.
+// Package txn applies transactions exactly once: if a reply is lost, a writer sends the transaction again only when
+// it is certain that the servers have not applied it and never will.
 //
-// Each transaction of a [Writer] also writes an ID that was not used before to the writer's record, an
-// ephemeral znode, at the version that is known. If a reply is lost, the ID in the record shows which
-// transactions were applied. If the writer then writes another ID, a request that a server receives late
-// fails, because it expects the previous version. So every outcome is known as long as the session lives.
-// Because the record is deleted with the session, a transaction can also be bound to a session.
+// Each transaction of a [Writer] also writes an ID that was not used before into the writer's record, an ephemeral
+// znode, and expects the last known version of the record. If a reply is lost, the ID in the record shows which
+// transactions the servers have applied. If the writer then writes another ID, a request that a server reads later
+// fails, because the request expects the previous version. So every outcome is known as long as the session lives.
+// Because the record is deleted with the session, a transaction can also be limited to one session.
 //
-// A writer sends one request at a time. Transactions that arrive in the meantime share the next request.
+// A writer sends one request at a time. Transactions that are started in the meantime share the next request.
 //
-// [Guarded] sends one transaction that is applied only while a grant lasts.
+// [Guarded] sends one transaction that the servers apply only while a grant lasts.
 package txn
 
 import (
@@ -27,16 +27,18 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Errors of transactions, in addition to those of ZooKeeper.
+// Errors of transactions, in addition to the errors of ZooKeeper.
 var (
-	// ErrSession means that the session to which the transaction was bound is over: nothing was applied.
+	// ErrSession means that the session in the field Transaction.Session has ended. The servers have applied
+	// nothing.
 	ErrSession = errors.New("the session has expired")
-	// ErrRecord means that the record to which the transaction was bound was deleted: nothing was applied.
+	// ErrRecord means that the record in the field Transaction.Record was deleted. The servers have applied
+	// nothing.
 	ErrRecord = errors.New("the record of earlier transactions was deleted")
-	// ErrUnknown means that it is unknown whether the transaction was or will be applied: the record was
+	// ErrUnknown means that the servers may have applied the transaction, or may still apply it: the record was
 	// deleted, usually with the session, or the context was done.
 	ErrUnknown = errors.New("it is unknown whether the transaction was applied")
-	// ErrClosed means that the Writer is closed: nothing was applied.
+	// ErrClosed means that the Writer is closed. The servers have applied nothing.
 	ErrClosed = errors.New("the writer is closed")
 )
 
@@ -45,54 +47,55 @@ type Config struct {
 	connection.Options // the connection, the ACL of the record, and the logger
 
 	Dir string // the directory of the record
-	// MakeDir creates Dir if it does not exist. If it is nil, transactions fail with zk.ErrNoNode.
+	// MakeDir creates Dir if Dir does not exist. If MakeDir is nil and Dir does not exist, transactions fail with
+	// zk.ErrNoNode.
 	MakeDir func(ctx context.Context) error
 
-	prefix string // begins the name of the record
+	prefix string // the beginning of the record's name
 }
 
-// Transaction is a transaction to apply. It must not be changed after it was passed to a Writer.
+// Transaction is a transaction to apply. The caller must not change a Transaction after passing it to a Writer.
 type Transaction struct {
-	// Ops are of the types *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest and
-	// *zk.CheckVersionRequest. A transaction without operations confirms that the session lives, and
-	// measures the clock.
+	// Ops contains operations of the types *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest and
+	// *zk.CheckVersionRequest. A transaction without operations confirms that the session lives, and measures the
+	// clock of the leader.
 	Ops []any
-	// CreatesDir means that Ops create the directory of the record, which the same request creates if it
-	// does not exist. Such a transaction shares no request. Ops must not succeed after they have failed
-	// once.
+	// CreatesDir means that Ops create the directory of the record. The same request creates the record if there is
+	// none. Such a transaction shares no request. Ops must not be able to succeed after they have failed once.
 	CreatesDir bool
-	// Session is the only session in which the transaction may be applied, or 0.
+	// Session is the only session in which the servers may apply the transaction; 0 permits any session.
 	Session int64
-	// Record is the path of the only record with which the transaction may be applied, or "". As long as it
-	// exists, its directory was not deleted and created again.
+	// Record is the path of the only record with which the servers may apply the transaction; "" permits any
+	// record. As long as the record exists, its directory was not deleted and created again.
 	Record string
-	// Alone means that the transaction shares no request, because its operations could conflict with
-	// others.
+	// Alone means that the transaction shares no request, because its operations could conflict with other
+	// transactions.
 	Alone bool
-	// Sending, if not nil, is called by the writer's goroutine before each request with the transaction. It must
-	// be nil if CreatesDir is set.
+	// Sending, if not nil, is called by the writer's goroutine before each request that contains the transaction.
+	// It must be nil if CreatesDir is set.
 	Sending func()
 }
 
 // Outcome is the outcome of a transaction.
 type Outcome struct {
-	// Err is nil if the transaction was applied. Otherwise it was not, unless Err is ErrUnknown.
+	// Err is nil if the servers have applied the transaction. If Err is ErrUnknown, they may have applied it. With
+	// other errors they have not.
 	Err error
 	// Failed is the index of the operation to which Err refers, or -1.
 	Failed int
-	// Responses are the responses to Ops, nil if the reply was lost.
+	// Responses contains the responses to Ops. It is nil if the reply was lost.
 	Responses []zk.MultiResponse
-	// Session is the session in which the transaction was applied.
+	// Session is the session in which the servers have applied the transaction.
 	Session int64
 	// Zxid is the zxid of the transaction.
 	Zxid int64
 	// Record is the path of the record, an ephemeral znode of Session.
 	Record string
-	// Sent is when the answered request was sent, zero if the reply was lost.
+	// Sent is when the client has sent the request that was answered, or zero if the reply was lost.
 	Sent time.Time
 }
 
-// Call is a transaction that was passed to a Writer.
+// Call is a transaction that the caller has passed to a Writer.
 type Call struct {
 	t       Transaction
 	size    int
@@ -109,7 +112,7 @@ func (c *Call) Outcome() Outcome {
 	return c.outcome
 }
 
-// finish makes o the outcome of the call. It must be called once.
+// finish sets the outcome of the call. It must be called once.
 func (c *Call) finish(o Outcome) {
 	c.outcome = o
 	close(c.done)
@@ -117,40 +120,42 @@ func (c *Call) finish(o Outcome) {
 
 func (c *Call) fail(err error) { c.finish(Outcome{Err: err, Failed: -1}) }
 
-// Writer applies transactions. Its methods may be called from any goroutine. It runs a goroutine while
+// Writer applies transactions. Its methods may be called from any goroutine. A Writer runs a goroutine while
 // transactions are pending.
 type Writer struct {
-	// cfg.Conn is nil, because values of a connection.Map, as a shared Writer, must not refer to the connection.
+	// cfg.Conn is nil, because the values of a connection.Map, such as a shared Writer, must not refer to their
+	// connection.
 	cfg  Config
 	conn weak.Pointer[zk.Conn]
 
 	backoff connection.Backoff // only the writer's goroutine uses it
 
 	mu sync.Mutex
-	// record is nil before it is created. Only the writer's goroutine replaces it and uses it without mu.
+	// record is nil before the writer has created a record. Only the writer's goroutine replaces record, and may
+	// use it without mu.
 	record  *record
 	pending []*Call
 	running bool // the writer's goroutine is running
 	closing bool
-	// failed is the reason why no transaction can be applied any more: the connection was closed.
+	// failed is the reason why the writer can apply no transaction any more: the connection was closed.
 	failed error
 	clock  clock
 	closed chan struct{}
-	// closeErr is set before closed is closed.
+	// closeErr is the result of Close. It is set before closed is closed.
 	closeErr error
 }
 
-// New returns a Writer. It sends no request.
+// New returns a Writer, and sends no request.
 func New(cfg Config) *Writer {
 	w := &Writer{cfg: cfg, conn: weak.Make(cfg.Conn), closed: make(chan struct{})}
 	w.cfg.Conn, w.cfg.prefix = nil, cmp.Or(cfg.prefix, "client-")
 	return w
 }
 
-// Start starts a transaction. It does not block.
+// Start starts a transaction, and does not block.
 func (w *Writer) Start(t Transaction) *Call { return w.StartAll([]Transaction{t})[0] }
 
-// StartAll starts several independent transactions, which can share the first request. It does not block.
+// StartAll starts several independent transactions, which can share the first request. StartAll does not block.
 func (w *Writer) StartAll(ts []Transaction) []*Call {
 	calls := make([]*Call, len(ts))
 	w.mu.Lock()
@@ -175,8 +180,8 @@ func (w *Writer) StartAll(ts []Transaction) []*Call {
 	return calls
 }
 
-// Run applies a transaction. The error is that of the outcome, or, if ctx is done first, it wraps its
-// cause, and ErrUnknown if the transaction may have been sent.
+// Run applies a transaction, and returns its outcome and the error of the outcome. If ctx is done first, the error
+// wraps the cause of ctx, and also ErrUnknown if the writer may have sent the transaction.
 func (w *Writer) Run(ctx context.Context, t Transaction) (Outcome, error) {
 	if ctx.Err() != nil {
 		return Outcome{Failed: -1}, context.Cause(ctx)
@@ -198,8 +203,8 @@ func (w *Writer) Run(ctx context.Context, t Transaction) (Outcome, error) {
 	return o, o.Err
 }
 
-// Confirm confirms that the session lives, and measures the clock, by transactions without operations,
-// until an outcome is known or ctx is done.
+// Confirm applies transactions without operations until an outcome is known or ctx is done. The outcome confirms
+// that the session lives, and measures the clock of the leader.
 func (w *Writer) Confirm(ctx context.Context) (Outcome, error) {
 	for {
 		o, err := w.Run(ctx, Transaction{})
@@ -214,8 +219,8 @@ func (w *Writer) Confirm(ctx context.Context) (Outcome, error) {
 	}
 }
 
-// Withdraw removes a call that was not sent yet, and reports whether it has. Then nothing is applied, and
-// the outcome is never known.
+// Withdraw removes a call that the writer has not sent yet, and reports whether it has done so. The servers then
+// apply nothing, and the outcome of the call is never known.
 func (w *Writer) Withdraw(c *Call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -226,8 +231,8 @@ func (w *Writer) Withdraw(c *Call) bool {
 	return i >= 0
 }
 
-// RecordOf returns the path of the record, or "" if it does not exist or is not one of that session. The
-// record may have been deleted since the last transaction.
+// RecordOf returns the path of the record, or "" if there is no record or the record belongs to another session.
+// The servers may have deleted the record since the last transaction.
 func (w *Writer) RecordOf(session int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -237,8 +242,9 @@ func (w *Writer) RecordOf(session int64) string {
 	return w.record.path
 }
 
-// Close applies the transactions that were started, rejects others, and deletes the record. It blocks until that is
-// done or the connection is closed, and returns why the record may still exist, or nil. It may be called repeatedly.
+// Close applies the transactions that were started, rejects others, and deletes the record. Close blocks until this
+// is done or the connection is closed. It returns nil, or the reason why the record may still exist. It may be
+// called repeatedly.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	if !w.closing {
@@ -250,18 +256,18 @@ func (w *Writer) Close() error {
 	return w.closeErr
 }
 
-// LeaderTime returns the present time by the clock of the ensemble's leader and by the local clock. The
-// leader's is not known (ok is false) without a reply in the last ten minutes, and if the local clock was
-// set or the machine was suspended since then. Confirm measures it.
+// LeaderTime returns the present time of the ensemble's leader, as estimated, and of the local clock. ok is false
+// if there is no estimate: the writer has received no reply in the last ten minutes, or the local clock was set or
+// the machine was suspended since the last reply. Confirm makes a new measurement.
 func (w *Writer) LeaderTime() (leader, local time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	local = time.Now()
-	leader, ok = w.clock.at(local)
+	leader, ok = w.clock.estimate(local)
 	return leader, local, ok
 }
 
-// startGoroutine starts the goroutine unless it runs. The caller holds mu.
+// startGoroutine starts the writer's goroutine unless it runs. The caller holds mu.
 func (w *Writer) startGoroutine() {
 	if !w.running {
 		w.running = true
@@ -269,7 +275,7 @@ func (w *Writer) startGoroutine() {
 	}
 }
 
-// processCalls applies transactions until none is pending.
+// processCalls applies transactions until no transaction is pending.
 func (w *Writer) processCalls() {
 	conn := w.conn.Value()
 	for {
@@ -277,7 +283,7 @@ func (w *Writer) processCalls() {
 		switch {
 		case batch == nil:
 			return
-		case conn == nil: // the program does not refer to the connection any more
+		case conn == nil: // the program does not reference the connection any more
 			w.failBatch(batch, connection.ErrConnClosed)
 		default:
 			w.applyBatch(conn, batch)
@@ -285,15 +291,15 @@ func (w *Writer) processCalls() {
 	}
 }
 
-// takeBatch removes the calls of the next request from the pending calls, or returns nil if there is none:
-// the goroutine must end.
+// takeBatch removes the calls for the next request from the pending calls and returns them. It returns nil if no
+// call is pending; the goroutine must then end, so takeBatch resets running, or completes Close.
 func (w *Writer) takeBatch(conn *zk.Conn) []*Call {
 	w.mu.Lock()
 	if len(w.pending) == 0 {
 		if w.closing {
 			w.mu.Unlock()
 			w.closeErr = w.deleteLastRecord(conn)
-			close(w.closed) // running stays true
+			close(w.closed) // running remains true, so that no other goroutine starts
 			return nil
 		}
 		w.running = false
@@ -318,7 +324,7 @@ func (w *Writer) takeBatch(conn *zk.Conn) []*Call {
 	return batch
 }
 
-// failBatch finishes calls that were not sent, with an error.
+// failBatch finishes calls that the writer has not sent, with an error.
 func (w *Writer) failBatch(batch []*Call, err error) {
 	if errors.Is(err, connection.ErrConnClosed) {
 		w.failPending(err)
@@ -333,7 +339,7 @@ func finishBatch(batch []*Call, o Outcome) {
 	}
 }
 
-// failPending records that the connection was closed, and finishes the pending calls.
+// failPending records that the connection was closed, and finishes the pending calls with err.
 func (w *Writer) failPending(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

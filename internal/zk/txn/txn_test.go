@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The outcome contains the zxid and the session of the transaction, and the path of the record.
-func TestWriter_ReturnsOutcome(t *testing.T) {
+// TestWriter_ReturnsZxidSessionAndRecord checks that the outcome contains the zxid and the session of the
+// transaction, and the path of the record.
+func TestWriter_ReturnsZxidSessionAndRecord(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		o := h.apply(createItem())
 		require.Equal(h, "/item-0000000001", o.Responses[0].String)
@@ -29,8 +30,8 @@ func TestWriter_ReturnsOutcome(t *testing.T) {
 	})
 }
 
-// Calls that are started while a request is in flight share the next request, and each receives
-// its own responses.
+// TestWriter_CallsShareRequests checks that calls that are started while a request is in flight share the next
+// request, and that each call receives its own responses.
 func TestWriter_CallsShareRequests(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.ResetLog()
@@ -51,7 +52,8 @@ func TestWriter_CallsShareRequests(t *testing.T) {
 	})
 }
 
-// A transaction with Alone must not be sent with others, whose failure would delay it.
+// TestWriter_AloneSharesNoRequest checks that the writer does not send a transaction with Alone together with other
+// transactions, whose failure would delay it.
 func TestWriter_AloneSharesNoRequest(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.ResetLog()
@@ -68,23 +70,25 @@ func TestWriter_AloneSharesNoRequest(t *testing.T) {
 	})
 }
 
-// Withdraw removes calls that were not sent, and no others.
-func TestWriter_Withdraw(t *testing.T) {
+// TestWriter_WithdrawRemovesUnsentCalls checks that Withdraw removes calls that the writer has not sent yet, and no
+// other calls.
+func TestWriter_WithdrawRemovesUnsentCalls(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.Delay(zktest.ToClient, time.Second)
 		first := h.w.Start(createItem())
 		synctest.Wait()
 		second, third := h.w.Start(createItem()), h.w.Start(createItem())
-		require.False(h, h.w.Withdraw(first), "it is in flight")
+		require.False(h, h.w.Withdraw(first), "a call in flight was withdrawn")
 		require.True(h, h.w.Withdraw(second))
 		require.False(h, h.w.Withdraw(second))
 		require.NoError(h, first.Outcome().Err)
 		require.NoError(h, third.Outcome().Err)
-		require.Equal(h, 2, h.items())
+		require.Equal(h, 2, h.countItems())
 	})
 }
 
-// Run returns ErrUnknown only if the transaction may have been sent before the context was done.
+// TestWriter_RunReturnsWhenContextIsDone checks that Run returns when its context is done, and returns ErrUnknown
+// only if the writer may have sent the transaction before.
 func TestWriter_RunReturnsWhenContextIsDone(t *testing.T) {
 	runShared(t, func(h *writerTest) {
 		h.apply(createN)
@@ -116,7 +120,8 @@ func TestWriter_RunReturnsWhenContextIsDone(t *testing.T) {
 	})
 }
 
-// Confirm runs an empty transaction again if the outcome is unknown, because that does no harm.
+// TestWriter_ConfirmRetriesUnknownOutcome checks that Confirm repeats its empty transaction if the outcome is
+// unknown, because a repeated empty transaction does no harm.
 func TestWriter_ConfirmRetriesUnknownOutcome(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.After(firstMulti, func(q *zktest.Request) zktest.Verdict {
@@ -137,9 +142,9 @@ func TestWriter_ConfirmRetriesUnknownOutcome(t *testing.T) {
 	})
 }
 
-// After the owner has closed the connection, calls that were sent have an unknown outcome, and
-// others fail.
-func TestWriter_ConnectionIsClosed(t *testing.T) {
+// TestWriter_CallsFailAfterConnectionIsClosed checks that after the owner has closed the connection, calls that
+// were sent have an unknown outcome, and all other calls fail with ErrConnClosed.
+func TestWriter_CallsFailAfterConnectionIsClosed(t *testing.T) {
 	run(t, func(h *writerTest) {
 		h.apply(createItem())
 		h.Server.Delay(zktest.ToClient, 100*time.Millisecond)
@@ -158,9 +163,9 @@ func TestWriter_ConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// Close waits until pending calls are applied and the record is deleted, even if no server
-// answers for a while.
-func TestWriter_CloseWhileDisconnected(t *testing.T) {
+// TestWriter_CloseWaitsForPendingCalls checks that Close waits until the pending calls are applied and the record
+// is deleted, even if no server answers for a while.
+func TestWriter_CloseWaitsForPendingCalls(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.Refuse(true)
 		h.Server.DropConnections()
@@ -180,17 +185,19 @@ func TestWriter_CloseWhileDisconnected(t *testing.T) {
 	})
 }
 
-// If the record cannot be created, calls fail with the error of the server.
-func TestWriter_NoPermission(t *testing.T) {
+// TestWriter_ReturnsErrorOfRecordCreation checks that calls return the error of the server if the writer cannot
+// create its record.
+func TestWriter_ReturnsErrorOfRecordCreation(t *testing.T) {
 	run(t, func(h *writerTest) {
 		_, err := h.Conn.Create("/records", nil, 0, zk.WorldACL(zk.PermRead))
 		require.NoError(h, err)
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, zk.ErrNoAuth)
-		require.Zero(h, h.items())
+		require.Zero(h, h.countItems())
 	})
 }
 
-// Transactions that are too large, or contain anything but operations, are not sent.
+// TestWriter_RejectsInvalidTransactions checks that the writer does not send transactions that are too large or
+// contain anything but operations.
 func TestWriter_RejectsInvalidTransactions(t *testing.T) {
 	runWithRecord(t, func(h *writerTest) {
 		h.Server.ResetLog()

@@ -41,19 +41,19 @@ func run(t *testing.T, f func(h *writerTest)) {
 	})
 }
 
-// runWithRecord runs f with a writer that has a record, closes the writer, and requires that no
-// record remains.
+// runWithRecord runs f with a writer that has created a record, closes the writer, and requires that no record
+// remains.
 func runWithRecord(t *testing.T, f func(h *writerTest)) {
 	run(t, func(h *writerTest) {
 		require.NoError(h, h.w.Start(Transaction{}).Outcome().Err)
 		f(h)
 		require.NoError(h, h.w.Close())
-		require.Zero(h, h.count("client-"), "%s", h.Server.Tree())
+		require.Zero(h, h.countZnodes("client-"), "%s", h.Server.Tree())
 		require.ErrorIs(h, h.w.Start(createItem()).Outcome().Err, ErrClosed)
 	})
 }
 
-// runShared runs f with the shared writer of the directory /n, which does not exist.
+// runShared runs f with the shared writer of the directory /n. The directory does not exist.
 func runShared(t *testing.T, f func(h *writerTest)) {
 	bubble.Run(t, func(t *bubble.Test) {
 		t.Conn = t.Connect()
@@ -73,16 +73,18 @@ func (h *writerTest) apply(t Transaction) Outcome {
 	return o
 }
 
-// count returns how many znodes have a name with a prefix.
-func (h *writerTest) count(prefix string) int { return strings.Count(h.Server.Tree(), " "+prefix) }
+// countZnodes returns the number of znodes whose names begin with prefix.
+func (h *writerTest) countZnodes(prefix string) int {
+	return strings.Count(h.Server.Tree(), " "+prefix)
+}
 
-// items returns how often transactions of createItem were applied.
-func (h *writerTest) items() int { return h.count("item-") }
+// countItems returns how often the servers have applied a transaction of createItem.
+func (h *writerTest) countItems() int { return h.countZnodes("item-") }
 
-// createItem is a transaction whose repeated application would create a second znode.
+// createItem returns a transaction that creates another znode each time the servers apply it.
 func createItem() Transaction {
 	return Transaction{Ops: []any{&zk.CreateRequest{Path: "/item-", Acl: openACL, Flags: zk.FlagSequence}}}
 }
 
-// firstMulti matches the next transaction.
+// firstMulti matches the next transaction that the server receives.
 var firstMulti = zktest.Match{Op: zktest.OpMulti, Nth: 1}

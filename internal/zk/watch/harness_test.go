@@ -16,7 +16,8 @@ import (
 
 const timeout = bubble.SessionTimeout
 
-// runTest runs f in a bubble with a server, the connection under test and that of another program.
+// runTest runs f in a bubble with a server, the connection under test, and the connection Operator of another
+// program.
 func runTest(t *testing.T, f func(w *bubble.Test)) {
 	bubble.Run(t, func(w *bubble.Test) {
 		w.Conn, w.Operator = w.Connect(), w.Connect()
@@ -36,8 +37,8 @@ func set(w *bubble.Test, path, data string) {
 	synctest.Wait()
 }
 
-// drop breaks the connection under test, and waits until the client has reconnected. If lose is
-// set, the client library fails to set its watches again.
+// drop breaks the connection under test, and waits until the client has reconnected. If lose is set, the client
+// library fails to set its watches again.
 func drop(w *bubble.Test, lose bool) {
 	if lose {
 		w.Server.Before(zktest.Match{Op: zktest.OpSetWatches, Session: w.Conn.SessionID(), Nth: 1}, zktest.Fail(zk.ErrAPIError))
@@ -47,7 +48,7 @@ func drop(w *bubble.Test, lose bool) {
 	synctest.Wait()
 }
 
-// countReads returns the number of requests that have read since the last call.
+// countReads returns the number of read requests that the server has received since the last call of countReads.
 func countReads(w *bubble.Test) int {
 	n := w.Server.Log().Count(zktest.OpGetData, zktest.OpGetChildren2, zktest.OpExists)
 	w.Server.ResetLog()
@@ -90,7 +91,7 @@ func (u *follower) last() string {
 	return string(u.seen[len(u.seen)-1].Data)
 }
 
-// end cancels the follower and waits until it has ended.
+// end cancels the follower and waits until its goroutine has ended.
 func (u *follower) end() {
 	u.cancel()
 	<-u.ended

@@ -33,23 +33,24 @@ const (
 
 var openACL = zk.WorldACL(zk.PermAll)
 
-// lostWatch is a test in which watches are lost.
+// lostWatch is a test of a recipe in which watches are lost.
 type lostWatch struct {
 	*testing.T
 	srv *zktest.Server
-	// broken makes waiting lose the watches of all clients by a break of their connections.
+	// broken makes the method breakWhileWaiting break the connections of all clients, so that the clients lose
+	// their watches.
 	broken bool
 }
 
-// connect returns a connection whose list of servers contains the same server twice, so that the
-// client library reconnects immediately, and the break is not noticed.
+// connect returns a connection whose list of servers contains the same server twice, so that the client library
+// reconnects immediately, and the client does not notice the break.
 func (w *lostWatch) connect() *zk.Conn {
 	name := w.srv.Name()
 	return bubble.Connect(w, w.srv, timeout, zk.WithHostProvider(zktest.HostProvider(name, name)))
 }
 
-// waiting is called while the waiters of a scenario wait, before the changes that end their waits.
-func (w *lostWatch) waiting() {
+// breakWhileWaiting is called while all clients of a scenario wait, before the changes that end their waits.
+func (w *lostWatch) breakWhileWaiting() {
 	synctest.Wait()
 	time.Sleep(time.Second)
 	if w.broken {
@@ -58,7 +59,7 @@ func (w *lostWatch) waiting() {
 	}
 }
 
-// start runs f in the background. The returned function waits for it.
+// start runs f in the background. The returned function waits until f has returned.
 func start(f func()) (wait func()) {
 	done := make(chan struct{})
 	go func() {
@@ -74,7 +75,7 @@ type locker interface {
 }
 
 // contend makes three clients wait for a lock, which each of them releases immediately. The returned function waits
-// until all of them have held it.
+// until all three clients have held the lock.
 func (w *lostWatch) contend(ctx context.Context, newLock func() locker) (await func()) {
 	var waits []func()
 	for range 3 {
@@ -93,7 +94,7 @@ func (w *lostWatch) contend(ctx context.Context, newLock func() locker) (await f
 	}
 }
 
-// candidate starts a candidate.
+// candidate starts a candidate of the election, on its own connection.
 func (w *lostWatch) candidate() *leaderelection.Election {
 	e, err := leaderelection.NewElection(w.connect(), node, leaderelection.WithCreateNode())
 	require.NoError(w, err)
@@ -101,7 +102,8 @@ func (w *lostWatch) candidate() *leaderelection.Election {
 	return e
 }
 
-// awaitRole receives statuses until the candidate has the role, or its candidacy is over.
+// awaitRole receives statuses until the candidate has the role, or its candidacy is over, and returns the last
+// status.
 func awaitRole(e *leaderelection.Election, role leaderelection.Role) (last leaderelection.Status) {
 	for s := range e.Status() {
 		if last = s; s.Err == nil && s.Role == role {
@@ -111,8 +113,8 @@ func awaitRole(e *leaderelection.Election, role leaderelection.Role) (last leade
 	return last
 }
 
-// lostWatchScenarios are scenarios of all that waits for watches. Each returns when the waits have
-// ended.
+// lostWatchScenarios contains a scenario for each recipe that waits for watches. Each scenario returns when all
+// waits have ended.
 var lostWatchScenarios = []struct {
 	name string
 	run  func(w *lostWatch, ctx context.Context)
@@ -124,7 +126,7 @@ var lostWatchScenarios = []struct {
 		awaitRole(b, leaderelection.Follower)
 		c := w.candidate()
 		awaitRole(c, leaderelection.Follower)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Resign())
 		require.Equal(w, leaderelection.Leader, awaitRole(b, leaderelection.Leader).Role)
 		require.NoError(w, b.Resign())
@@ -133,7 +135,7 @@ var lostWatchScenarios = []struct {
 	}},
 	{"end of an election", func(w *lostWatch, _ context.Context) {
 		all := []*leaderelection.Election{w.candidate(), w.candidate(), w.candidate()}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, leaderelection.DeleteElection(w.connect(), node))
 		for _, e := range all {
 			require.ErrorIs(w, awaitRole(e, leaderelection.Role(99)).Err, leaderelection.ErrElectionOver)
@@ -145,7 +147,7 @@ var lostWatchScenarios = []struct {
 		b, c := w.candidate(), w.candidate()
 		awaitRole(b, leaderelection.Follower)
 		awaitRole(c, leaderelection.Follower)
-		w.waiting()
+		w.breakWhileWaiting()
 		operator := w.connect()
 		for _, e := range []*leaderelection.Election{c, b, a} {
 			require.NoError(w, operator.Delete(e.ID(), -1))
@@ -157,7 +159,7 @@ var lostWatchScenarios = []struct {
 		awaitRole(a, leaderelection.Leader)
 		requested := a.ResignRequested()
 		conn := w.connect()
-		w.waiting()
+		w.breakWhileWaiting()
 		done := start(func() { require.NoError(w, resignation.Request(ctx, conn, node, a.ID())) })
 		<-requested
 		require.NoError(w, a.Resign())
@@ -169,7 +171,7 @@ var lostWatchScenarios = []struct {
 		observed, err := leaderelection.Observe(ctx, w.connect(), node)
 		require.NoError(w, err)
 		require.Equal(w, a.ID(), (<-observed).Leader.ID)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Resign())
 		require.Nil(w, (<-observed).Leader)
 		b := w.candidate()
@@ -194,7 +196,7 @@ var lostWatchScenarios = []struct {
 		revoked := a.ReleaseRequested()
 		contenders, err := m().Contenders(ctx)
 		require.NoError(w, err)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, m().RequestRelease(ctx, contenders[0]))
 		<-revoked
 		require.NoError(w, a.Release())
@@ -210,14 +212,14 @@ var lostWatchScenarios = []struct {
 		a, err := s().Lock(ctx)
 		require.NoError(w, err)
 		await := w.contend(ctx, func() locker { return s() })
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Release())
 		await()
-		// The znode of the holder is replaced: each check of the lease finds a znode.
+		// Replace the znode of the holder, so that the checks of the lease still find a znode.
 		b, err := s().Lock(ctx)
 		require.NoError(w, err)
 		operator := w.connect()
-		w.waiting()
+		w.breakWhileWaiting()
 		_, err = operator.Multi(&zk.DeleteRequest{Path: path}, &zk.CreateRequest{Path: path, Acl: openACL, Flags: zk.FlagEphemeral})
 		require.NoError(w, err)
 		<-b.Done()
@@ -247,7 +249,7 @@ var lostWatchScenarios = []struct {
 			}))
 			time.Sleep(time.Second)
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Release())
 		for _, wait := range waits {
 			wait()
@@ -267,7 +269,7 @@ var lostWatchScenarios = []struct {
 			b := b()
 			waits = append(waits, start(func() { require.NoError(w, b.Wait(ctx)) }))
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, b().Remove(ctx))
 		for _, wait := range waits {
 			wait()
@@ -279,7 +281,7 @@ var lostWatchScenarios = []struct {
 			d, err := barrier.NewDouble(w.connect(), "/double", 3)
 			require.NoError(w, err)
 			if i == 2 {
-				w.waiting()
+				w.breakWhileWaiting()
 			}
 			waits = append(waits, start(func() {
 				r, err := d.Enter(ctx)
@@ -307,7 +309,7 @@ var lostWatchScenarios = []struct {
 				}
 			}()
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		producer := q()
 		for range consumers {
 			_, err := producer.Put(ctx, []byte("item"))
@@ -336,14 +338,14 @@ var lostWatchScenarios = []struct {
 				}
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		m, err := g().Join(ctx, "a", []byte("1"))
 		require.NoError(w, err)
 		await(1, "1")
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, m.Set(ctx, []byte("2")))
 		await(1, "2")
-		require.NoError(w, w.connect().Delete("/group/a", -1)) // the member joins again
+		require.NoError(w, w.connect().Delete("/group/a", -1)) // the member must join again
 		await(1, "2")
 		require.NoError(w, m.Close())
 		await(0, "")
@@ -370,7 +372,7 @@ var lostWatchScenarios = []struct {
 				break
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, a.Close())
 	}},
 	{"cache", func(w *lostWatch, ctx context.Context) {
@@ -385,13 +387,13 @@ var lostWatchScenarios = []struct {
 				<-events
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		for i, path := range []string{"/cache", "/cache/a", "/cache/a/b"} {
 			_, err := operator.Create(path, nil, 0, openACL)
 			require.NoError(w, err)
 			await(func() bool { return c.Len() == i+1 })
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		_, err = operator.Set("/cache/a/b", []byte("1"), -1)
 		require.NoError(w, err)
 		await(func() bool {
@@ -417,11 +419,11 @@ var lostWatchScenarios = []struct {
 				}
 			}
 		}
-		w.waiting()
+		w.breakWhileWaiting()
 		r, err := d().Register(ctx, discovery.Instance{Name: "shop", ID: "one", Address: "host", Port: 1})
 		require.NoError(w, err)
 		await(1)
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, r.Close())
 		await(0)
 		require.NoError(w, p.Close())
@@ -432,7 +434,7 @@ var lostWatchScenarios = []struct {
 		r, err := d.Register(ctx, discovery.Instance{Name: "shop", ID: "one", Address: "host", Port: 1})
 		require.NoError(w, err)
 		operator := w.connect()
-		w.waiting()
+		w.breakWhileWaiting()
 		require.NoError(w, operator.Delete(r.Path(), -1))
 		for ok := false; !ok; time.Sleep(time.Second) {
 			ok, _, err = operator.Exists(r.Path())
@@ -449,7 +451,7 @@ var lostWatchScenarios = []struct {
 		changes, writer := v().Watch(ctx), v()
 		<-changes
 		for i := 1; i < 3; i++ {
-			w.waiting()
+			w.breakWhileWaiting()
 			_, err := writer.Set(ctx, i)
 			require.NoError(w, err)
 			require.Equal(w, i, (<-changes).Value)
@@ -457,7 +459,7 @@ var lostWatchScenarios = []struct {
 	}},
 }
 
-// semaphore lets four clients use a semaphore with two leases.
+// semaphore makes four clients use a semaphore with two leases.
 func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 	var waits []func()
 	for range 4 {
@@ -471,23 +473,23 @@ func (w *lostWatch) semaphore(ctx context.Context, opts ...lock.Option) {
 		}))
 		time.Sleep(time.Second)
 	}
-	w.waiting()
+	w.breakWhileWaiting()
 	for _, wait := range waits {
 		wait()
 	}
 }
 
-// Nothing that waits for a watch may wait forever when an event is lost, or when the server does not set the
-// watches again after a break of the connection that the client does not notice.
-func TestLostWatch_IsNoticed(t *testing.T) {
+// TestRecipes_NoticeLostWatches checks that no election and no recipe waits forever if an event is lost, or if the
+// server does not set the watches again after a break of the connection that the client does not notice.
+func TestRecipes_NoticeLostWatches(t *testing.T) {
 	for _, s := range lostWatchScenarios {
 		t.Run(s.name, func(t *testing.T) {
-			// run returns the number of events in the scenario without a fault, or whether the
-			// fault has occurred.
+			// run runs the scenario. Without a fault it returns the number of watch events, and with a fault
+			// whether the fault has occurred.
 			run := func(name string, broken bool, m zktest.Match) (events int, occurred bool) {
 				limit := watch.MaxDelay + 2*time.Minute
 				if broken {
-					limit *= 3 // a dropped setWatches loses several watches, one of which may wait for the next change
+					limit *= 3 // a dropped setWatches loses several watches, one of which may not fire before the next change
 				}
 				synctest.Test(t, func(t *testing.T) {
 					w := &lostWatch{T: t, srv: zktest.Start(t), broken: broken}

@@ -1,6 +1,6 @@
-// Package watch shares the watches of a connection among all of its users, because the client library cannot
-// remove a watch. docs/design.md says when a watch is in doubt, and how the pool notices lost events ("Watches").
-// Only RemoveFromData removes a watch, by a write.
+// Package watch shares the watches of a connection among all users of the connection, because the client library
+// cannot remove a watch. docs/design.md says when a watch is in doubt, and how the pool notices lost events
+// ("Watches"). Only RemoveFromData removes a watch: it makes the watch fire by a write.
 package watch
 
 import (
@@ -16,19 +16,19 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// MaxChannels is how many channels the client library may hold for one watch. Each request that sets the
-// watch again adds one; an event closes all of them. A watch in doubt with that many channels is not set
-// again until it fires: its readers read at intervals instead.
+// MaxChannels is how many channels the client library may hold for one watch. Each request that sets the watch
+// again adds a channel; an event closes all of them. If a watch in doubt has that many channels, the pool does not
+// set it again until it fires: its readers read at intervals instead.
 const MaxChannels = 8
 
 // kind is the kind of change that the client library waits for.
 type kind uint8
 
 const (
-	data     kind = iota // the data of a znode, and its deletion
-	creation             // the creation of a znode
-	children             // the children of a znode, and its deletion
-	nothing              // the key of reads that set no watch
+	data      kind = iota // a change of the data of a znode, or its deletion
+	creation              // the creation of a znode
+	children              // a change of the children of a znode, or its deletion
+	unwatched             // the kind in the key of reads that set no watch
 )
 
 type key struct {
@@ -47,46 +47,46 @@ type pool struct {
 	mu      sync.Mutex
 	taken   sync.Cond      // an event was passed to Take
 	started uint64         // the number of reads that were started
-	watches map[key]*Watch // the watches that have not fired yet, as far as is known
+	watches map[key]*Watch // the watches that have not fired yet, as far as the pool knows
 	reads   map[key]*reads // the reads in progress
-	sweep   int            // at this number of watches, look for those that have fired
+	sweep   int            // the number of watches at which add removes the watches that have fired
 }
 
 const minSweep = 64
 
-// Watch is a watch that was set on a znode. It fires once. Its methods may be called from any goroutine. A
-// nil Watch never fires.
+// Watch is a watch on a znode. It fires once. Its methods may be called from any goroutine. A nil Watch never
+// fires.
 type Watch struct {
 	pool *pool
 	c    <-chan zk.Event
 
-	// The rest is guarded by the mutex of the pool.
+	// The mutex of the pool guards the following fields.
 
-	event    *received // nil until it was received
+	event    *received // nil until the event was received
 	epoch    uint64    // the epoch in which a request has last set the watch
 	channels int       // the number of channels that the client library holds for the watch
-	state    int64     // the state of the znode when the watch was set: see key.state
+	state    int64     // the state of the znode when the watch was set; see key.state
 }
 
-// received is an event that was received.
+// received is an event that a user of the watch has received.
 type received struct {
 	zk.Event
-	after uint64 // the number of reads that were started before: later ones follow the event
+	after uint64 // the number of reads that were started before the event; later reads follow the event
 }
 
-// New returns a watch on a channel, for tests of other packages.
+// New returns a watch with the channel c, for tests of other packages.
 func New(c <-chan zk.Event) *Watch {
 	p := &pool{}
 	p.taken.L = &p.mu
 	return &Watch{pool: p, c: c}
 }
 
-// C returns the channel of the client library, on which all users of the watch wait. One receives the
-// event, the others from a closed channel. Every user must pass the received value to Take immediately,
-// because the others block in Take until the user with the event has called it.
+// C returns the channel of the client library, on which all users of the watch wait. One user receives the event;
+// the others receive a zero value from the closed channel. Every user must pass the received value to Take
+// immediately, because the others block in Take until the user with the event has called Take.
 //
-// If the event was lost, the channel receives nothing. So every user also waits for Changed of a
-// connection.Subscription, and then calls Fired.
+// If the event was lost, the channel receives nothing. So every user must also wait for Changed of a
+// connection.Subscription, and then call Fired.
 func (w *Watch) C() <-chan zk.Event {
 	if w == nil {
 		return nil
@@ -94,17 +94,17 @@ func (w *Watch) C() <-chan zk.Event {
 	return w.c
 }
 
-// Take returns the event of the watch, given the value received from C.
+// Take returns the event of the watch. event is the value that the caller has received from C.
 func (w *Watch) Take(event zk.Event) zk.Event {
 	w.pool.mu.Lock()
 	defer w.pool.mu.Unlock()
 	w.take(event)
-	return w.await()
+	return w.awaitEvent()
 }
 
-// Loss returns what an event means for the znode of a watch: connection.ErrConnClosed, connection.ErrSessionExpired,
-// connection.ErrDeleted, perhaps before it is known that the session has expired or is being closed, or nil if the
-// znode was changed.
+// Loss returns what an event means for the znode of a watch: connection.ErrConnClosed,
+// connection.ErrSessionExpired, connection.ErrDeleted, or nil if the znode was changed. ErrDeleted can also be the
+// first sign that the session has expired or that the owner closes the connection.
 func Loss(event zk.Event) error {
 	switch {
 	case errors.Is(event.Err, zk.ErrClosing):
@@ -117,7 +117,7 @@ func Loss(event zk.Event) error {
 	return nil
 }
 
-// take records the event, if that was received. The caller holds mu.
+// take records the event, unless it is the zero value of a closed channel. The caller holds mu.
 func (w *Watch) take(event zk.Event) {
 	if event != (zk.Event{}) {
 		w.event = &received{event, w.pool.started}
@@ -125,16 +125,17 @@ func (w *Watch) take(event zk.Event) {
 	}
 }
 
-// await returns the event of a watch that has fired. The caller holds mu.
-func (w *Watch) await() zk.Event {
+// awaitEvent returns the event of a watch that has fired. It waits until a user has passed the event to Take. The caller
+// holds mu.
+func (w *Watch) awaitEvent() zk.Event {
 	for w.event == nil {
 		w.pool.taken.Wait()
 	}
 	return w.event.Event
 }
 
-// Fired reports whether the watch has fired. If the event was lost, Take returns one that does not show what has
-// happened.
+// Fired reports whether the watch has fired. If the pool has noticed that the event was lost, Take returns an event
+// that does not show what has happened.
 func (w *Watch) Fired() bool {
 	if w == nil {
 		return false
@@ -144,19 +145,20 @@ func (w *Watch) Fired() bool {
 	return w.fired()
 }
 
-// fired is like Fired. The caller holds mu.
+// fired does what Fired does. The caller holds mu.
 func (w *Watch) fired() bool {
 	select {
 	case event := <-w.c:
 		w.take(event)
 		return true
 	default:
-		return w.event != nil // the watch was lost
+		return w.event != nil // verify sets event if the watch was lost
 	}
 }
 
-// of returns the watch of k unless it has fired. The caller holds mu.
-func (p *pool) of(k key) *Watch {
+// unfiredWatch returns the watch of k, or nil if there is none or it has fired, and then removes it from the pool.
+// The caller holds mu.
+func (p *pool) unfiredWatch(k key) *Watch {
 	w := p.watches[k]
 	if w != nil && w.fired() {
 		delete(p.watches, k)
@@ -165,10 +167,11 @@ func (p *pool) of(k key) *Watch {
 	return w
 }
 
-// add records the watch on k that a request has set, given the channel and the Stat of its reply, and returns
-// the shared Watch. epoch is the epoch of the connection before the request was sent. The caller holds mu.
+// add records the watch on k that a request has set, and returns the Watch that all users share. c and stat are the
+// channel and the Stat of the reply. epoch is the epoch of the connection before the request was sent. The caller
+// holds mu.
 func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch {
-	if w := p.of(k); w != nil {
+	if w := p.unfiredWatch(k); w != nil {
 		w.channels++
 		w.epoch = max(w.epoch, epoch)
 		return w
@@ -177,31 +180,32 @@ func (p *pool) add(k key, c <-chan zk.Event, epoch uint64, stat *zk.Stat) *Watch
 	p.watches[k] = w
 	if len(p.watches) >= p.sweep {
 		for k := range p.watches {
-			p.of(k)
+			p.unfiredWatch(k)
 		}
 		p.sweep = max(minSweep, 2*len(p.watches))
 	}
 	return w
 }
 
-// OnData reports whether the connection has a watch on the data of a znode, or a read in progress that may
-// set one. A call of Read whose context is done sets no watch.
+// OnData reports whether the connection has a watch on the data of a znode, or a read in progress that may set such
+// a watch. A call of Read whose context is done sets no watch.
 func OnData(conn *zk.Conn, path string) bool {
 	p, k := pools.Of(conn), key{path, data}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.of(k) != nil || p.reads[k] != nil
+	return p.unfiredWatch(k) != nil || p.reads[k] != nil
 }
 
-// RemoveFromData removes the watch on the data of a znode, unless mayWrite returns false, by writing the
-// same data again. That fires the watches of all clients, each of which reads again. If the znode has
-// changed since it was read, the watch has fired. Transient failures are retried.
+// RemoveFromData removes the watch on the data of a znode by writing the same data again, unless mayWrite returns
+// false. The write fires the watches of all clients, and each client reads again. If the znode has changed since
+// RemoveFromData has read it, the watch has fired, and RemoveFromData writes nothing. It retries transient
+// failures.
 func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite func(Found) bool) error {
 	sub := connection.Subscribe(conn, 0)
 	defer sub.Close()
 	err := connection.Retry(ctx, conn, func() error {
-		// A request in progress that may set the watch is answered before this read, and a watch in doubt
-		// is set again, so that it fires.
+		// The server answers a request in progress that may set the watch before this read. Reset sets a watch in
+		// doubt again, so that the write fires it.
 		found, err := Try(conn, Query{Path: path, What: Data, Epoch: sub.State().Epoch, Reset: true})
 		if err == nil && mayWrite(found) {
 			_, err = conn.Set(path, found.Data, found.Stat.Version)
@@ -214,27 +218,28 @@ func RemoveFromData(ctx context.Context, conn *zk.Conn, path string, mayWrite fu
 	return err
 }
 
-// Watches are verified in rounds, while the connection has a connection.Subscription. The znodes that are
-// watched when a round begins are read once in it, at even distances and in random order. The duration is
-// random, so that many clients do not read at the same time.
+// The pool verifies watches in rounds, while the connection has a connection.Subscription. In each round it reads
+// the znodes once that are watched when the round begins, at even distances and in random order. The duration of a
+// round is random, so that many clients do not read at the same time.
 const (
 	minRound = 3 * time.Minute
 	maxRound = 5 * time.Minute
-	// minStep is the least time between two reads, which makes rounds of many znodes longer.
+	// minStep is the shortest time between two reads. It makes rounds of many znodes longer.
 	minStep = 100 * time.Millisecond
 
-	// MaxDelay is how late a lost event is noticed if the connection is up and minStep does not prolong the
-	// rounds: a watch that is set after the beginning of a round is verified in the next one.
+	// MaxDelay is how late a lost event is noticed if the connection is up and minStep does not prolong the rounds:
+	// the pool verifies a watch that is set after the beginning of a round in the next round.
 	MaxDelay = 2 * maxRound
 )
 
 func init() { connection.Verify = verify }
 
-// Round returns the random duration of a round, also for other requests that are repeated because no event
-// may report a change.
+// Round returns the random duration of a round. Other packages use it for requests that they repeat because no
+// event may report a change.
 func Round() time.Duration { return minRound + rand.N(maxRound-minRound) }
 
-// state returns what a watch of this kind compares, given the Stat of its znode, nil if it does not exist.
+// state returns the value that verify compares for a watch of this kind: a zxid in the Stat of the znode, or 0 if
+// stat is nil, because the znode does not exist.
 func (k key) state(stat *zk.Stat) int64 {
 	switch {
 	case stat == nil:
@@ -245,7 +250,7 @@ func (k key) state(stat *zk.Stat) int64 {
 	return stat.Mzxid
 }
 
-// verify verifies the watches of a connection until ctx is done, and calls notify when some were lost.
+// verify verifies the watches of a connection until ctx is done, and calls notify when a watch was lost.
 func verify(ctx context.Context, conn *zk.Conn, notify func()) {
 	p := pools.Of(conn)
 	for ctx.Err() == nil {
@@ -271,28 +276,29 @@ func (p *pool) watched() map[string]bool {
 	defer p.mu.Unlock()
 	paths := map[string]bool{}
 	for k := range p.watches {
-		if p.of(k) != nil {
+		if p.unfiredWatch(k) != nil {
 			paths[k.path] = true
 		}
 	}
 	return paths
 }
 
-// verify compares the watches on a znode with its Stat, and reports whether one was lost, which it fires. A
-// server sends the event of a change before a reply that shows the change.
+// verify compares the watches on a znode with its Stat, and fires each watch that was lost. It reports whether it
+// has fired a watch. A watch was lost if the znode has changed, because a server sends the event of a change before
+// a reply that shows the change.
 func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost bool) {
 	kinds := [...]key{{path, data}, {path, creation}, {path, children}}
 	var before [len(kinds)]*Watch
 	p.mu.Lock()
 	for i, k := range kinds {
-		before[i] = p.of(k)
+		before[i] = p.unfiredWatch(k)
 	}
 	p.mu.Unlock()
 	if before == [len(kinds)]*Watch{} {
 		return false
 	}
 	stat, err := connection.Do(ctx, func() (*zk.Stat, error) {
-		exists, stat, err := conn.Exists(path) // exists needs no permission
+		exists, stat, err := conn.Exists(path) // exists needs no permission for the znode
 		if !exists {
 			stat = nil
 		}
@@ -304,8 +310,8 @@ func (p *pool) verify(ctx context.Context, conn *zk.Conn, path string) (lost boo
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, k := range kinds {
-		// A watch that was set after the request may know of later changes.
-		if w := p.of(k); w != nil && w == before[i] && w.state != k.state(stat) {
+		// Ignore a watch that was set after the request, because it may know of later changes.
+		if w := p.unfiredWatch(k); w != nil && w == before[i] && w.state != k.state(stat) {
 			w.take(zk.Event{Type: zk.EventNodeDataChanged, State: zk.StateHasSession, Path: path})
 			delete(p.watches, k)
 			lost = true

@@ -12,16 +12,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// All readers must notice a change whose event is lost within MaxDelay, with one read for all of them, and
-// the next change immediately.
-func TestVerify_LostEvent(t *testing.T) {
+// TestVerify_FindsChangeWhoseEventIsLost checks that all readers notice a change whose event is lost within
+// MaxDelay, with one read for all of them, and notice the next change immediately.
+func TestVerify_FindsChangeWhoseEventIsLost(t *testing.T) {
 	create := func(w *bubble.Test, path string) { createZnode(w, path, "") }
 	remove := func(w *bubble.Test, path string) { require.NoError(w, w.Operator.Delete(path, -1)) }
 	write := func(w *bubble.Test, path string) { set(w, path, "2") }
 	for _, x := range []struct {
 		name  string
 		what  What
-		child bool // the changes are those of a child
+		child bool // the test changes a child of the watched znode
 		do    []func(w *bubble.Test, path string)
 	}{
 		{"data", Data, false, []func(*bubble.Test, string){create, write, write}},
@@ -71,9 +71,10 @@ func TestVerify_LostEvent(t *testing.T) {
 	}
 }
 
-// The watches on a znode must cost 12 to 20 requests per hour, however many readers and kinds of watches
-// there are, and a watch that was not lost must not fire.
-func TestVerify_Cost(t *testing.T) {
+// TestVerify_SendsFewRequestsPerHour checks that the verification of the watches on a znode costs at most 20
+// requests per hour, with any number of readers and kinds of watches, and that a watch that was not lost does not
+// fire.
+func TestVerify_SendsFewRequestsPerHour(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		var all []*follower
@@ -84,7 +85,7 @@ func TestVerify_Cost(t *testing.T) {
 		time.Sleep(time.Hour)
 		n := countReads(w)
 		require.LessOrEqual(w, n, 20)
-		require.GreaterOrEqual(w, n, 11) // the first round has begun before the watches were set
+		require.GreaterOrEqual(w, n, 11) // the first round has begun before the test has set the watches
 		for _, u := range all {
 			require.Len(w, u.seen, 1)
 			u.end()
@@ -94,8 +95,9 @@ func TestVerify_Cost(t *testing.T) {
 	})
 }
 
-// A connection with thousands of watched znodes must send at most ten verifications per second.
-func TestVerify_ManyZnodes(t *testing.T) {
+// TestVerify_LimitsRateForManyZnodes checks that a connection with thousands of watched znodes sends at most ten
+// verifications per second.
+func TestVerify_LimitsRateForManyZnodes(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		p := pools.Of(w.Conn)
 		u := follow(w, "/none", DataOrCreation)

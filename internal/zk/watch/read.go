@@ -10,25 +10,25 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// What selects the result of a read, and the event for which its watch waits.
+// What selects what a read returns, and the event for which the watch of the read waits.
 type What uint8
 
 const (
-	// Data is the data, until it changes or the znode is deleted. A read of a znode that does not exist
-	// fails with zk.ErrNoNode and sets no watch.
+	// Data selects the data. The watch fires when the data changes or the znode is deleted. If the znode does not
+	// exist, the read fails with zk.ErrNoNode and sets no watch.
 	Data What = iota
-	// Children is the names of a znode's children, until they change or the znode is deleted. A read of
-	// a znode that does not exist fails as with Data.
+	// Children selects the names of the children. The watch fires when they change or the znode is deleted. If the
+	// znode does not exist, the read fails with zk.ErrNoNode and sets no watch.
 	Children
-	// DataOrCreation is Data for a znode that need not exist. Then the Stat of the result is nil, and the
-	// watch waits for the creation.
+	// DataOrCreation selects the data of a znode that need not exist. If the znode does not exist, the Stat of the
+	// result is nil, and the watch waits for the creation.
 	DataOrCreation
-	// ChildrenOrCreation is Children for a znode that need not exist. If it does not, the watch waits
-	// for the creation.
+	// ChildrenOrCreation selects the children of a znode that need not exist. If the znode does not exist, the Stat
+	// of the result is nil, and the watch waits for the creation.
 	ChildrenOrCreation
-	// Existence is only the Stat, with the watch of Data if the znode exists and of DataOrCreation if it
-	// does not. It needs no permission. If the znode was created since an earlier read, the Watch may be
-	// nil.
+	// Existence selects only the Stat. The watch waits as with Data if the znode exists, and as with DataOrCreation if the
+	// znode does not exist. The read needs no permission. If the znode was created since an earlier read, the Watch
+	// may be nil.
 	Existence
 )
 
@@ -36,11 +36,11 @@ const (
 type Query struct {
 	Path string
 	What What
-	// Epoch is the number of the connection in the connection.State before the read.
+	// Epoch is the Epoch in the connection.State before the read.
 	Epoch uint64
-	// Woken is the watch that woke the caller, or nil. All callers that it has woken share one read.
+	// Woken is the watch that has woken the caller, or nil. All callers that this watch has woken share one read.
 	Woken *Watch
-	// Reset sets the watch again if it is in doubt.
+	// Reset makes the read set the watch again if the watch is in doubt.
 	Reset bool
 
 	canceled <-chan struct{} // the Done channel of the context of Read
@@ -49,24 +49,25 @@ type Query struct {
 // Found is the result of a read.
 type Found struct {
 	Data     []byte
-	Children []string // the callers that share the read share it: it must not be changed
+	Children []string // must not be changed, because all callers that share the read share the slice
 	Stat     *zk.Stat // nil if the znode does not exist
-	Watch    *Watch   // set before the read
-	// Doubt reports that the watch may never fire: it was set in an earlier epoch of the connection, or the
+	Watch    *Watch   // the watch that was set before the server has answered the read
+	// Doubt means that the watch may never fire: it was set in an earlier epoch of the connection, or the
 	// connection must not read the znode.
 	Doubt bool
 }
 
-// Read calls Try until it returns no transient failure. It also returns the cause of the context, or
-// connection.ErrConnClosed. With an error of connection.IsUnreadable a read of data lacks only the data,
-// and with connection.ErrTooLarge a list of children everything but the Stat.
+// Read calls Try until Try returns no transient failure. If the context is done, the error is the cause of the
+// context; if the owner closes the connection, the error is connection.ErrConnClosed. With an error of
+// connection.IsUnreadable, the result of a read of data lacks only the data. With connection.ErrTooLarge, the
+// result of a read of children contains only the Stat.
 func Read(ctx context.Context, conn *zk.Conn, q Query) (Found, error) {
 	q.canceled = ctx.Done()
 	return connection.Read(ctx, conn, func() (Found, error) { return Try(conn, q) })
 }
 
-// Try reads a znode, and sets a watch on it unless an earlier one has not fired yet. The answer is that of
-// a request that was sent after the call or after the event of q.Woken. Concurrent calls share requests. It
+// Try reads a znode, and sets a watch on the znode unless an earlier watch has not fired yet. It returns the answer
+// to a request that was sent after the call or after the event of q.Woken. Concurrent calls share requests. Try
 // blocks until the connection answers.
 func Try(conn *zk.Conn, q Query) (Found, error) {
 	p := pools.Of(conn)
@@ -86,27 +87,28 @@ func Try(conn *zk.Conn, q Query) (Found, error) {
 		if found.Stat == nil || err != nil {
 			return found, err
 		}
-		q.Woken = nil // the znode was created between the two requests
+		q.Woken = nil // another client has created the znode between the two requests
 	}
 }
 
-// Listing returns the names of the children of a znode, and its Stat, without a watch. Like Try, it shares
-// requests: hundreds of concurrent callers cost a few. It does not retry.
+// Listing returns the names of the children of a znode, and its Stat, without setting a watch. Like Try, Listing
+// shares requests: hundreds of concurrent calls cost a few requests. It does not retry.
 func Listing(conn *zk.Conn, path string) (Found, error) {
-	return pools.Of(conn).read(conn, key{path, nothing}, Query{})
+	return pools.Of(conn).read(conn, key{path, unwatched}, Query{})
 }
 
-// reads are the reads of one key: the one in progress, and the next one, which is sent after its answer.
+// reads contains the read of one key that is in progress, and the next read, which is sent after the answer to the
+// current read.
 type reads struct {
 	current, next *read
 }
 
 // read is one request, whose answer several callers share.
 type read struct {
-	number uint64 // the number of the read among all reads of the connection, once it has been sent
+	number uint64 // the number of the read among all reads of the connection, once it was sent
 	epoch  uint64
 	reset  bool
-	shared bool          // several callers return it
+	shared bool          // several callers return the answer
 	done   chan struct{} // closed when found and err are set
 	found  Found
 	err    error
@@ -116,14 +118,14 @@ type read struct {
 func (p *pool) read(conn *zk.Conn, k key, q Query) (Found, error) {
 	p.mu.Lock()
 	select {
-	case <-q.canceled: // Read has returned: the watch would not be used, and OnData may have been called
+	case <-q.canceled: // the function Read has returned, so nobody would use the watch, and OnData may have been called
 		p.mu.Unlock()
 		return Found{}, context.Canceled
 	default:
 	}
 	after := p.started
 	if q.Woken != nil && q.Woken.fired() {
-		q.Woken.await()
+		q.Woken.awaitEvent()
 		after = q.Woken.event.after
 	}
 	all := p.reads[k]
@@ -160,11 +162,11 @@ func (p *pool) begin(all *reads, r *read) {
 	r.number = p.started
 }
 
-// perform sends the request of the current read, and starts the next one if there are callers that wait for it.
+// perform sends the request of the current read, and starts the next read if callers wait for it.
 func (p *pool) perform(conn *zk.Conn, k key, all *reads) {
 	p.mu.Lock()
-	r, w, watched := all.current, p.of(k), k
-	set := k.kind != nothing && (w == nil || w.epoch < r.epoch && r.reset && w.channels < MaxChannels)
+	r, w, watched := all.current, p.unfiredWatch(k), k
+	set := k.kind != unwatched && (w == nil || w.epoch < r.epoch && r.reset && w.channels < MaxChannels)
 	p.mu.Unlock()
 	defer close(r.done)
 	var c <-chan zk.Event
@@ -172,13 +174,14 @@ func (p *pool) perform(conn *zk.Conn, k key, all *reads) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if k.kind == creation && r.found.Stat != nil {
-		watched.kind, w = data, nil // the watch on an existing znode is a watch on its data
+		watched.kind, w = data, nil // a request that has found the znode has set a watch on its data
 	}
 	if c != nil {
 		w = p.add(watched, c, r.epoch, r.found.Stat)
 	}
 	if r.err == nil || r.found.Stat != nil {
-		// The server may not have a watch that was set before. Without a right to read the znode there is none.
+		// The watch is in doubt if it was set in an earlier epoch, because the server may not have the watch, or if
+		// the connection must not read the znode, because there is then no watch.
 		r.found.Watch, r.found.Doubt = w, w != nil && w.epoch < r.epoch || errors.Is(r.err, zk.ErrNoAuth)
 	}
 	if all.next == nil {
@@ -189,7 +192,7 @@ func (p *pool) perform(conn *zk.Conn, k key, all *reads) {
 	go p.perform(conn, k, all)
 }
 
-// send sends one request, with or without setting a watch.
+// send sends one request, which sets a watch if set is true.
 func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error) {
 	var exists bool
 	switch {
@@ -209,7 +212,7 @@ func send(conn *zk.Conn, k key, set bool) (f Found, c <-chan zk.Event, err error
 	return f, c, err
 }
 
-// clone returns a copy for another caller, except of the names, of which there may be many.
+// clone returns a copy for another caller. The copy shares the names of the children, because there may be many.
 func (f Found) clone() Found {
 	f.Data = bytes.Clone(f.Data)
 	if f.Stat != nil {

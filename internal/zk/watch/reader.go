@@ -10,26 +10,26 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// Reader reads a znode repeatedly. It belongs to one goroutine.
+// Reader reads a znode repeatedly. Only one goroutine may use a Reader.
 type Reader struct {
 	conn  *zk.Conn
 	sub   *connection.Subscription
 	query Query
 	watch *Watch
 	doubt <-chan time.Time // receives an element at doubtUntil; nil unless the watch is in doubt
-	// doubtUntil is when the znode is read again because the watch is in doubt.
+	// doubtUntil is the time at which the znode is read again because the watch is in doubt.
 	doubtUntil time.Time
 	written    bool // Written was called since the last read
 }
 
-// NewReader returns a Reader, and sends no request. sub must be open while it is used. The Reader needs no
-// Close: its watch stays in the pool.
+// NewReader returns a Reader, and sends no request. sub must not be closed while the Reader is used. The Reader
+// needs no Close, because its watch stays in the pool.
 func NewReader(conn *zk.Conn, sub *connection.Subscription, path string, what What) *Reader {
 	return &Reader{conn: conn, sub: sub, query: Query{Path: path, What: what}}
 }
 
-// Read reads the znode and sets a watch, unless there is one. It returns the errors of the function Read.
-// After an error of connection.IsUnreadable with which it lacks only the data, Wait waits for a change.
+// Read reads the znode and sets a watch, unless there is one. It returns the errors of the function Read. After an
+// error of connection.IsUnreadable, with which only the data is missing, Wait waits for a change.
 func (r *Reader) Read(ctx context.Context) (Found, error) {
 	q, now := r.query, time.Now()
 	q.Epoch = r.sub.State().Epoch
@@ -37,7 +37,8 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 		q.Woken = r.watch
 	}
 	r.written = false
-	// The watch is set again if it has become doubtful while the Reader waited, or after connection.DoubtDelay.
+	// Set the watch again if a break of the connection has made it doubtful while the Reader waited, or after
+	// connection.DoubtDelay.
 	inDoubt := r.doubt != nil
 	q.Reset = r.query.Epoch != 0 && r.query.Epoch != q.Epoch || inDoubt && !r.doubtUntil.After(now)
 	found, err := Read(ctx, r.conn, q)
@@ -55,26 +56,28 @@ func (r *Reader) Read(ctx context.Context) (Found, error) {
 	return found, err
 }
 
-// Written must be called when the caller writes to the znode. Users whom an event wakes share a request that can have
-// been sent before the write. The next Read of this Reader does not return its answer.
+// Written must be called when the caller writes to the znode. Users whom an event wakes share a read that may have
+// been sent before the write. After Written, the next Read of this Reader does not return the answer to such a
+// read.
 func (r *Reader) Written() { r.written = true }
 
-// Watch returns the watch of the last read, nil if that has failed.
+// Watch returns the watch of the last read, or nil if the last read has failed.
 func (r *Reader) Watch() *Watch { return r.watch }
 
-// Epoch returns the epoch of the connection before the last read that has set a watch, 0 if there is none.
+// Epoch returns the epoch of the connection before the last read that has set a watch, or 0 if there is no such
+// read.
 func (r *Reader) Epoch() uint64 { return r.query.Epoch }
 
-// Wait returns true when there is a reason to read again, and false for an element of other. The error is
+// Wait returns true when there is a reason to read again, and false when other receives an element. The error is
 // the cause of the context or connection.ErrConnClosed.
 func (r *Reader) Wait(ctx context.Context, other <-chan struct{}) (changed bool, err error) {
-	return r.WaitEither(ctx, &none, other)
+	return r.WaitEither(ctx, &neverRead, other)
 }
 
-// none is a Reader that has not read.
-var none Reader
+// neverRead is a Reader that has not read, so that it never wakes WaitEither.
+var neverRead Reader
 
-// WaitEither is Wait for r or second, which must use the same subscription.
+// WaitEither waits as Wait does, for r or for second, which must use the same subscription.
 func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan struct{}) (changed bool, err error) {
 	for {
 		select {
@@ -87,7 +90,7 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 		case <-second.doubt:
 			return true, nil
 		case <-r.sub.Changed():
-			// The client library can lose a change while it sets the watch again.
+			// The client library can miss a change while it sets the watch again.
 			switch state := r.sub.State(); {
 			case r.watch.Fired():
 				return woken(r.watch.Take(zk.Event{}))
@@ -106,7 +109,7 @@ func (r *Reader) WaitEither(ctx context.Context, second *Reader, other <-chan st
 	}
 }
 
-// isOlder reports whether the connection has broken since the last read.
+// isOlder reports whether the connection has broken since the last read of r.
 func (r *Reader) isOlder(state connection.State) bool {
 	return r.watch != nil && r.query.Epoch != state.Epoch
 }
@@ -118,6 +121,6 @@ func woken(event zk.Event) (bool, error) {
 	return true, nil
 }
 
-// Doubt returns a channel that receives an element when the Reader must read again because its watch is in
-// doubt. It is nil otherwise.
+// Doubt returns a channel that receives an element when the Reader must read again because its watch is in doubt.
+// The channel is nil if the watch is not in doubt.
 func (r *Reader) Doubt() <-chan time.Time { return r.doubt }

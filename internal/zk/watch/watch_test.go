@@ -16,7 +16,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// The number of watches does not grow with the number of readers.
+// TestRead_ReusesTheWatch checks that the number of watches does not grow with the number of readers.
 func TestRead_ReusesTheWatch(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
@@ -35,7 +35,8 @@ func TestRead_ReusesTheWatch(t *testing.T) {
 	})
 }
 
-// Readers of one znode share one watch, and all that it wakes share one read.
+// TestRead_SharesWatchAndRequest checks that all readers of a znode share one watch, and that all readers that the
+// watch wakes share one read.
 func TestRead_SharesWatchAndRequest(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
@@ -54,7 +55,7 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 			require.Equal(w, 1, bubble.Watches(w.Conn))
 			for _, u := range all {
 				require.Equal(w, data, u.last())
-				u.seen[len(u.seen)-1].Data[0] = 'x' // the data belongs to this user
+				u.seen[len(u.seen)-1].Data[0] = 'x' // each user has its own copy of the data
 			}
 		}
 		for _, u := range all {
@@ -73,8 +74,9 @@ func TestRead_SharesWatchAndRequest(t *testing.T) {
 	})
 }
 
-// A read does not return the answer of a request that was sent before the call.
-func TestRead_NotOlderThanTheCall(t *testing.T) {
+// TestRead_ReturnsNoAnswerOlderThanCall checks that a read does not return the answer to a request that was sent
+// before the call.
+func TestRead_ReturnsNoAnswerOlderThanCall(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		hold, release := bubble.Hold(w)
@@ -99,17 +101,16 @@ func TestRead_NotOlderThanTheCall(t *testing.T) {
 		for range cap(answers) {
 			require.Equal(w, "2", <-answers)
 		}
-		// The first one, one for all calls, and one of the first user, whose watch
-		// has fired.
+		// The first request, one request for all calls, and one request of the first user, whose watch has fired.
 		require.LessOrEqual(w, countReads(w), 3)
 		require.Equal(w, "2", first.last())
 		first.end()
 	})
 }
 
-// TestReader_Written checks that a Reader that an event has woken, and whose user has then written, does not
-// share a read that was sent between the event and the write.
-func TestReader_Written(t *testing.T) {
+// TestReader_WrittenPreventsOlderRead checks that after Written a Reader does not share a read that was sent before
+// the write of its user.
+func TestReader_WrittenPreventsOlderRead(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		other := follow(w, "/a", Data)
@@ -120,7 +121,7 @@ func TestReader_Written(t *testing.T) {
 		require.NoError(w, err)
 		hold, release := bubble.Hold(w)
 		w.Server.After(zktest.Match{Op: zktest.OpGetData, Nth: 1}, hold)
-		set(w, "/a", "2") // the other user reads this, and waits for the reply
+		set(w, "/a", "2") // the other user sends a read of this data, and waits for the reply
 		_, err = r.Wait(w.Context(), nil)
 		require.NoError(w, err)
 		set(w, "/a", "3")
@@ -135,9 +136,9 @@ func TestReader_Written(t *testing.T) {
 	})
 }
 
-// A read in progress is not shared by callers that know of a later epoch, or that ask for
-// the watch to be set again.
-func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
+// TestRead_IsNotSharedWithLaterEpoch checks that a caller does not share a read in progress if the caller knows of
+// a later epoch, or asks for a new watch with Reset.
+func TestRead_IsNotSharedWithLaterEpoch(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		found, err := Try(w.Conn, Query{Path: "/a", Epoch: 1})
@@ -177,8 +178,9 @@ func TestRead_NotSharedWithLaterEpochs(t *testing.T) {
 	})
 }
 
-// A watch for the creation of a znode that was lost is not returned if the znode exists.
-func TestRead_Existence(t *testing.T) {
+// TestRead_ReturnsNoCreationWatchOfExistingZnode checks that a read returns no watch for the creation of a znode
+// that exists, even if the watch was lost, so that it did not fire when the znode was created.
+func TestRead_ReturnsNoCreationWatchOfExistingZnode(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		q := Query{Path: "/a", What: Existence}
 		found, err := Try(w.Conn, q)
@@ -199,8 +201,9 @@ func TestRead_Existence(t *testing.T) {
 	})
 }
 
-// Listings at the same time share requests, set no watch, and are not older than the call.
-func TestListing_SharedByReaders(t *testing.T) {
+// TestListing_SharesRequestsAndSetsNoWatch checks that concurrent calls of Listing share requests, set no watch,
+// and return no list that is older than the call.
+func TestListing_SharesRequestsAndSetsNoWatch(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "")
 		hold, release := bubble.Hold(w)
@@ -231,8 +234,8 @@ func TestListing_SharedByReaders(t *testing.T) {
 	})
 }
 
-// All users of a watch receive its event, in any order.
-func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
+// TestTake_ReturnsEventToAllUsers checks that all users of a watch receive its event, in any order.
+func TestTake_ReturnsEventToAllUsers(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		found, err := Try(w.Conn, Query{Path: "/a"})
@@ -260,8 +263,8 @@ func TestTake_AllUsersReceiveTheEvent(t *testing.T) {
 	})
 }
 
-// A reader of a znode that does not exist waits for its creation, also if it is
-// created between the two requests that this takes.
+// TestReader_WaitsForCreation checks that a reader of a znode that does not exist waits for its creation, also if
+// another client creates the znode between the two requests of the read.
 func TestReader_WaitsForCreation(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		for i, what := range []What{DataOrCreation, ChildrenOrCreation} {
@@ -296,8 +299,9 @@ func TestReader_WaitsForCreation(t *testing.T) {
 	})
 }
 
-// A pooled watch that was lost while no reader waited is set again.
-func TestReader_PooledWatchWasLost(t *testing.T) {
+// TestReader_SetsLostPooledWatchAgain checks that a reader sets a watch of the pool again that was lost while no
+// reader waited.
+func TestReader_SetsLostPooledWatchAgain(t *testing.T) {
 	for _, what := range []What{Data, DataOrCreation} {
 		runTest(t, func(w *bubble.Test) {
 			createZnode(w, "/a", "1")
@@ -310,15 +314,15 @@ func TestReader_PooledWatchWasLost(t *testing.T) {
 			synctest.Wait()
 			require.Equal(w, "2", u.last())
 			set(w, "/a", "3")
-			require.Equal(w, "3", u.last(), "immediately")
+			require.Equal(w, "3", u.last(), "the watch has not fired immediately")
 			u.end()
 		})
 	}
 }
 
-// A watch that is lost while a reader waits is set again, and the reader sees a change
-// from the time in between.
-func TestReader_LostWatchIsSetAgain(t *testing.T) {
+// TestReader_SetsLostWatchAgain checks that a reader sets its watch again if the watch is lost while the reader
+// waits, and notices a change between the loss and the new watch.
+func TestReader_SetsLostWatchAgain(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		u := follow(w, "/a", Data)
@@ -328,7 +332,7 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 			follow(w, "/a", Data).end()
 		}
 		time.Sleep(2 * connection.DoubtDelay(true))
-		require.Equal(w, 2, bubble.Watches(w.Conn), "it is not in doubt any more")
+		require.Equal(w, 2, bubble.Watches(w.Conn), "the watch is not in doubt any more")
 		set(w, "/a", "2")
 		require.Equal(w, "2", u.last())
 
@@ -343,9 +347,9 @@ func TestReader_LostWatchIsSetAgain(t *testing.T) {
 	})
 }
 
-// TestReader_BoundedChannelsAfterManyBreaks checks that the number of channels that the client library holds
-// does not grow with each break of the connection, and that a change is noticed after many breaks.
-func TestReader_BoundedChannelsAfterManyBreaks(t *testing.T) {
+// TestReader_LimitsChannelsAfterManyBreaks checks that the number of channels that the client library holds does
+// not grow with each break of the connection, and that a reader notices a change after many breaks.
+func TestReader_LimitsChannelsAfterManyBreaks(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		u := follow(w, "/a", Data)
@@ -369,7 +373,8 @@ func TestReader_BoundedChannelsAfterManyBreaks(t *testing.T) {
 	})
 }
 
-// Session expiry fires all watches, and readers continue in the next session.
+// TestReader_SessionExpires checks that a reader continues in the next session, because the expiry of a session
+// fires all watches.
 func TestReader_SessionExpires(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
@@ -383,8 +388,9 @@ func TestReader_SessionExpires(t *testing.T) {
 	})
 }
 
-// A Reader returns the cause of the context, or ErrConnClosed.
-func TestReader_Errors(t *testing.T) {
+// TestReader_ReturnsCauseOrErrConnClosed checks that a Reader returns the cause of a context that is done, and
+// ErrConnClosed if the connection is closed.
+func TestReader_ReturnsCauseOrErrConnClosed(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", "1")
 		sub := connection.Subscribe(w.Conn, timeout)
@@ -419,7 +425,7 @@ func TestReader_Errors(t *testing.T) {
 	})
 }
 
-// Watches that have fired are not kept.
+// TestPool_RemovesFiredWatches checks that the pool does not keep watches that have fired.
 func TestPool_RemovesFiredWatches(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		for i := range 20 * minSweep {
@@ -436,8 +442,9 @@ func TestPool_RemovesFiredWatches(t *testing.T) {
 	})
 }
 
-// A read that fails shares its failure, and the next one succeeds.
-func TestRead_SharesFailure(t *testing.T) {
+// TestRead_RetriesTransientErrors checks that Read repeats a read that fails with the connection, and returns the
+// error of a server that rejects the read.
+func TestRead_RetriesTransientErrors(t *testing.T) {
 	runTest(t, func(w *bubble.Test) {
 		createZnode(w, "/a", strings.Repeat("x", 100))
 		w.Server.Before(zktest.Match{Op: zktest.OpGetData, Nth: 1}, zktest.Cut)
