@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestBounds_DoNotFollowAPredecessorThatGaveUp checks that a bound whose predecessor leaves the queue before its turn
+// TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves checks that a bound whose predecessor leaves the queue before its turn
 // continues to wait for the holder of the lock.
-func TestBounds_DoNotFollowAPredecessorThatGaveUp(t *testing.T) {
+func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)
 		l := newBound(name, srv.Addr(), sessionTimeout)
@@ -48,8 +48,8 @@ func TestBounds_DoNotFollowAPredecessorThatGaveUp(t *testing.T) {
 	}
 }
 
-// TestBounds_Contend checks that several sessions acquire the lock, and that the program notices that it is exclusive.
-func TestBounds_Contend(t *testing.T) {
+// TestVerifiedEntry_ExcludesOtherSessions checks that several sessions acquire the lock, and that the program notices that it is exclusive.
+func TestVerifiedEntry_ExcludesOtherSessions(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)
 		l := newBound(name, srv.Addr(), sessionTimeout)

@@ -11,9 +11,9 @@ import (
 
 var secondAfterSecond = benchmark.Period{Warmup: time.Second, Length: time.Second}
 
-// TestSummarize_CountsLocksOfThePeriod checks that locks of the warm-up or after the period do not count for
+// TestSummarizeCycles_LimitsRateToMeasuredPeriod checks that locks of the warm-up or after the period do not count for
 // the rate, and that they count in the total, by which processor times are divided.
-func TestSummarize_CountsLocksOfThePeriod(t *testing.T) {
+func TestSummarizeCycles_LimitsRateToMeasuredPeriod(t *testing.T) {
 	const start, ms = 1e12, int64(time.Millisecond)
 	at := func(granted int64) lockCycle {
 		return lockCycle{0, start + granted*ms, start + (granted+10)*ms, start + (granted+15)*ms}
@@ -26,8 +26,8 @@ func TestSummarize_CountsLocksOfThePeriod(t *testing.T) {
 	require.Equal(t, 90*time.Millisecond, c.handOver, "the median of 90, 90 and 880 ms")
 }
 
-// TestSummarize_FailsIfLocksOverlap checks that a contestant that does not exclude others is not measured.
-func TestSummarize_FailsIfLocksOverlap(t *testing.T) {
+// TestSummarizeCycles_FailsIfLocksOverlap checks that a contestant that does not exclude others is not measured.
+func TestSummarizeCycles_FailsIfLocksOverlap(t *testing.T) {
 	_, err := summarizeCycles([]lockCycle{{0, 10, 20, 30}, {0, 19, 40, 50}}, 0, secondAfterSecond)
 	require.ErrorIs(t, err, errOverlap)
 	_, err = summarizeCycles([]lockCycle{{0, 10, 20, 30}, {0, 20, 40, 50}}, 0, secondAfterSecond)

@@ -18,9 +18,9 @@ func newTestRow(u unit, g goal, values map[string][]float64) *row {
 	return r
 }
 
-// TestRow_PrintsMultiplesOfTheBaseline checks that values are not divided by the baseline when their unit is
+// TestRow_PrintsMultiplesOfBaseline checks that values are not divided by the baseline when their unit is
 // absolute, that the baseline is printed in its unit, and that a quantile does not count from the worst value.
-func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
+func TestRow_PrintsMultiplesOfBaseline(t *testing.T) {
 	values := map[string][]float64{baselineName: {1, 2, 3}, libraryName: {3, 2, 4}}
 	r := newTestRow(unitMillis, goal{}, values)
 	require.Equal(t, "2.00 (1.50–2.50)", r.formatCell(baselineName))
@@ -42,9 +42,9 @@ func TestRow_PrintsMultiplesOfTheBaseline(t *testing.T) {
 		"a row without a baseline has no multiples")
 }
 
-// TestRow_ComparesWithGoal checks that a goal counts as met exactly when the printed value meets it, and that
+// TestRow_ReportsWhetherGoalIsMet checks that a goal counts as met exactly when the printed value meets it, and that
 // rates have no maximum.
-func TestRow_ComparesWithGoal(t *testing.T) {
+func TestRow_ReportsWhetherGoalIsMet(t *testing.T) {
 	verdict := func(u unit, limitValue, baseline, library float64) string {
 		return newTestRow(u, limitGoal(limitValue), map[string][]float64{baselineName: {baseline}, libraryName: {library}}).verdict()
 	}
@@ -60,9 +60,9 @@ func TestRow_ComparesWithGoal(t *testing.T) {
 	require.Empty(t, newTestRow(unitNumber, goal{}, nil).verdict())
 }
 
-// TestRow_WithholdsDisturbedTimes checks that a time or rate has no result when other programs used a core,
+// TestRow_OmitsTimesDisturbedByOtherPrograms checks that a time or rate has no result when other programs used a core,
 // unless the option overrides that, and that counts, which do not depend on the load, are printed.
-func TestRow_WithholdsDisturbedTimes(t *testing.T) {
+func TestRow_OmitsTimesDisturbedByOtherPrograms(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {1}}
 	r := newTestRow(unitMillis, limitGoal(1.15), values)
 	require.Equal(t, "?", r.otherPrograms())
@@ -84,19 +84,19 @@ func TestRow_WithholdsDisturbedTimes(t *testing.T) {
 	require.Equal(t, "≤ 1 met", count.verdict())
 }
 
-// TestRow_ComparesWithPeers checks that the baseline does not count as a peer, and that greater rates and
+// TestRow_ReportsWhetherLibraryBeatsPeers checks that the baseline does not count as a peer, and that greater rates and
 // smaller times are better.
-func TestRow_ComparesWithPeers(t *testing.T) {
+func TestRow_ReportsWhetherLibraryBeatsPeers(t *testing.T) {
 	values := map[string][]float64{baselineName: {1}, libraryName: {2}, zkLockName: {3}, kazooName: {4}}
 	require.Equal(t, "best: met", newTestRow(unitMillis, beatPeers, values).verdict())
 	require.Equal(t, "best: MISSED, after kazoo, zk.Lock", newTestRow(unitRate, beatPeers, values).verdict())
 	require.Equal(t, "best", newTestRow(unitRate, beatPeers, nil).verdict())
 }
 
-// TestInterleave_ExcludesContestantsThatFail checks that a contestant that failed loses all of its values and
+// TestInterleaveTurns_ExcludesContestantsThatFail checks that a contestant that failed loses all of its values and
 // does not participate again, that warm-up rounds do not count, and that a contestant that lacks a recipe
 // does not count as failed.
-func TestInterleave_ExcludesContestantsThatFail(t *testing.T) {
+func TestInterleaveTurns_ExcludesContestantsThatFail(t *testing.T) {
 	calls := map[string]int{}
 	always := func(name string, values []float64, err func(call int) error) contestantTurn {
 		return contestantTurn{name, func(context.Context) ([]float64, error) {

@@ -30,8 +30,8 @@ func TestCountMessages_OmitsPings(t *testing.T) {
 	require.Equal(t, "deleted 1.00, data changed 0.50", events.String())
 }
 
-// TestNewestConnection checks that idle transactions are counted for the right candidate.
-func TestNewestConnection(t *testing.T) {
+// TestNewestConnection_ReturnsLastToConnect checks that idle transactions are counted for the right candidate.
+func TestNewestConnection_ReturnsLastToConnect(t *testing.T) {
 	require.Equal(t, 7, newestConnection([]zkproxy.Record{
 		{Kind: zkproxy.Request, Op: zktest.OpConnect, Conn: 7}, {Kind: zkproxy.Request, Op: zktest.OpPing, Conn: 9},
 	}))

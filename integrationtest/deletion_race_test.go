@@ -10,10 +10,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestEndElection_ConcurrentCandidates checks that every candidate is notified, and that no znode remains,
+// TestEndElection_NotifiesConcurrentCandidates checks that every candidate is notified, and that no znode remains,
 // when the leader and a follower call EndElection while 1,000 candidates join. A call that takes longer than
 // two seconds returns before the end is confirmed, and is repeated.
-func TestEndElection_ConcurrentCandidates(t *testing.T) {
+func TestEndElection_NotifiesConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
 		var follower sync.WaitGroup
 		follower.Go(func() { electiontest.Confirm(t, all[len(all)-1].EndElection) })
@@ -85,9 +85,9 @@ func runDeletionRace(t *testing.T, existing, joining int, end func(*client, stri
 	require.NotContains(t, dump, node+"/", "a znode is left")
 }
 
-// TestDeleteElection_ConcurrentCandidates checks that every candidate is notified, and that no znode remains,
+// TestDeleteElection_NotifiesConcurrentCandidates checks that every candidate is notified, and that no znode remains,
 // with 500 candidates that have joined and 500 that join at the same time.
-func TestDeleteElection_ConcurrentCandidates(t *testing.T) {
+func TestDeleteElection_NotifiesConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 500, 500, func(conn *client, node string, _ []*candidate) {
 		require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))
 	})

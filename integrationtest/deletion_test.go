@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// TestDeleteElection_Interrupted checks that the next call completes a deletion that was interrupted before
+// TestDeleteElection_CompletesInterruptedDeletion checks that the next call completes a deletion that was interrupted before
 // or after any of its requests, and that no candidate becomes leader in between.
-func TestDeleteElection_Interrupted(t *testing.T) {
+func TestDeleteElection_CompletesInterruptedDeletion(t *testing.T) {
 	t.Parallel()
 	const aFew, twoTransactions = 3, 210
 	for k := 1; ; k++ {
@@ -79,9 +79,9 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	return interrupted
 }
 
-// TestEndElection_WhileDisconnected checks that EndElection ends the candidacy within two seconds, and ends
+// TestEndElection_EndsElectionAfterReconnect checks that EndElection ends the candidacy within two seconds, and ends
 // the election when the client has connected again.
-func TestEndElection_WhileDisconnected(t *testing.T) {
+func TestEndElection_EndsElectionAfterReconnect(t *testing.T) {
 	t.Parallel()
 	conn, other := connect(t), connect(t)
 	node := createElectionNode(t, conn)

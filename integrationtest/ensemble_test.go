@@ -17,10 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// TestEnsemble_DefaultProportions runs the scenario of a server that is cut off with the proportions of
+// TestEnsemble_TermsDoNotOverlapWithDefaultSettings runs the scenario of a server that is cut off with the proportions of
 // the default settings: a server that is cut off serves its clients for ten seconds, and sessions last
 // four.
-func TestEnsemble_DefaultProportions(t *testing.T) {
+func TestEnsemble_TermsDoNotOverlapWithDefaultSettings(t *testing.T) {
 	t.Parallel()
 	const tick, timeout = 2 * time.Second, 4 * time.Second
 	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: tick, InitLimit: 10, SyncLimit: 5})
@@ -37,7 +37,7 @@ const (
 	quickTimeout   = 4 * time.Second
 )
 
-func TestEnsemble_Faults(t *testing.T) {
+func TestEnsemble_KeepsOneLeaderDuringFaults(t *testing.T) {
 	t.Parallel()
 	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: quickTick, SyncLimit: quickSyncLimit})
 	for _, test := range []struct {

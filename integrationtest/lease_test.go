@@ -14,9 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestTrap12_LeaseStartsAtLastCheck checks that the lease starts at the last check, and not when the connection
+// TestLease_StartsAtLastCheck checks that the lease starts at the last check, and not when the connection
 // is lost, because it would then end after the session.
-func TestTrap12_LeaseStartsAtLastCheck(t *testing.T) {
+func TestLease_StartsAtLastCheck(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
 	node := createElectionNode(t, admin)
@@ -67,7 +67,7 @@ func (h *hangingProvider) Next() (string, bool) {
 	return h.HostProvider.Next()
 }
 
-func TestLease_HostProviderBlocks(t *testing.T) {
+func TestLease_ExpiresWhileHostProviderBlocks(t *testing.T) {
 	t.Parallel()
 	network := zkproxy.NewNetwork(t, shared.Addrs()...)
 	provider := &hangingProvider{HostProvider: zktest.HostProvider(network.Addrs()...), gate: make(chan struct{})}

@@ -18,14 +18,14 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// restarts is the number of rounds of TestRollingRestart_FrozenServer.
-var restarts = flag.Int("restarts", 1, "number of rolling restarts of TestRollingRestart_FrozenServer")
+// restarts is the number of rounds of TestRollingRestart_KeepsSessionsDespiteFrozenServer.
+var restarts = flag.Int("restarts", 1, "number of rolling restarts of TestRollingRestart_KeepsSessionsDespiteFrozenServer")
 
-// TestRollingRestart_FrozenServer checks that no client loses its session while three servers are restarted
+// TestRollingRestart_KeepsSessionsDespiteFrozenServer checks that no client loses its session while three servers are restarted
 // one after another, and one of them accepts connections and does not answer until it is restarted as the
 // last. A new client that tries this server first must connect within half of its session timeout. A single
 // round uses longer sessions only, because a busy machine can cost a session of 4 s.
-func TestRollingRestart_FrozenServer(t *testing.T) {
+func TestRollingRestart_KeepsSessionsDespiteFrozenServer(t *testing.T) {
 	t.Parallel()
 	e := threeServers.acquire(t)
 	timeouts := []time.Duration{10 * time.Second}

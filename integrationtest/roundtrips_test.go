@@ -24,9 +24,9 @@ func formatRecords(log []zkproxy.Record) string {
 	return b.String()
 }
 
-// TestRoundTrips_OfIdleCandidates checks that a connection with many idle candidates has no more requests,
+// TestIdleCandidates_SendOnlyLeaseChecks checks that a connection with many idle candidates has no more requests,
 // watches or goroutines than expected.
-func TestRoundTrips_OfIdleCandidates(t *testing.T) {
+func TestIdleCandidates_SendOnlyLeaseChecks(t *testing.T) {
 	server := ensemble.StartServers(t, ensemble.Config{TickTime: sessionTimeout / 20})
 	admin, conn := connectTo(t, sessionTimeout, server.Addr(0)), connectTo(t, sessionTimeout, server.Addr(0))
 	const (

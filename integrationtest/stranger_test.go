@@ -11,11 +11,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// TestStranger_EndsSession documents, for docs/access.md, what a client that reaches the servers can do
+// TestStranger_ClosesSessionWithoutCredentials documents, for docs/access.md, what a client that reaches the servers can do
 // without credentials: it computes the password of the leader's session, and closes the session. The next
 // candidate leads immediately. The former leader must stop when its lease expires at the latest, and the next
 // leader's token must be greater.
-func TestStranger_EndsSession(t *testing.T) {
+func TestStranger_ClosesSessionWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connect(t)
 	node := createElectionNode(t, admin)

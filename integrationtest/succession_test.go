@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection_FourInTurn checks that four candidates of a connection become leaders one after another.
-func TestElection_FourInTurn(t *testing.T) {
+// TestElection_FourCandidatesLeadInTurn checks that four candidates of a connection become leaders one after another.
+func TestElection_FourCandidatesLeadInTurn(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
 	runElectionAndRecovery(t, conn, createElectionNode(t, conn))
@@ -29,8 +29,8 @@ func runElectionAndRecovery(t testing.TB, conn *client, node string) {
 	leader.resign(t)
 }
 
-// BenchmarkElection_FourInTurn measures the succession of four candidates.
-func BenchmarkElection_FourInTurn(b *testing.B) {
+// BenchmarkElection_FourCandidatesLeadInTurn measures the succession of four candidates.
+func BenchmarkElection_FourCandidatesLeadInTurn(b *testing.B) {
 	conn := connect(b)
 	node := createElectionNode(b, conn)
 	for b.Loop() {

@@ -17,10 +17,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestAlso_OneInstanceWorksDuringMigration checks that instances of the three versions of a migration do not
+// TestMigration_RunsOneInstanceAtATime checks that instances of the three versions of a migration do not
 // work at the same time, and that an instance that leads on both backends has a successor of either version,
 // and gives its program and its commands both tokens.
-func TestAlso_OneInstanceWorksDuringMigration(t *testing.T) {
+func TestMigration_RunsOneInstanceAtATime(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", session.String(), "--grace", "10ms"})
@@ -51,9 +51,9 @@ func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.requireOrder("a", "b", "c", "d")
 }
 
-// TestAlso_FileKeepsSettingsApart checks that instances of the versions of a migration do not work at the
+// TestMigration_KeepsSettingsOfBackendsApart checks that instances of the versions of a migration do not work at the
 // same time, and that an instance does not use settings of one backend, such as the password, for the other.
-func TestAlso_FileKeepsSettingsApart(t *testing.T) {
+func TestMigration_KeepsSettingsOfBackendsApart(t *testing.T) {
 	t.Parallel()
 	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
 	redis := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--requirepass", "first password") })
@@ -82,9 +82,9 @@ func TestAlso_FileKeepsSettingsApart(t *testing.T) {
 	}
 }
 
-// TestAlso_ToRaftlog checks that instances that do not lead yet run their peers, and that the migration ends
+// TestMigration_MovesElectionToRaftlog checks that instances that do not lead yet run their peers, and that the migration ends
 // with instances of the next version, which replace the others one by one.
-func TestAlso_ToRaftlog(t *testing.T) {
+func TestMigration_MovesElectionToRaftlog(t *testing.T) {
 	t.Parallel()
 	h := newRaftlogHarness(t)
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zktest.Start(t).Addr(), "--election", "/one"}
@@ -103,9 +103,9 @@ func TestAlso_ToRaftlog(t *testing.T) {
 	h.waitForLeader(waiting)
 }
 
-// TestAlso_Connected checks that an instance is not ready before the other peers of the second backend run,
+// TestCombineBackends_ReportsLossOfEitherBackend checks that an instance is not ready before the other peers of the second backend run,
 // and that it reports the loss of a backend.
-func TestAlso_Connected(t *testing.T) {
+func TestCombineBackends_ReportsLossOfEitherBackend(t *testing.T) {
 	errFirst, errSecond := errors.New("first"), errors.New("second")
 	lost, noMajority := error(nil), errSecond
 	first := backend{connected: func() error { return lost }}
@@ -123,8 +123,8 @@ func TestAlso_Connected(t *testing.T) {
 	require.ErrorIs(t, peer.connected(), errSecond, "the peers were connected")
 }
 
-// TestAlso_SameElection checks that an instance does not join an election twice by different addresses of its store.
-func TestAlso_SameElection(t *testing.T) {
+// TestMigration_RejectsSameElectionAtOtherAddress checks that an instance does not join an election twice by different addresses of its store.
+func TestMigration_RejectsSameElectionAtOtherAddress(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
 	h := newHarness(t, []string{"--store", "redis://" + srv.Addr(), "--election", "jobs/same", "--session-timeout", "5s", "--grace", "10ms"})
@@ -166,8 +166,8 @@ func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	require.False(t, sameElection(parsed("--backend", "console"), parsed("--backend", "console")))
 }
 
-// TestAlso_FileErrors checks that an invalid file is rejected, with an error that contains the file and the setting.
-func TestAlso_FileErrors(t *testing.T) {
+// TestMigration_RejectsInvalidFileOfSecondBackend checks that an invalid file is rejected, with an error that contains the file and the setting.
+func TestMigration_RejectsInvalidFileOfSecondBackend(t *testing.T) {
 	t.Parallel()
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })
 	addr := redisServer.Get(t).Addr()
@@ -194,8 +194,8 @@ func TestAlso_FileErrors(t *testing.T) {
 	}
 }
 
-// TestAlso_RaftlogFile checks that an error about a peer of the second backend names the file and the line.
-func TestAlso_RaftlogFile(t *testing.T) {
+// TestMigration_NamesFileAndLineOfInvalidPeer checks that an error about a peer of the second backend names the file and the line.
+func TestMigration_NamesFileAndLineOfInvalidPeer(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
 	for id, c := range map[string]struct {
@@ -214,9 +214,9 @@ func TestAlso_RaftlogFile(t *testing.T) {
 	}
 }
 
-// TestAlso_EndsEarly checks that an instance of the next version does not begin while the program of a leader
+// TestMigration_WaitsForProgramIfElectionEnds checks that an instance of the next version does not begin while the program of a leader
 // that has lost the first election before its lease still stops.
-func TestAlso_EndsEarly(t *testing.T) {
+func TestMigration_WaitsForProgramIfElectionEnds(t *testing.T) {
 	t.Parallel()
 	etcd := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
 	h := newZooKeeperHarness(t)
@@ -229,9 +229,9 @@ func TestAlso_EndsEarly(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestAlso_AdviceNamesOwnSettings checks that the advice about an error of a candidate of the second backend
+// TestMigration_AdvisesSettingsOfFailedBackend checks that the advice about an error of a candidate of the second backend
 // does not name settings of the first.
-func TestAlso_AdviceNamesOwnSettings(t *testing.T) {
+func TestMigration_AdvisesSettingsOfFailedBackend(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
 	conn, _, err := srv.Connect(session)
@@ -244,18 +244,18 @@ func TestAlso_AdviceNamesOwnSettings(t *testing.T) {
 	p.requireExit(cmdline.Permanent, "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH")
 }
 
-// TestAlso_UnreadableFile checks that the error of a file that cannot be read does not describe its form, and
+// TestMigration_ReportsUnreadableFileWithoutExample checks that the error of a file that cannot be read does not describe its form, and
 // names no backend.
-func TestAlso_UnreadableFile(t *testing.T) {
+func TestMigration_ReportsUnreadableFileWithoutExample(t *testing.T) {
 	p := start(t, "run", "--zookeeper-servers", "x", "--also", t.TempDir(), "--", "true")
 	p.requireExit(cmdline.Usage, "is not a regular file")
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestAlso_WarnsOfVariablesThatOverrideFile checks that there is a warning about each variable that
+// TestMigration_WarnsOfVariablesThatOverrideFile checks that there is a warning about each variable that
 // would replace a key of the file in the next version, and that no warning is about other variables or
 // contains values.
-func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
+func TestMigration_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")
 	t.Setenv("ELECTOR_ETCD_ENDPOINTS", "etcd1:2379,etcd2:2379")
@@ -266,9 +266,9 @@ func TestAlso_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "/jobs")
 }
 
-// TestAlso_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error
+// TestMigration_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error
 // that names the flag.
-func TestAlso_RejectsInvalidSettings(t *testing.T) {
+func TestMigration_RejectsInvalidSettings(t *testing.T) {
 	for text, args := range map[string][]string{
 		"--also zookeeper: it is the backend of --backend": {"--also", "zookeeper"},
 		"--also paper: not one of this build's backends":   {"--also", "paper"},

@@ -22,9 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRequirements_AreDocumented checks that the table in docs/elector.md lists the commands that the
+// TestDocumentation_ListsCommandsOfEachBackend checks that the table in docs/elector.md lists the commands that the
 // backends support. The first column of the table contains command lines, the others the backends.
-func TestRequirements_AreDocumented(t *testing.T) {
+func TestDocumentation_ListsCommandsOfEachBackend(t *testing.T) {
 	text, err := os.ReadFile("../../docs/elector.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "The backends support these commands:\n\n")
@@ -62,8 +62,8 @@ func TestRequirements_AreDocumented(t *testing.T) {
 	}
 }
 
-// TestCommands_NoAnswer checks that a command stops at its timeout, and that the error names the servers.
-func TestCommands_NoAnswer(t *testing.T) {
+// TestCommands_StopAtTimeoutAndNameServers checks that a command stops at its timeout, and that the error names the servers.
+func TestCommands_StopAtTimeoutAndNameServers(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
 	for _, command := range []string{"status", "status --wait", "end", "delete"} {
@@ -101,8 +101,8 @@ func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
 	}
 }
 
-// TestCommands_UnsupportedBackend checks that the error lists the backends that support a command.
-func TestCommands_UnsupportedBackend(t *testing.T) {
+// TestCommands_RejectUnsupportedBackend checks that the error lists the backends that support a command.
+func TestCommands_RejectUnsupportedBackend(t *testing.T) {
 	for command, backends := range map[string]string{
 		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
 		"end": "changefeed, etcd, zookeeper", "delete": "changefeed, etcd, zookeeper", "resign": "etcd, raftlog, zookeeper",
@@ -112,8 +112,8 @@ func TestCommands_UnsupportedBackend(t *testing.T) {
 	}
 }
 
-// TestCommands_PermissionDenied checks that the error names the setting that contains credentials.
-func TestCommands_PermissionDenied(t *testing.T) {
+// TestCommands_NameCredentialsIfPermissionIsDenied checks that the error names the setting that contains credentials.
+func TestCommands_NameCredentialsIfPermissionIsDenied(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	h.lead("a", graceful)
@@ -123,9 +123,9 @@ func TestCommands_PermissionDenied(t *testing.T) {
 	h.command("end").requireExit(cmdline.Permanent, "check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
-// TestAdvise_Credentials checks that an error of authentication names the variables that contain credentials,
+// TestAdvise_NamesVariablesOfCredentials checks that an error of authentication names the variables that contain credentials,
 // and that other errors do not change.
-func TestAdvise_Credentials(t *testing.T) {
+func TestAdvise_NamesVariablesOfCredentials(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	for _, c := range []struct{ args, cause, want string }{
 		{"--zookeeper-servers x", "", "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)"},
@@ -160,8 +160,8 @@ func TestAdvise_Credentials(t *testing.T) {
 	require.Equal(t, quota, s.advise(quota))
 }
 
-// TestAdvise_TLSError checks that the error of a server without TLS names sslmode only if its value was implied.
-func TestAdvise_TLSError(t *testing.T) {
+// TestAdvise_KeepsTLSErrorIfSSLModeWasNotImplied checks that the error of a server without TLS names sslmode only if its value was implied.
+func TestAdvise_KeepsTLSErrorIfSSLModeWasNotImplied(t *testing.T) {
 	refused := errors.New("tls error: server refused TLS connection")
 	for _, args := range []string{"--store postgres://me@x/db?sslmode=require", "--store postgres://me@x/db --tls", "--store redis://x"} {
 		s, _, err := parse(t, append([]string{"run"}, strings.Fields(args)...)...)

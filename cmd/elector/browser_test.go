@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-var browser = flag.String("browser", "", "the browser that TestBrowser_OtherOriginHasNoAccess uses, for example chromium")
+var browser = flag.String("browser", "", "the browser that TestBrowser_OtherOriginCannotAccessDevServer uses, for example chromium")
 
 // hostilePage sends requests to the address of --control, and then one to its own server.
 const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
@@ -37,9 +37,9 @@ const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 })();
 </script></body>`
 
-// TestBrowser_OtherOriginHasNoAccess checks that a web page of another origin cannot change a dev-server or
+// TestBrowser_OtherOriginCannotAccessDevServer checks that a web page of another origin cannot change a dev-server or
 // read its data. It needs a browser: "make browser" runs it.
-func TestBrowser_OtherOriginHasNoAccess(t *testing.T) {
+func TestBrowser_OtherOriginCannotAccessDevServer(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
 	}
@@ -86,9 +86,9 @@ func runBrowser(t *testing.T, profile, url string) string {
 	return string(out)
 }
 
-// TestBrowser_PageUpdatesItself checks that the page of --listen updates itself, that the browser applies its
+// TestBrowser_StatusPageUpdatesItself checks that the page of --listen updates itself, that the browser applies its
 // style, and that it neither executes nor loads a text of a candidate.
-func TestBrowser_PageUpdatesItself(t *testing.T) {
+func TestBrowser_StatusPageUpdatesItself(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestConfig_PrintedFileIsEquivalent checks that the printed file is equivalent to the settings, and does not
+// TestConfig_PrintsFileWithSameSettings checks that the printed file is equivalent to the settings, and does not
 // contain credentials.
-func TestConfig_PrintedFileIsEquivalent(t *testing.T) {
+func TestConfig_PrintsFileWithSameSettings(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
 	file := writeConfigFile(t, example)

@@ -23,8 +23,8 @@ func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	return startWithInput(t, in, append([]string{"run", "--backend", "console"}, args...)...), keyboard
 }
 
-// TestConsole_RunsCommands checks that each typed event has its effect.
-func TestConsole_RunsCommands(t *testing.T) {
+// TestConsole_RunsCommandForEachTypedEvent checks that each typed event has its effect.
+func TestConsole_RunsCommandForEachTypedEvent(t *testing.T) {
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begin $ELECTOR_TOKEN", "--leader-end-command", "echo end $ELECTOR_ROLE",
 		"--leader-error-command", "echo error", "--error-timeout", "10ms")
 	fmt.Fprintln(keyboard, "LEADER 7")

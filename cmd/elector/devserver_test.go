@@ -18,8 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDevServer_Addresses checks that the addresses of the servers are right, and that invalid flags are rejected.
-func TestDevServer_Addresses(t *testing.T) {
+// TestDevServer_DerivesAddressesFromFlags checks that the addresses of the servers are right, and that invalid flags are rejected.
+func TestDevServer_DerivesAddressesFromFlags(t *testing.T) {
 	for _, c := range []struct {
 		servers int
 		listen  string
@@ -47,8 +47,8 @@ func TestDevServer_Addresses(t *testing.T) {
 	}
 }
 
-// TestDevServer_InvalidFlags checks that the command rejects flags that the servers reject.
-func TestDevServer_InvalidFlags(t *testing.T) {
+// TestDevServer_RejectsInvalidFlags checks that the command rejects flags that the servers reject.
+func TestDevServer_RejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--servers", "0"},
 		{"--super", "user"},
@@ -60,8 +60,8 @@ func TestDevServer_InvalidFlags(t *testing.T) {
 	}
 }
 
-// TestDevServer_Ensemble checks that each flag affects the servers.
-func TestDevServer_Ensemble(t *testing.T) {
+// TestDevServer_AppliesFlagsToServers checks that each flag affects the servers.
+func TestDevServer_AppliesFlagsToServers(t *testing.T) {
 	srv := start(t, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
 		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")
 	control := "http://" + srv.waitForOutput("control on ")[len("control on "):]
@@ -105,9 +105,9 @@ func fetch(t *testing.T, method, url string, status int) string {
 	return string(body)
 }
 
-// TestDevServer_Faults checks that each request to the control address has its effect, and that an invalid
+// TestDevServer_InjectsRequestedFaults checks that each request to the control address has its effect, and that an invalid
 // request is rejected.
-func TestDevServer_Faults(t *testing.T) {
+func TestDevServer_InjectsRequestedFaults(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)

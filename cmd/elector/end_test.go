@@ -22,8 +22,8 @@ func TestZooKeeper_LeaderIsReplaced(t *testing.T) {
 	require.NotContains(t, h.srv.Tree(), "one")
 }
 
-// TestEnd_StopsProgram checks that a program is stopped before elector exits when the election has ended.
-func TestEnd_StopsProgram(t *testing.T) {
+// TestEnd_StopsProgramBeforeElectorExits checks that a program is stopped before elector exits when the election has ended.
+func TestEnd_StopsProgramBeforeElectorExits(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful)
 	h.command("end").requireExit(cmdline.OK)

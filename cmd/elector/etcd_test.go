@@ -52,9 +52,9 @@ func TestEtcd_LeaderIsReplaced(t *testing.T) {
 	require.Equal(t, cmdline.OK, h.command("delete").exitCode())
 }
 
-// TestEtcd_Resign checks that a leader that is requested to resign stops its program, and joins again behind
+// TestEtcd_LeaderJoinsAgainAfterResign checks that a leader that is requested to resign stops its program, and joins again behind
 // the next leader.
-func TestEtcd_Resign(t *testing.T) {
+func TestEtcd_LeaderJoinsAgainAfterResign(t *testing.T) {
 	t.Parallel()
 	h, _ := newEtcdHarness(t)
 	require.Equal(t, cmdline.NoLeader, h.command("resign").exitCode(), "there is no election")
@@ -68,8 +68,8 @@ func TestEtcd_Resign(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestEtcd_WebPages checks that a follower without a connection is not ready, and does not return an outdated leader.
-func TestEtcd_WebPages(t *testing.T) {
+// TestEtcd_FollowerIsNotReadyWithoutConnection checks that a follower without a connection is not ready, and does not return an outdated leader.
+func TestEtcd_FollowerIsNotReadyWithoutConnection(t *testing.T) {
 	t.Parallel()
 	h, srv := newEtcdHarness(t)
 	h.run("a", stubborn, "--value", "10.0.0.1:80").waitForOutput("works")

@@ -55,8 +55,8 @@ func TestFollowerCommand_RunsForEachLeader(t *testing.T) {
 	c.terminate()
 }
 
-// TestFollowerCommand_Console checks that the command runs on a backend that does not report the leader.
-func TestFollowerCommand_Console(t *testing.T) {
+// TestFollowerCommand_RunsIfLeaderIsUnknown checks that the command runs on a backend that does not report the leader.
+func TestFollowerCommand_RunsIfLeaderIsUnknown(t *testing.T) {
 	t.Parallel()
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begins", "--follower-command", `echo "follows${ELECTOR_LEADER}."`)
 	p.waitForOutput("follows.")

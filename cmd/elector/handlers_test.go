@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFitVariable_RemovesOnlyTheExcess checks that the result can be passed to a command, and that no more is
+// TestFitVariable_RemovesNoMoreThanNecessary checks that the result can be passed to a command, and that no more is
 // removed than necessary.
-func TestFitVariable_RemovesOnlyTheExcess(t *testing.T) {
+func TestFitVariable_RemovesNoMoreThanNecessary(t *testing.T) {
 	long := strings.Repeat("é", maxVariable)
 	for text, want := range map[string]string{
 		"":              "",
@@ -36,9 +36,9 @@ func TestFitVariable_RemovesOnlyTheExcess(t *testing.T) {
 	}
 }
 
-// TestEnvironment_DataOfOthers checks that a command can be started whatever the data of another candidate
+// TestHandlerEnvironment_FitsDataOfOtherCandidates checks that a command can be started whatever the data of another candidate
 // is, and that removed data is logged once.
-func TestEnvironment_DataOfOthers(t *testing.T) {
+func TestHandlerEnvironment_FitsDataOfOtherCandidates(t *testing.T) {
 	var log bytes.Buffer
 	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return session }}
 	file := t.TempDir() + "/value"

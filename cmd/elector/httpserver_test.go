@@ -42,9 +42,9 @@ func TestIsAllowedHost_RejectsForeignNames(t *testing.T) {
 	}
 }
 
-// TestCheckedHosts_OnlyIfNeeded checks that the Host header is checked when only this machine can connect,
+// TestCheckedHosts_ChecksLoopbackAndGivenNames checks that the Host header is checked when only this machine can connect,
 // and when names were given.
-func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
+func TestCheckedHosts_ChecksLoopbackAndGivenNames(t *testing.T) {
 	for _, test := range []struct {
 		listen   string
 		loopback bool
@@ -63,9 +63,9 @@ func TestCheckedHosts_OnlyIfNeeded(t *testing.T) {
 	}
 }
 
-// TestRejectControl_RejectsWebPages checks that a request that a web page can send is rejected, and that a
+// TestRejectControl_RejectsRequestsOfWebPages checks that a request that a web page can send is rejected, and that a
 // request of curl is accepted.
-func TestRejectControl_RejectsWebPages(t *testing.T) {
+func TestRejectControl_RejectsRequestsOfWebPages(t *testing.T) {
 	const mine, evil = "127.0.0.1:2180", "evil.example:2180"
 	for _, test := range []struct {
 		name, method, host string
@@ -102,8 +102,8 @@ func TestRejectControl_RejectsWebPages(t *testing.T) {
 	}
 }
 
-// TestDevServer_WebPageRequests checks that a rejected request has no effect, and receives no data.
-func TestDevServer_WebPageRequests(t *testing.T) {
+// TestDevServer_RefusesRequestsOfWebPages checks that a rejected request has no effect, and receives no data.
+func TestDevServer_RefusesRequestsOfWebPages(t *testing.T) {
 	e := zktest.StartEnsemble(t, 1)
 	f, err := startFaultServer("127.0.0.1:0", e)
 	require.NoError(t, err)
@@ -159,8 +159,8 @@ func TestWebServer_RejectsOtherHosts(t *testing.T) {
 	}
 }
 
-// TestConnectionLimit_QuarterOfDescriptors checks that connections cannot use more than a quarter of the descriptors.
-func TestConnectionLimit_QuarterOfDescriptors(t *testing.T) {
+// TestConnectionLimit_AllowsQuarterOfDescriptors checks that connections cannot use more than a quarter of the descriptors.
+func TestConnectionLimit_AllowsQuarterOfDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1, 8: 2, 64: 16, 128: 32, 1 << 20: 32, 1<<64 - 1: 32} {
 		require.Equal(t, want, connectionLimit(descriptors))
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLostGrace_TooLong checks that a grace that is too long for the granted session timeout is rejected.
-func TestLostGrace_TooLong(t *testing.T) {
+// TestLostGrace_RejectsMoreThanGrantedTimeoutAllows checks that a grace that is too long for the granted session timeout is rejected.
+func TestLostGrace_RejectsMoreThanGrantedTimeoutAllows(t *testing.T) {
 	h := newZooKeeperHarness(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
 	a := h.run("a", stubborn, "--lost-grace", "84ms") // a twelfth of the session timeout of 1s is less than that
 	a.requireExit(cmdline.Usage, "--lost-grace 84ms: more than 83ms, a twelfth of the granted session timeout of 1s")
@@ -22,8 +22,8 @@ func TestLostGrace_TooLong(t *testing.T) {
 	a.terminate()
 }
 
-// TestLostGrace_RequestedTimeout checks that the limit is a twelfth of the timeout that a backend requests.
-func TestLostGrace_RequestedTimeout(t *testing.T) {
+// TestLostGrace_RejectsMoreThanRequestedTimeoutAllows checks that the limit is a twelfth of the timeout that a backend requests.
+func TestLostGrace_RejectsMoreThanRequestedTimeoutAllows(t *testing.T) {
 	config := func(args ...string) error {
 		_, err := executeLine(append([]string{"config", "--lost-grace", "1s", "--leader-begin-command", "x"}, args...)...)
 		return err
@@ -35,8 +35,8 @@ func TestLostGrace_RequestedTimeout(t *testing.T) {
 	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
-// TestLostGrace_ShorterSession checks that the grace is not too long for a later session with a shorter timeout.
-func TestLostGrace_ShorterSession(t *testing.T) {
+// TestLostGrace_ShrinksWithLaterSessionTimeout checks that the grace is not too long for a later session with a shorter timeout.
+func TestLostGrace_ShrinksWithLaterSessionTimeout(t *testing.T) {
 	granted := 8 * time.Second
 	r := &runCommand{sessionTimeout: func() time.Duration { return granted }}
 	require.Equal(t, 500*time.Millisecond, r.allowedLostGrace())

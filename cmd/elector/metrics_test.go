@@ -53,9 +53,9 @@ func TestMetrics_CountCandidateEvents(t *testing.T) {
 	})
 }
 
-// TestMetrics_HandlerFailures checks that an interrupted call does not count as a failure, and that each
+// TestMetrics_CountHandlerFailures checks that an interrupted call does not count as a failure, and that each
 // failure counts.
-func TestMetrics_HandlerFailures(t *testing.T) {
+func TestMetrics_CountHandlerFailures(t *testing.T) {
 	result := io.ErrUnexpectedEOF
 	handler := func(context.Context, *leaderelection.Leadership) error { return result }
 	e := &elector.Elector{

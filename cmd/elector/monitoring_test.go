@@ -32,7 +32,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_QueriesHaveResults uses, for example prometheus")
+var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_DashboardQueriesHaveResults uses, for example prometheus")
 
 // The files that operators install.
 const (
@@ -123,9 +123,9 @@ func TestMonitoring_UsesExportedMetrics(t *testing.T) {
 	}
 }
 
-// TestMonitoring_QueriesHaveResults checks that Prometheus accepts the rules, and that each query of the
+// TestMonitoring_DashboardQueriesHaveResults checks that Prometheus accepts the rules, and that each query of the
 // dashboard has a result. It needs Prometheus: "make monitoring" runs it.
-func TestMonitoring_QueriesHaveResults(t *testing.T) {
+func TestMonitoring_DashboardQueriesHaveResults(t *testing.T) {
 	if *prometheusServer == "" {
 		t.Skip("no -prometheus")
 	}

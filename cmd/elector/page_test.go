@@ -86,9 +86,9 @@ func TestPage_ShowsQueue(t *testing.T) {
 	})
 }
 
-// TestPage_EscapesTexts checks that a text of another program cannot become a part of the page, and that a
+// TestPage_EscapesTextsOfCandidates checks that a text of another program cannot become a part of the page, and that a
 // browser could not load or execute anything other than the page.
-func TestPage_EscapesTexts(t *testing.T) {
+func TestPage_EscapesTextsOfCandidates(t *testing.T) {
 	const hostile = "</title></script></style><script>alert('1')</script><img src=//evil.example onerror=alert(1)>\" ' & \u202e\x1b[31m"
 	c := candidateInfo{Name: hostile, Value: hostile, ID: hostile, Token: 7}
 	w := newPageServer(t, hostile, func(context.Context) ([]candidateInfo, error) { return []candidateInfo{c, c}, nil })
@@ -115,10 +115,10 @@ func TestPage_EscapesTexts(t *testing.T) {
 	}
 }
 
-// TestPage_ListsRarely checks that many viewers do not cause many requests for the list of candidates, that a
+// TestPage_SharesListOfCandidatesBetweenViewers checks that many viewers do not cause many requests for the list of candidates, that a
 // long list is requested less often than a short list, and that a viewer that disconnects does not cancel a
 // request on which other viewers wait.
-func TestPage_ListsRarely(t *testing.T) {
+func TestPage_SharesListOfCandidatesBetweenViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists, length := 0, 1
 		w := newPageServer(t, "/e", func(ctx context.Context) ([]candidateInfo, error) {
@@ -156,9 +156,9 @@ func TestPage_ListsRarely(t *testing.T) {
 	})
 }
 
-// TestPage_NoAnswer checks that the page shows neither an error, which may contain addresses, nor an outdated
+// TestPage_HidesErrorAndOutdatedQueue checks that the page shows neither an error, which may contain addresses, nor an outdated
 // queue, and does not wait for a backend that does not answer.
-func TestPage_NoAnswer(t *testing.T) {
+func TestPage_HidesErrorAndOutdatedQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPageServer(t, "/e", func(ctx context.Context) ([]candidateInfo, error) {
 			<-ctx.Done()

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_CommandsAreClients checks that commands, which are not peers, show the right candidates and can request
+// TestRaftlog_CommandsConnectAsClients checks that commands, which are not peers, show the right candidates and can request
 // the leader to resign.
-func TestRaftlog_CommandsAreClients(t *testing.T) {
+func TestRaftlog_CommandsConnectAsClients(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	r.flags = append(r.flags, "--session-timeout", "10s") // the timeout is long, so that the leadership moves only on request

@@ -158,9 +158,9 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	r.requireNoOverlap()
 }
 
-// TestRaftlog_LeaderStopped checks that the program of a stopped leader, which ignores TERM, has stopped when
+// TestRaftlog_EndsProgramOfSuspendedLeader checks that the program of a stopped leader, which ignores TERM, has stopped when
 // the next leader begins.
-func TestRaftlog_LeaderStopped(t *testing.T) {
+func TestRaftlog_EndsProgramOfSuspendedLeader(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	all := r.runAll(strings.Replace(exclusive, "exit 0", ":", 1), "--grace", "10s")
@@ -174,9 +174,9 @@ func TestRaftlog_LeaderStopped(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.workOrder())
 }
 
-// TestRaftlog_WrongCredentials checks that a peer does not end when processes refuse it that have not proven to
+// TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret checks that a peer does not end when processes refuse it that have not proven to
 // be peers, that it logs the reason, and that it ends when all other peers refuse it.
-func TestRaftlog_WrongCredentials(t *testing.T) {
+func TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	all := map[string]*process{"a": r.run("a", exclusive), "b": r.run("b", exclusive)}
@@ -192,10 +192,10 @@ func TestRaftlog_WrongCredentials(t *testing.T) {
 	require.Contains(t, swapped.log.Text(), "this is the secret of clients")
 }
 
-// TestRaftlog_StrangerAtAddress checks that a peer does not end when another program uses the addresses of
+// TestRaftlog_PeerSurvivesStrangersAtPeerAddresses checks that a peer does not end when another program uses the addresses of
 // the other peers: a server of another protocol, or a server that refuses the peer without proving that it is
 // a peer.
-func TestRaftlog_StrangerAtAddress(t *testing.T) {
+func TestRaftlog_PeerSurvivesStrangersAtPeerAddresses(t *testing.T) {
 	t.Parallel()
 	certificate := testenv.NewAuthority(t).Issue("stranger")
 	// A reply of the handshake: no common secret, and eight empty texts and an empty proof.
@@ -239,9 +239,9 @@ func TestRaftlog_StrangerAtAddress(t *testing.T) {
 	}
 }
 
-// TestRaftlog_InvalidDataDirectory checks that a peer does not start with the directory of another peer, with a
+// TestRaftlog_PeerRejectsInvalidDataDirectory checks that a peer does not start with the directory of another peer, with a
 // directory or a port that is in use, or with damaged data, and that a peer without a majority is not ready.
-func TestRaftlog_InvalidDataDirectory(t *testing.T) {
+func TestRaftlog_PeerRejectsInvalidDataDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	a := r.run("a", exclusive, listening...)
@@ -262,9 +262,9 @@ func TestRaftlog_InvalidDataDirectory(t *testing.T) {
 	a.requireExit(cmdline.Permanent, "under the same --peer-id")
 }
 
-// TestRaftlog_LostGrace checks that a leadership does not end so late that the next leadership could begin
+// TestRaftlog_LeadershipEndsLostGraceBeforeLease checks that a leadership does not end so late that the next leadership could begin
 // before --lost-grace has elapsed.
-func TestRaftlog_LostGrace(t *testing.T) {
+func TestRaftlog_LeadershipEndsLostGraceBeforeLease(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	own := strings.Split(r.peers, ",")[0]
@@ -294,8 +294,8 @@ func TestRaftlog_LostGrace(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestRaftlog_ExpiredCertificate checks that elector logs that the certificate of its peer has expired.
-func TestRaftlog_ExpiredCertificate(t *testing.T) {
+// TestRaftlog_LogsExpiredCertificate checks that elector logs that the certificate of its peer has expired.
+func TestRaftlog_LogsExpiredCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
 	now := time.Now()

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_InvalidSettings checks that a peer rejects invalid settings, creates no files because of them,
+// TestRaftlog_RejectsInvalidSettings checks that a peer rejects invalid settings, creates no files because of them,
 // and does not print the secret.
-func TestRaftlog_InvalidSettings(t *testing.T) {
+func TestRaftlog_RejectsInvalidSettings(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
@@ -93,8 +93,8 @@ func TestRaftlog_InvalidSettings(t *testing.T) {
 	}
 }
 
-// TestRaftlog_SettingsFromFile checks that no key of the file is ignored, and neither is the variable of the secret.
-func TestRaftlog_SettingsFromFile(t *testing.T) {
+// TestRaftlog_ReadsSettingsFromFileAndVariables checks that no key of the file is ignored, and neither is the variable of the secret.
+func TestRaftlog_ReadsSettingsFromFileAndVariables(t *testing.T) {
 	t.Setenv("ELECTOR_SECRET", strings.Repeat("x", 16))
 	t.Setenv("ELECTOR_CLIENT_SECRET", strings.Repeat("z", 16))
 	dir := t.TempDir()

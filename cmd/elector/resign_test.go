@@ -61,9 +61,9 @@ func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h.command("resign").requireExit(cmdline.NoLeader, "there are no candidates in /jobs/one")
 }
 
-// TestResign_Timeout checks that the command waits no longer than its timeout, and that the leader then
+// TestResign_ReturnsAtTimeoutWhileLeaderHandsOver checks that the command waits no longer than its timeout, and that the leader then
 // continues to hand over.
-func TestResign_Timeout(t *testing.T) {
+func TestResign_ReturnsAtTimeoutWhileLeaderHandsOver(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo ending; while [ ! -e "$FILE.done" ]; do sleep 0.02; done`)
@@ -75,8 +75,8 @@ func TestResign_Timeout(t *testing.T) {
 	a.terminate()
 }
 
-// TestResign_AmbiguousName checks that a name that two candidates have does not select one of them.
-func TestResign_AmbiguousName(t *testing.T) {
+// TestResign_RejectsAmbiguousName checks that a name that two candidates have does not select one of them.
+func TestResign_RejectsAmbiguousName(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.lead("twin", graceful)
 	h.follow("twin", graceful)

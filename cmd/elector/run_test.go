@@ -35,9 +35,9 @@ func TestRun_EndsInOrderAfterTERM(t *testing.T) {
 	require.Empty(t, h.srv.Sessions(), "a session was not closed")
 }
 
-// TestRun_ExitsAfterSecondSignal checks that a command is not started between the signal that ends elector
+// TestRun_StartsNoCommandAfterSecondSignal checks that a command is not started between the signal that ends elector
 // immediately and its exit.
-func TestRun_ExitsAfterSecondSignal(t *testing.T) {
+func TestRun_StartsNoCommandAfterSecondSignal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	s := &settings{log: slog.New(slog.DiscardHandler)}
 	r := &runCommand{settings: s, grace: time.Minute, sessionTimeout: func() time.Duration { return time.Minute }}
@@ -48,9 +48,9 @@ func TestRun_ExitsAfterSecondSignal(t *testing.T) {
 	require.NoFileExists(t, file)
 }
 
-// TestRun_WatchdogOfStoppedLeader checks that the watchdog of a stopped leader stops the program when the
+// TestRun_WatchdogEndsProgramOfSuspendedLeader checks that the watchdog of a stopped leader stops the program when the
 // lease expires.
-func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
+func TestRun_WatchdogEndsProgramOfSuspendedLeader(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", stubborn, "--grace", "10s")
@@ -69,9 +69,9 @@ func TestRun_WatchdogOfStoppedLeader(t *testing.T) {
 	h.requireOrder("a", "b", "a")
 }
 
-// TestRun_NetworkPartition checks that the program does not run after its lease has expired, even when no other
+// TestRun_EndsProgramIfNetworkIsPartitioned checks that the program does not run after its lease has expired, even when no other
 // candidate can lead.
-func TestRun_NetworkPartition(t *testing.T) {
+func TestRun_EndsProgramIfNetworkIsPartitioned(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo "end $ELECTOR_ROLE"`)
 	h.srv.Blackhole(zktest.BothWays)
@@ -128,9 +128,9 @@ func TestRun_ProgramReceivesStandardInput(t *testing.T) {
 	input.Close()
 }
 
-// TestRun_BeginHangs checks that a begin command that ignores its timeout is killed, that another candidate
+// TestRun_KillsBeginCommandAtTimeout checks that a begin command that ignores its timeout is killed, that another candidate
 // leads, and that the error command runs.
-func TestRun_BeginHangs(t *testing.T) {
+func TestRun_KillsBeginCommandAtTimeout(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", "", "--leader-begin-command", stubborn, "--begin-timeout", "5s", "--grace", "10ms",
@@ -144,8 +144,8 @@ func TestRun_BeginHangs(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestRun_EndFails checks that the end command is retried, and that the exit code is right.
-func TestRun_EndFails(t *testing.T) {
+// TestRun_RetriesEndCommand checks that the end command is retried, and that the exit code is right.
+func TestRun_RetriesEndCommand(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", "", "--leader-begin-command", "echo begun", "--leader-end-command", "echo ending; exit 1",
 		"--end-tries", "2", "--end-pause", "10ms")

@@ -37,9 +37,9 @@ func TestInstanceID_IsUnique(t *testing.T) {
 	require.Len(t, ids, 3, "the names are not unique: %v", ids)
 }
 
-// TestEarlierNames_AreAccepted checks that a name of an earlier version is accepted, and that the current
+// TestSettings_AcceptNamesOfEarlierVersions checks that a name of an earlier version is accepted, and that the current
 // name has precedence.
-func TestEarlierNames_AreAccepted(t *testing.T) {
+func TestSettings_AcceptNamesOfEarlierVersions(t *testing.T) {
 	t.Setenv("ELECTOR_KEY", "/from/key")
 	t.Setenv("ELECTOR_START_COMMAND", "start")
 	t.Setenv("ELECTOR_STOP_COMMAND", "stop")

@@ -126,9 +126,9 @@ func TestStatusAndWatch_PrintLeaderAndOrder(t *testing.T) {
 	require.Equal(t, cmdline.Permanent, watchJSON.exitCode(), "the election has ended")
 }
 
-// TestAwaitLeader_ReturnsInTime checks that status --wait does not return too early, does not retry in vain,
+// TestAwaitLeader_RetriesWhileLeaderMayAppear checks that status --wait does not return too early, does not retry in vain,
 // and returns the right result.
-func TestAwaitLeader_ReturnsInTime(t *testing.T) {
+func TestAwaitLeader_RetriesWhileLeaderMayAppear(t *testing.T) {
 	type answer struct {
 		places []candidateInfo
 		err    error
@@ -171,8 +171,8 @@ func TestAwaitLeader_ReturnsInTime(t *testing.T) {
 	}
 }
 
-// TestPrintStatus_LongName checks that a long name of one candidate does not make all lines of the table long.
-func TestPrintStatus_LongName(t *testing.T) {
+// TestPrintStatus_ShortensLongCells checks that a long name of one candidate does not make all lines of the table long.
+func TestPrintStatus_ShortensLongCells(t *testing.T) {
 	candidates := slices.Repeat([]candidateInfo{{Name: "short", ID: "1"}}, 10)
 	candidates[3].Name = strings.Repeat("\x1b", 1<<20)
 	candidates[4].Value = strings.Repeat("ü", 1000)

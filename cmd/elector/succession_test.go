@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession_TimesOfLeaders checks that times are right, and unknown when observations are missing.
-func TestSuccession_TimesOfLeaders(t *testing.T) {
+// TestSuccession_RecordsWhenLeadershipsBegan checks that times are right, and unknown when observations are missing.
+func TestSuccession_RecordsWhenLeadershipsBegan(t *testing.T) {
 	var s succession
 	observe := func(second int, token int64) time.Time {
 		now := time.Unix(int64(second), 0)

@@ -109,8 +109,8 @@ func TestTop_ShowsChanges(t *testing.T) {
 	}
 }
 
-// TestTop_InvalidArguments checks that wrong arguments, and an output that is not a terminal, are rejected.
-func TestTop_InvalidArguments(t *testing.T) {
+// TestTop_RejectsInvalidArguments checks that wrong arguments, and an output that is not a terminal, are rejected.
+func TestTop_RejectsInvalidArguments(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}, {"--under", "jobs"}, {"jobs"}} {
 		p := h.command("top", args...)
@@ -124,9 +124,9 @@ func TestTop_InvalidArguments(t *testing.T) {
 	}
 }
 
-// TestPoller_ShowsEachResult checks that each result of the backend is shown in its own way: an election that does
+// TestPoller_DistinguishesMissingElectionFromFailure checks that each result of the backend is shown in its own way: an election that does
 // not exist or has ended is not an outage.
-func TestPoller_ShowsEachResult(t *testing.T) {
+func TestPoller_DistinguishesMissingElectionFromFailure(t *testing.T) {
 	failure := errors.New("connection lost")
 	results := map[string]error{
 		"/missing": leaderelection.ErrNoElection, "/ended": fmt.Errorf("%w", leaderelection.ErrElectionOver), "/failed": failure, "/listed": nil,

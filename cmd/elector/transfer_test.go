@@ -45,9 +45,9 @@ func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	missing.waitForLog("--to is required")
 }
 
-// TestTransfer_Queue checks that the command makes the last candidate in a queue the leader, that the others
+// TestTransfer_LastCandidateInQueueLeads checks that the command makes the last candidate in a queue the leader, that the others
 // wait behind it, and that it reports that a candidate does not exist or does not listen to requests.
-func TestTransfer_Queue(t *testing.T) {
+func TestTransfer_LastCandidateInQueueLeads(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	none := h.command("transfer", "--to", "c")
@@ -80,9 +80,9 @@ func TestTransfer_Queue(t *testing.T) {
 	d.terminate()
 }
 
-// TestTransfer_NoAnswer checks that the exit code for servers that do not answer is not that of a candidate
+// TestTransfer_FailsIfServersDoNotAnswer checks that the exit code for servers that do not answer is not that of a candidate
 // that does not lead.
-func TestTransfer_NoAnswer(t *testing.T) {
+func TestTransfer_FailsIfServersDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // this listener accepts connections and never answers
 	require.NoError(t, err)
@@ -97,8 +97,8 @@ func TestTransfer_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestTransfer_Unsupported checks that the error names the backends that support transfers.
-func TestTransfer_Unsupported(t *testing.T) {
+// TestTransfer_RejectsUnsupportedBackend checks that the error names the backends that support transfers.
+func TestTransfer_RejectsUnsupportedBackend(t *testing.T) {
 	t.Parallel()
 	p := start(t, "transfer", "--backend", "console", "--to", "b")
 	require.Equal(t, cmdline.Usage, p.exitCode())

@@ -12,9 +12,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestUsage_ErrorsHelpUser checks that a wrong usage is rejected with an error that helps the user, and that
+// TestUsage_ErrorsContainExampleOrAdvice checks that a wrong usage is rejected with an error that helps the user, and that
 // the command config rejects settings that run rejects.
-func TestUsage_ErrorsHelpUser(t *testing.T) {
+func TestUsage_ErrorsContainExampleOrAdvice(t *testing.T) {
 	for _, args := range [][]string{
 		{"run"},
 		{"run", "--leader-begin-command", "x"},

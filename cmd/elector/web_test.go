@@ -86,8 +86,8 @@ type leaderPage struct {
 // listening contains the flags that start a server.
 var listening = []string{"--listen", "127.0.0.1:0"}
 
-// TestWebServer_PagesDuringHandOver checks that each page is right at each step of a hand-over.
-func TestWebServer_PagesDuringHandOver(t *testing.T) {
+// TestWebServer_PagesFollowHandOver checks that each page is right at each step of a hand-over.
+func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", graceful, append(listening, "--value", "a:80", "--leader-begin-command", "echo begins; while [ ! -e $FILE.go ]; do sleep 0.01; done",
 		"--leader-end-command", "echo ends; while [ ! -e $FILE.end ]; do sleep 0.01; done")...)
@@ -164,9 +164,9 @@ func TestWebServer_PagesDuringHandOver(t *testing.T) {
 	b.terminate()
 }
 
-// TestWebServer_LeaseExpires checks that /leader does not return 200 to a request that was sent after the
+// TestWebServer_LeaderPageFailsAfterLeaseExpires checks that /leader does not return 200 to a request that was sent after the
 // lease has expired.
-func TestWebServer_LeaseExpires(t *testing.T) {
+func TestWebServer_LeaderPageFailsAfterLeaseExpires(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", stubborn, append(listening, "--leader-end-command", "sleep 1")...)
@@ -196,9 +196,9 @@ func TestWebServer_LeaseExpires(t *testing.T) {
 	a.exitCode()
 }
 
-// TestWebServer_NoBackend checks that an instance without a backend is alive and not ready, that it exits
+// TestWebServer_IsAliveButNotReadyWithoutBackend checks that an instance without a backend is alive and not ready, that it exits
 // after TERM, and that it waits for its servers.
-func TestWebServer_NoBackend(t *testing.T) {
+func TestWebServer_IsAliveButNotReadyWithoutBackend(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
@@ -217,9 +217,9 @@ func TestWebServer_NoBackend(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_SlowClient checks that a client that does not complete its request does not keep its
+// TestWebServer_ClosesConnectionOfSlowClient checks that a client that does not complete its request does not keep its
 // connection, and does not prevent the process from exiting.
-func TestWebServer_SlowClient(t *testing.T) {
+func TestWebServer_ClosesConnectionOfSlowClient(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.run("a", graceful, listening...)
@@ -240,8 +240,8 @@ func TestWebServer_SlowClient(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_PortInUse checks that elector does not join the election when it cannot listen.
-func TestWebServer_PortInUse(t *testing.T) {
+// TestWebServer_ElectorExitsIfPortIsInUse checks that elector does not join the election when it cannot listen.
+func TestWebServer_ElectorExitsIfPortIsInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer other.Close()
@@ -272,9 +272,9 @@ func statusCode(w *webServer, path string) int {
 	return code
 }
 
-// TestWebServer_LeaseExpiresWithoutEvent checks that /leader checks the clock. A process that was stopped
+// TestWebServer_LeaderPageChecksClock checks that /leader checks the clock. A process that was stopped
 // receives requests before it notices that its lease has expired.
-func TestWebServer_LeaseExpiresWithoutEvent(t *testing.T) {
+func TestWebServer_LeaderPageChecksClock(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	deadline := time.Now().Add(time.Hour)
 	l, _ := candidacy.NewLeadership(7, func() time.Time { return deadline })
@@ -284,9 +284,9 @@ func TestWebServer_LeaseExpiresWithoutEvent(t *testing.T) {
 	require.Equal(t, 503, statusCode(w, "/leader"))
 }
 
-// TestWebServer_LoopIsStuck checks that /healthz does not return 200 while the loop of the Elector is stuck,
+// TestWebServer_HealthFailsWhileLoopIsStuck checks that /healthz does not return 200 while the loop of the Elector is stuck,
 // and not 503 before or after its Run.
-func TestWebServer_LoopIsStuck(t *testing.T) {
+func TestWebServer_HealthFailsWhileLoopIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, ctx := make(chan struct{}), t.Context()
 		e := &elector.Elector{

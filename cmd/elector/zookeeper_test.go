@@ -35,17 +35,17 @@ func openTestBackend(t *testing.T, s *settings) backend {
 	return b
 }
 
-// TestZooKeeper_GrantedTimeout checks that the session timeout is the granted timeout, and not the requested timeout.
-func TestZooKeeper_GrantedTimeout(t *testing.T) {
+// TestZooKeeper_ReturnsGrantedSessionTimeout checks that the session timeout is the granted timeout, and not the requested timeout.
+func TestZooKeeper_ReturnsGrantedSessionTimeout(t *testing.T) {
 	srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr()}})
 	require.NoError(t, z.awaitSession(t.Context()))
 	require.Equal(t, 2*time.Second, z.sessionTimeout())
 }
 
-// TestZooKeeper_RequiresCredentials checks that clients without the credentials cannot change the election node, and
+// TestZooKeeper_RequiresCredentialsToChangeElection checks that clients without the credentials cannot change the election node, and
 // can read it.
-func TestZooKeeper_RequiresCredentials(t *testing.T) {
+func TestZooKeeper_RequiresCredentialsToChangeElection(t *testing.T) {
 	srv := zktest.Start(t)
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
 	for range 2 {
@@ -64,9 +64,9 @@ func TestZooKeeper_RequiresCredentials(t *testing.T) {
 	require.NoError(t, err, "a client without credentials cannot read")
 }
 
-// TestZooKeeper_StrictACL checks that a candidate does not lead in an election that clients without
+// TestZooKeeper_RejectsElectionWithOpenACL checks that a candidate does not lead in an election that clients without
 // credentials may change, and that the error does not advise to check the credentials.
-func TestZooKeeper_StrictACL(t *testing.T) {
+func TestZooKeeper_RejectsElectionWithOpenACL(t *testing.T) {
 	srv := zktest.Start(t)
 	other, _, err := srv.Connect(session)
 	require.NoError(t, err)
@@ -140,9 +140,9 @@ func TestAuthenticate_ConcurrentCallsShareRequest(t *testing.T) {
 	}
 }
 
-// TestAuthenticate_ConnectionLost checks that credentials are sent again on the next connection when the
+// TestAuthenticate_SendsCredentialsAgainAfterReconnect checks that credentials are sent again on the next connection when the
 // connection is lost while they are sent.
-func TestAuthenticate_ConnectionLost(t *testing.T) {
+func TestAuthenticate_SendsCredentialsAgainAfterReconnect(t *testing.T) {
 	runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
 		srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, zktest.Cut)
 		require.NoError(t, z.authenticate(t.Context()))
@@ -151,8 +151,8 @@ func TestAuthenticate_ConnectionLost(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_NoAnswer checks that newCandidate returns when its context is done, and not before.
-func TestZooKeeper_NoAnswer(t *testing.T) {
+// TestZooKeeper_NewCandidateReturnsIfContextIsDone checks that newCandidate returns when its context is done, and not before.
+func TestZooKeeper_NewCandidateReturnsIfContextIsDone(t *testing.T) {
 	srv := zktest.Start(t)
 	addr := srv.Addr()
 	srv.Stop()
@@ -165,8 +165,8 @@ func TestZooKeeper_NoAnswer(t *testing.T) {
 	}
 }
 
-// TestZooKeeper_TLS checks that TLS works, and that an unknown authority is not trusted.
-func TestZooKeeper_TLS(t *testing.T) {
+// TestZooKeeper_ConnectsByTLSToTrustedServer checks that TLS works, and that an unknown authority is not trusted.
+func TestZooKeeper_ConnectsByTLSToTrustedServer(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
 	a := testenv.NewAuthority(t)
@@ -189,8 +189,8 @@ func TestZooKeeper_TLS(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_DataLost checks that an elector leads again after its servers have lost their data.
-func TestZooKeeper_DataLost(t *testing.T) {
+// TestZooKeeper_LeadsAgainAfterServersLoseData checks that an elector leads again after its servers have lost their data.
+func TestZooKeeper_LeadsAgainAfterServersLoseData(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful)
@@ -200,8 +200,8 @@ func TestZooKeeper_DataLost(t *testing.T) {
 	a.terminate()
 }
 
-// TestZooKeeper_HealthAfterDataLost checks that /healthz reports lost data until there is a new session.
-func TestZooKeeper_HealthAfterDataLost(t *testing.T) {
+// TestZooKeeper_HealthFailsUntilSessionAfterDataLoss checks that /healthz reports lost data until there is a new session.
+func TestZooKeeper_HealthFailsUntilSessionAfterDataLoss(t *testing.T) {
 	conn := new(zk.Conn)
 	w := newTestServer(t, &elector.Elector{})
 	w.backend = (&zooKeeperBackend{conn: conn}).backend()

@@ -13,9 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// TestEnsemble_Faults checks that each fault and its repair have the documented effect. All faults use one
+// TestEnsemble_InjectsAndRepairsFaults checks that each fault and its repair have the documented effect. All faults use one
 // ensemble, because its start takes most of the time.
-func TestEnsemble_Faults(t *testing.T) {
+func TestEnsemble_InjectsAndRepairsFaults(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		e := ensemble.StartServers(t, ensemble.Config{Servers: 3, Backend: backend})
@@ -163,9 +163,9 @@ func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 	}, "the server still serves clients")
 }
 
-// TestEnsemble_Standalone checks that a single server keeps its data, uses its properties, and cannot be used
+// TestEnsemble_StandaloneServerKeepsData checks that a single server keeps its data, uses its properties, and cannot be used
 // after Close.
-func TestEnsemble_Standalone(t *testing.T) {
+func TestEnsemble_StandaloneServerKeepsData(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		e := ensemble.StartServers(t, ensemble.Config{
@@ -200,8 +200,8 @@ func TestEnsemble_Standalone(t *testing.T) {
 	})
 }
 
-// TestStart_ServerExits checks that Start returns the log of a server that exits, without waiting for that server.
-func TestStart_ServerExits(t *testing.T) {
+// TestStart_ReturnsLogOfServerThatExits checks that Start returns the log of a server that exits, without waiting for that server.
+func TestStart_ReturnsLogOfServerThatExits(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -48,9 +48,9 @@ func isListening(addr string) bool {
 	return true
 }
 
-// TestStart_OwnerKilled checks that no servers remain after the process that has started them was killed. The
+// TestStart_LeavesNoServersAfterOwnerIsKilled checks that no servers remain after the process that has started them was killed. The
 // test binary runs as that process.
-func TestStart_OwnerKilled(t *testing.T) {
+func TestStart_LeavesNoServersAfterOwnerIsKilled(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
 		owner := exec.Command(os.Args[0])

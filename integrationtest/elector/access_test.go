@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// accessPage is the page whose blocks of commands TestDocuments_Access runs.
+// accessPage is the page whose blocks of commands TestDocuments_AccessCommandsProtectElection runs.
 const accessPage = "docs/access.md"
 
 // accessBlocks returns the sh blocks of a section of docs/access.md: protect contains those that set
@@ -40,9 +40,9 @@ func accessBlocks(t *testing.T, section string) (protect []string, instance stri
 	return protect[:len(protect)-1], strings.Replace(instance, "elector run", "exec elector run", 1)
 }
 
-// TestDocuments_Access checks that the commands of the page about permissions protect an election: an
+// TestDocuments_AccessCommandsProtectElection checks that the commands of the page about permissions protect an election: an
 // instance with the credentials must lead, and a client without credentials must not end the election.
-func TestDocuments_Access(t *testing.T) {
+func TestDocuments_AccessCommandsProtectElection(t *testing.T) {
 	bin := newBin(t)
 	// The servers of the tests have no certificates; their addresses are local.
 	withoutTLS := []string{"--tls --ca-file ca.pem ", "", "--tls --cacert ca.pem ", "", " --ca-file ca.pem", "", " ETCDCTL_CACERT=ca.pem", ""}

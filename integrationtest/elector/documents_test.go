@@ -26,7 +26,7 @@ import (
 // example describes how a command line of the documentation is tested. Exactly one of the fields
 // backends, testedBy and notRun is set.
 type example struct {
-	backends []string // the backends on which TestDocuments_Commands runs the line, as the page claims
+	backends []string // the backends on which TestDocuments_CommandsDoWhatPageDescribes runs the line, as the page claims
 	prints   string   // the output must contain this text
 	until    string   // the command is terminated when it has printed this text
 	alone    bool     // whether the election has no other candidate
@@ -82,30 +82,30 @@ var examples = map[string]example{
 	"elector top --zookeeper-servers zk1,zk2,zk3 --under /jobs":                                  {backends: zookeeper, until: "web-1"},
 	"elector top ... --under /jobs":                                                              {backends: zookeeper, until: "web-1"},
 
-	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestAlso_OneInstanceWorksDuringMigration"},
-	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestAlso_OneInstanceWorksDuringMigration runs the same with other backends; this one needs a cluster"},
-	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestAlso_FileKeepsSettingsApart"},
-	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestAlso_FileKeepsSettingsApart"},
-	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestAlso_FileKeepsSettingsApart"},
-	"kubectl apply --dry-run=server --validate=strict -k DIRECTORY":                  {testedBy: "TestManifests_Accepted"},
+	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report --also etcd --etcd-endpoints etcd1:2379 -- report --serve":                            {testedBy: "TestMigration_RunsOneInstanceAtATime"},
+	"elector run --backend changefeed --store kubernetes://jobs --election report --also zookeeper --also-election /jobs/report --zookeeper-servers zk1,zk2,zk3 -- report --serve": {notRun: "TestMigration_RunsOneInstanceAtATime runs the same with other backends; this one needs a cluster"},
+	"elector run --config postgres.yaml -- report --serve":                           {testedBy: "TestMigration_KeepsSettingsOfBackendsApart"},
+	"elector run --config postgres.yaml --also redis.yaml -- report --serve":         {testedBy: "TestMigration_KeepsSettingsOfBackendsApart"},
+	"elector run --config redis.yaml -- report --serve":                              {testedBy: "TestMigration_KeepsSettingsOfBackendsApart"},
+	"kubectl apply --dry-run=server --validate=strict -k DIRECTORY":                  {testedBy: "TestManifests_AreAcceptedByAPIServer"},
 	"kubectl rollout status deployment/report":                                       {notRun: needsCluster},
 	"kubectl wait --for=delete pod --selector='app=report,version!=2' --timeout=10m": {notRun: needsCluster},
 
-	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {testedBy: "TestDoctor_ChecksServer"},
+	"elector doctor --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {testedBy: "TestDoctor_ReportsFindingsAndLeavesNoZnode"},
 
-	"elector dev-server": {testedBy: "TestDocuments_DevServer"},
-	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServer"},
-	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":   {testedBy: "TestDocuments_DevServer"},
-	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition":                  {testedBy: "TestDocuments_DevServer"},
-	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/heal":                       {testedBy: "TestDocuments_DevServer"},
-	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer_PagesDuringHandOver"},
-	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer_PagesDuringHandOver"},
-	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer_PagesDuringHandOver"},
+	"elector dev-server": {testedBy: "TestDocuments_DevServerLinesWork"},
+	"elector dev-server --servers 3 --listen 127.0.0.1:2181 --tick 2s --control 127.0.0.1:2180": {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/sessions/0x20051e4d2b000001/expire":   {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/partition":                  {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -H 'X-Elector: 1' -X POST http://127.0.0.1:2180/servers/1/heal":                       {testedBy: "TestDocuments_DevServerLinesWork"},
+	"curl -i http://host:8080/readyz":                                                           {testedBy: "TestWebServer_PagesFollowHandOver"},
+	"curl -i http://host:8080/leader":                                                           {testedBy: "TestWebServer_PagesFollowHandOver"},
+	"curl -i http://127.0.0.1:8081/leader":                                                      {testedBy: "TestWebServer_PagesFollowHandOver"},
 
-	"raftlog serve -c /etc/raftlog.yaml --peer-id a":                      {testedBy: "TestDocuments_Raftlog"},
-	"id=$(raftlog new-id)":                                                {testedBy: "TestDocuments_Raftlog"},
-	`raftlog propose -c /etc/raftlog.yaml --request-id "$id" 'an update'`: {testedBy: "TestDocuments_Raftlog"},
-	"raftlog config -c /etc/raftlog.yaml --delete c":                      {testedBy: "TestDocuments_Raftlog"},
+	"raftlog serve -c /etc/raftlog.yaml --peer-id a":                      {testedBy: "TestDocuments_RaftlogLinesWork"},
+	"id=$(raftlog new-id)":                                                {testedBy: "TestDocuments_RaftlogLinesWork"},
+	`raftlog propose -c /etc/raftlog.yaml --request-id "$id" 'an update'`: {testedBy: "TestDocuments_RaftlogLinesWork"},
+	"raftlog config -c /etc/raftlog.yaml --delete c":                      {testedBy: "TestDocuments_RaftlogLinesWork"},
 
 	`zkCli.sh create /config "" ; zkCli.sh create /config/limit 10`: {testedBy: "TestTasks"},
 	"zkCli.sh set /config/limit 20":                                 {testedBy: "TestTasks"},
@@ -117,8 +117,8 @@ var examples = map[string]example{
 	`install -m 0755 "$(go env GOPATH)/bin/elector" /usr/local/bin/elector`:                          {notRun: needsHost},
 	"install -D -m 0644 examples/elector/systemd/report.yaml /etc/elector/report.yaml":               {notRun: needsHost},
 	"install -D -m 0644 examples/elector/systemd/report.service /etc/systemd/system/report.service":  {notRun: needsHost},
-	"systemd-analyze verify /etc/systemd/system/report.service":                                      {testedBy: "TestDocuments_Units"},
-	"systemd-analyze verify /etc/systemd/system/invoices.service /etc/systemd/system/invoices.timer": {testedBy: "TestDocuments_Units"},
+	"systemd-analyze verify /etc/systemd/system/report.service":                                      {testedBy: "TestDocuments_SystemdAcceptsUnits"},
+	"systemd-analyze verify /etc/systemd/system/invoices.service /etc/systemd/system/invoices.timer": {testedBy: "TestDocuments_SystemdAcceptsUnits"},
 	"systemctl enable --now invoices-check.timer":                                                    {notRun: needsHost},
 	"systemctl enable --now invoices.timer":                                                          {notRun: needsHost},
 	"systemctl enable --now report":                                                                  {notRun: needsHost},
@@ -165,14 +165,14 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	return lines
 }
 
-// TestDocuments_Listed checks that each command line of the documentation is either tested or listed with the
+// TestDocuments_CommandLinesAreTestedOrListed checks that each command line of the documentation is either tested or listed with the
 // reason, and that each line of the table occurs in the documentation.
-func TestDocuments_Listed(t *testing.T) {
+func TestDocuments_CommandLinesAreTestedOrListed(t *testing.T) {
 	missing := maps.Clone(examples)
 	programs := []string{"elector", "raftlog", "id=$(raftlog", "curl", "zkCli.sh", "docker", "install", "systemctl", "systemd-analyze", "psql", "kubectl", "etcdctl", "redis-cli"}
 	for _, line := range readCommandLines(t, programs...) {
 		if line.document == accessPage {
-			continue // TestDocuments_Access runs its blocks
+			continue // TestDocuments_AccessCommandsProtectElection runs its blocks
 		}
 		assert.Contains(t, examples, line.text, line.document)
 		delete(missing, line.text)
@@ -197,9 +197,9 @@ func TestDocuments_Listed(t *testing.T) {
 	}
 }
 
-// TestDocuments_GoLines checks that each line for make or for the Go command names a target, a package or a
+// TestDocuments_GoAndMakeLinesNameExistingTargets checks that each line for make or for the Go command names a target, a package or a
 // test that exists.
-func TestDocuments_GoLines(t *testing.T) {
+func TestDocuments_GoAndMakeLinesNameExistingTargets(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
 	var (
@@ -237,9 +237,9 @@ func TestDocuments_GoLines(t *testing.T) {
 	}
 }
 
-// TestDocuments_Units checks that systemd accepts each unit of the documentation, and elector each example of
+// TestDocuments_SystemdAcceptsUnits checks that systemd accepts each unit of the documentation, and elector each example of
 // a configuration.
-func TestDocuments_Units(t *testing.T) {
+func TestDocuments_SystemdAcceptsUnits(t *testing.T) {
 	bin := newBin(t)
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		testenv.SkipMissing(t, "systemd", err)
@@ -418,9 +418,9 @@ func newStoreBackend(url string) documentBackend {
 	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store ", "'"+url+"' --store-unsafe failover,power-loss,restart")
 }
 
-// TestDocuments_Commands checks that each command line of the documentation does what the page describes, on
+// TestDocuments_CommandsDoWhatPageDescribes checks that each command line of the documentation does what the page describes, on
 // one of the backends for which the page claims it.
-func TestDocuments_Commands(t *testing.T) {
+func TestDocuments_CommandsDoWhatPageDescribes(t *testing.T) {
 	bin := newBin(t)
 	for name, start := range documentBackends {
 		t.Run(name, func(t *testing.T) {
@@ -487,8 +487,8 @@ func (e example) run(s *shell, line string) {
 	require.Contains(s, r.output(), e.prints, line)
 }
 
-// TestDocuments_DevServer checks that the lines for the server for development work, in the order of the page.
-func TestDocuments_DevServer(t *testing.T) {
+// TestDocuments_DevServerLinesWork checks that the lines for the server for development work, in the order of the page.
+func TestDocuments_DevServerLinesWork(t *testing.T) {
 	bin := newBin(t)
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address of this process, so that the ports that the page names are free
@@ -515,8 +515,8 @@ func TestDocuments_DevServer(t *testing.T) {
 	server.terminate()
 }
 
-// TestDocuments_Raftlog checks that the lines for raftlog work with three peers.
-func TestDocuments_Raftlog(t *testing.T) {
+// TestDocuments_RaftlogLinesWork checks that the lines for raftlog work with three peers.
+func TestDocuments_RaftlogLinesWork(t *testing.T) {
 	file, dir := filepath.Join(t.TempDir(), "raftlog.yaml"), t.TempDir()
 	for _, name := range []string{"secret", "client-secret"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(rand.Text()), 0o600))

@@ -31,9 +31,9 @@ func (el *election) startTwo(a, b []string) (*elector, *elector) {
 // session or a lease expires, and for benchmarks that depend on the timeout.
 var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 
-// TestRun_ProgramIgnoresTerm checks that a program that ignores SIGTERM is killed, and that the next program
+// TestRun_KillsProgramThatIgnoresTERM checks that a program that ignores SIGTERM is killed, and that the next program
 // does not start before that.
-func TestRun_ProgramIgnoresTerm(t *testing.T) {
+func TestRun_KillsProgramThatIgnoresTERM(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
 	a.terminate()
@@ -42,9 +42,9 @@ func TestRun_ProgramIgnoresTerm(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, el.order())
 }
 
-// TestRun_ElectorKilled checks that the program of an elector that was killed does not run any longer, even
+// TestRun_EndsProgramOfKilledElector checks that the program of an elector that was killed does not run any longer, even
 // when it ignores SIGTERM, and ends before the lease expires.
-func TestRun_ElectorKilled(t *testing.T) {
+func TestRun_EndsProgramOfKilledElector(t *testing.T) {
 	el := newElection(t)
 	longer := []string{"--session-timeout", (20 * tick).String()}
 	a, b := el.startTwo(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
@@ -63,9 +63,9 @@ func TestRun_ElectorKilled(t *testing.T) {
 	}
 }
 
-// TestRun_ElectorPaused checks that the program of an elector that is paused does not run when another
+// TestRun_EndsProgramOfPausedElector checks that the program of an elector that is paused does not run when another
 // elector is leader, and that the elector follows the new leader when it continues.
-func TestRun_ElectorPaused(t *testing.T) {
+func TestRun_EndsProgramOfPausedElector(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
 	isLeader := a.getPage("/leader")
@@ -84,9 +84,9 @@ func TestRun_ElectorPaused(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_NetworkFrozen checks that the program of an elector without a network does not run when another
+// TestRun_EndsProgramOfElectorWithoutNetwork checks that the program of an elector without a network does not run when another
 // elector is leader, and that only one of them reports that it is leader.
-func TestRun_NetworkFrozen(t *testing.T) {
+func TestRun_EndsProgramOfElectorWithoutNetwork(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
 		slices.Concat(withShortSession, []string{"--listen", "127.0.0.1:0"}))
@@ -109,9 +109,9 @@ func TestRun_NetworkFrozen(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_EndCommandFails checks that no other program starts while the end command is retried, and that the
+// TestRun_StartsNoProgramWhileEndCommandFails checks that no other program starts while the end command is retried, and that the
 // exit code reports the failure.
-func TestRun_EndCommandFails(t *testing.T) {
+func TestRun_StartsNoProgramWhileEndCommandFails(t *testing.T) {
 	el := newElection(t)
 	appendEvent := func(event string) string {
 		return `echo "$ELECTOR_INSTANCE_ID ` + event + ` $$ $(date +%s%N)" >> "$` + lockFileVariable + `"`
@@ -132,8 +132,8 @@ func TestRun_EndCommandFails(t *testing.T) {
 	require.Equal(t, []string{"a begin", "a end", "a fails", "a fails", "a fails", "b begun", "b begin", "b end"}, after)
 }
 
-// TestRun_ServersStartLater checks that an elector can be started before the servers.
-func TestRun_ServersStartLater(t *testing.T) {
+// TestRun_WaitsForServersThatStartLater checks that an elector can be started before the servers.
+func TestRun_WaitsForServersThatStartLater(t *testing.T) {
 	for i := range servers.Servers() {
 		require.NoError(t, servers.Kill(i))
 	}

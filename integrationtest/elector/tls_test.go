@@ -13,10 +13,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestRun_ClientCertificate checks that an elector sends its certificate, does not connect without a
+// TestRun_SendsClientCertificate checks that an elector sends its certificate, does not connect without a
 // certificate, and does not trust servers with an unknown authority. A proxy implements TLS, because the
 // servers of these tests do not.
-func TestRun_ClientCertificate(t *testing.T) {
+func TestRun_SendsClientCertificate(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	ca, cert, key := a.Files("127.0.0.1")
 	_, otherCert, otherKey := testenv.NewAuthority(t).Files("127.0.0.1")

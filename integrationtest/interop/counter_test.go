@@ -38,9 +38,9 @@ var counterFormats = []counterFormat{
 	{"Curator's SharedCount and kazoo's Counter", map[*peer][]string{curator: {"shared"}, kazoo: {"int"}}, openInt32},
 }
 
-// TestCounter_ConcurrentAdds checks that each addition is applied once. The idempotency znodes of Go are
+// TestCounter_AppliesConcurrentAdditionsOnce checks that each addition is applied once. The idempotency znodes of Go are
 // children of the counter, which the other libraries ignore.
-func TestCounter_ConcurrentAdds(t *testing.T) {
+func TestCounter_AppliesConcurrentAdditionsOnce(t *testing.T) {
 	const times = 40
 	for _, f := range counterFormats {
 		t.Run(f.name, func(t *testing.T) {
@@ -103,9 +103,9 @@ func TestCounter_ConcurrentAdds(t *testing.T) {
 	}
 }
 
-// TestCounter_CreatedByPeer checks that Go can use a counter that a peer has created. kazoo creates an empty
+// TestCounter_AddsToCounterOfPeer checks that Go can use a counter that a peer has created. kazoo creates an empty
 // znode when it reads a counter.
-func TestCounter_CreatedByPeer(t *testing.T) {
+func TestCounter_AddsToCounterOfPeer(t *testing.T) {
 	for _, f := range counterFormats {
 		for p, kinds := range f.peers {
 			for _, kind := range kinds {

@@ -121,17 +121,17 @@ func TestMutex_ExcludesPeer(t *testing.T) {
 	})
 }
 
-// TestMutex_LeaderSelector checks that a mutex of Go and Curator's LeaderSelector, which uses a mutex,
+// TestMutex_ExcludesLeaderSelectorOfCurator checks that a mutex of Go and Curator's LeaderSelector, which uses a mutex,
 // exclude each other.
-func TestMutex_LeaderSelector(t *testing.T) {
+func TestMutex_ExcludesLeaderSelectorOfCurator(t *testing.T) {
 	m := contention{peer: curator, kind: "selector", open: curator.newMutex}
 	t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 5) })
 	t.Run("hand-over", m.testHandOver)
 }
 
-// TestElection_OneLeaderWithPeer checks that a candidate of Go and a candidate of a peer are not leaders at the same
+// TestElection_ExcludesLeaderOfPeer checks that a candidate of Go and a candidate of a peer are not leaders at the same
 // time, and lead one after another.
-func TestElection_OneLeaderWithPeer(t *testing.T) {
+func TestElection_ExcludesLeaderOfPeer(t *testing.T) {
 	forBothPeers(t, "latch", func(p *peer) lockOpener { return p.newLeadership }, func(t *testing.T, m contention) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
 		t.Run("hand-over", m.testHandOver)

@@ -156,8 +156,8 @@ func runProgram(t *testing.T, p *peer, file, path string, n int) (lines []string
 	return lines
 }
 
-// TestPrograms_LinesAreCounted checks that docs/recipes/peers.md contains the numbers of lines of the programs.
-func TestPrograms_LinesAreCounted(t *testing.T) {
+// TestPrograms_HaveDocumentedNumbersOfLines checks that docs/recipes/peers.md contains the numbers of lines of the programs.
+func TestPrograms_HaveDocumentedNumbersOfLines(t *testing.T) {
 	document, err := os.ReadFile("../../docs/recipes/peers.md")
 	require.NoError(t, err)
 	for purpose, title := range map[string]string{"lock": "a lock around a job", "queue": "a work queue", "shards": "64 tenants on 5 workers"} {

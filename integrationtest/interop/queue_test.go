@@ -36,10 +36,10 @@ func (p *peer) startConsumer(t *testing.T, r *sharedResource, path string) (stop
 	return func() { p.runCommand(t, "close", handle) }
 }
 
-// TestQueue_BothConsume checks that no item is lost or taken twice when Go and a peer put and consume items.
+// TestQueue_DeliversItemsToGoAndPeer checks that no item is lost or taken twice when Go and a peer put and consume items.
 // The first items are held until both have taken one. The consumers of the peers claim items: Curator's
 // DistributedQueue with a lock path, and kazoo's LockingQueue.
-func TestQueue_BothConsume(t *testing.T) {
+func TestQueue_DeliversItemsToGoAndPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		want := map[string]bool{}
 		var theirs []any
@@ -209,9 +209,9 @@ func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	}
 }
 
-// TestQueue_ReturnedWithDelay checks that a peer does not take an item that Go has returned with a delay, and
+// TestQueue_HidesItemReturnedWithDelayFromPeer checks that a peer does not take an item that Go has returned with a delay, and
 // that Go takes it afterwards.
-func TestQueue_ReturnedWithDelay(t *testing.T) {
+func TestQueue_HidesItemReturnedWithDelayFromPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		ctx := testenv.ContextOf(t)
 		id, err := q.Put(ctx, []byte("later"))

@@ -116,9 +116,9 @@ func testReadersAndWriters(t *testing.T, p *peer) {
 	require.Equal(t, want, r.countAcquisitions())
 }
 
-// TestRWMutex_Downgrade checks that a holder of the write lock that downgrades it to a read lock admits
+// TestRWMutex_DowngradeAdmitsReadersOfPeer checks that a holder of the write lock that downgrades it to a read lock admits
 // readers of the other library, and excludes its writers.
-func TestRWMutex_Downgrade(t *testing.T) {
+func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 	p := curator
 	t.Run("of Go", func(t *testing.T) {
 		p.requirePeer(t)

@@ -82,9 +82,9 @@ func testLeasesTogether(t *testing.T, m contention) {
 	second()
 }
 
-// TestSemaphore_SharedCount checks that a changed limit of Curator's SharedCount admits a waiting program in
+// TestSemaphore_FollowsLimitOfSharedCount checks that a changed limit of Curator's SharedCount admits a waiting program in
 // Go and in Java.
-func TestSemaphore_SharedCount(t *testing.T) {
+func TestSemaphore_FollowsLimitOfSharedCount(t *testing.T) {
 	curator.requirePeer(t)
 	path := testenv.NewPath(t)
 	conn := connect(t)

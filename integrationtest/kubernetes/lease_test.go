@@ -19,7 +19,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_Chaos")
+var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_TermsDoNotOverlapDuringFaults")
 
 // storeBackend returns a backend for storetest whose stores use the API server.
 func (s *apiServer) storeBackend(t testing.TB) *storetest.Backend {
@@ -49,9 +49,9 @@ func TestLease_SatisfiesContract(t *testing.T) {
 	t.Run("Election", func(t *testing.T) { storetest.RunElection(t, s.storeBackend) })
 }
 
-// TestLease_Chaos checks that a leader has stopped when the next leader starts, while leaders are cut off and
+// TestLease_TermsDoNotOverlapDuringFaults checks that a leader has stopped when the next leader starts, while leaders are cut off and
 // the API server is killed for the duration of the flag.
-func TestLease_Chaos(t *testing.T) {
+func TestLease_TermsDoNotOverlapDuringFaults(t *testing.T) {
 	s := startAPIServer(t)
 	rounds := 0
 	for end := time.Now().Add(*chaos); rounds == 0 || time.Now().Before(end); rounds++ {
@@ -66,10 +66,10 @@ func TestLease_Chaos(t *testing.T) {
 	t.Logf("%d rounds, each with four leaders that were cut off and a killed API server", rounds)
 }
 
-// TestLease_PreferredHolder documents why the nominee is stored in an annotation and not in
+// TestLease_KeepsNomineeWithoutPreferredHolder documents why the nominee is stored in an annotation and not in
 // preferredHolder. The API server drops that field without its feature gate, and with the gate rejects
 // a Lease that has it but no strategy.
-func TestLease_PreferredHolder(t *testing.T) {
+func TestLease_KeepsNomineeWithoutPreferredHolder(t *testing.T) {
 	gated := startAPIServer(t, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	s := startAPIServer(t)
 	leases := s.client(adminToken, coordination.SchemeGroupVersion)

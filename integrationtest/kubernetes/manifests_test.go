@@ -46,8 +46,8 @@ func readObjects(t testing.TB, file string) []*unstructured.Unstructured {
 	}
 }
 
-// TestManifests_Kustomization checks that the kustomizations list the files of their directories.
-func TestManifests_Kustomization(t *testing.T) {
+// TestManifests_KustomizationsListAllFiles checks that the kustomizations list the files of their directories.
+func TestManifests_KustomizationsListAllFiles(t *testing.T) {
 	kustomizations, err := filepath.Glob(manifests + "/*/kustomization.yaml")
 	require.NoError(t, err)
 	require.Len(t, kustomizations, 3)
@@ -91,9 +91,9 @@ func sidecarDeployment(t testing.TB) *unstructured.Unstructured {
 	return o
 }
 
-// TestManifests_Sidecar checks that the patch of the sidecar does not leave the command of the base in the
+// TestManifests_SidecarReplacesCommand checks that the patch of the sidecar does not leave the command of the base in the
 // program's container.
-func TestManifests_Sidecar(t *testing.T) {
+func TestManifests_SidecarReplacesCommand(t *testing.T) {
 	containers, _, err := unstructured.NestedSlice(sidecarDeployment(t).Object, "spec", "template", "spec", "containers")
 	require.NoError(t, err)
 	require.Len(t, containers, 1)
@@ -136,9 +136,9 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 	require.NoError(t, request.Body(body).Do(context.Background()).Error(), "%s %s", o.GetKind(), o.GetName())
 }
 
-// TestManifests_Accepted checks that the API server accepts each manifest, in a dry run with strict
+// TestManifests_AreAcceptedByAPIServer checks that the API server accepts each manifest, in a dry run with strict
 // validation of its fields.
-func TestManifests_Accepted(t *testing.T) {
+func TestManifests_AreAcceptedByAPIServer(t *testing.T) {
 	s := startAPIServer(t)
 	kinds := map[string]bool{}
 	for _, file := range manifestFiles(t) {
@@ -161,8 +161,8 @@ func manifestFiles(t testing.TB) []string {
 	return all
 }
 
-// TestManifests_Fields checks that a manifest contains only fields that its kind has.
-func TestManifests_Fields(t *testing.T) {
+// TestManifests_ContainOnlyKnownFields checks that a manifest contains only fields that its kind has.
+func TestManifests_ContainOnlyKnownFields(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	for _, file := range manifestFiles(t) {
 		for _, o := range readObjects(t, file) {
@@ -174,9 +174,9 @@ func TestManifests_Fields(t *testing.T) {
 	}
 }
 
-// TestManifests_ControllerRole checks that candidates of the controller have the same rights as those of the
-// base, which TestManifests_Role tests on an API server.
-func TestManifests_ControllerRole(t *testing.T) {
+// TestManifests_ControllerHasSameRightsAsBase checks that candidates of the controller have the same rights as those of the
+// base, which TestManifests_RoleGrantsOnlyNeededVerbs tests on an API server.
+func TestManifests_ControllerHasSameRightsAsBase(t *testing.T) {
 	rules := func(directory, name string) []rbac.PolicyRule {
 		for _, o := range readObjects(t, manifests+"/"+directory+"/rbac.yaml") {
 			if o.GetKind() != "Role" {
@@ -197,8 +197,8 @@ func TestManifests_ControllerRole(t *testing.T) {
 	require.Equal(t, want, rules("controller", "labeler"))
 }
 
-// TestManifests_Role checks that an election needs exactly the verbs that the role grants.
-func TestManifests_Role(t *testing.T) {
+// TestManifests_RoleGrantsOnlyNeededVerbs checks that an election needs exactly the verbs that the role grants.
+func TestManifests_RoleGrantsOnlyNeededVerbs(t *testing.T) {
 	s := startAPIServer(t)
 	var role *unstructured.Unstructured
 	for _, o := range readObjects(t, manifests+"/base/rbac.yaml") {

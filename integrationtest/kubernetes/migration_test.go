@@ -88,10 +88,10 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 	}
 }
 
-// TestMigration_ClientGo checks that two replicas do not work at the same time, and that one of them works in
+// TestMigration_ReplicasOfClientGoDoNotOverlap checks that two replicas do not work at the same time, and that one of them works in
 // the end, while the replicas of version 1 are replaced by those of version 2, one after the other, and then
 // by those of version 3.
-func TestMigration_ClientGo(t *testing.T) {
+func TestMigration_ReplicasOfClientGoDoNotOverlap(t *testing.T) {
 	s := startAPIServer(t)
 	f := &fleet{}
 	await := func(version string) {

@@ -35,7 +35,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-var runs = flag.Int("runs", 1, "number of leaders that TestManager_NoOverlap cuts off, on each backend")
+var runs = flag.Int("runs", 1, "number of leaders that TestManager_ControllersDoNotOverlap cuts off, on each backend")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -49,9 +49,9 @@ type candidate struct {
 	cut func()
 }
 
-// TestManager_NoOverlap checks that the controllers of a manager whose candidate is permanently cut off do not
+// TestManager_ControllersDoNotOverlap checks that the controllers of a manager whose candidate is permanently cut off do not
 // run when those of the next manager start.
-func TestManager_NoOverlap(t *testing.T) {
+func TestManager_ControllersDoNotOverlap(t *testing.T) {
 	for name, newCandidate := range map[string]func(t testing.TB) func(i int) candidate{
 		"ZooKeeper":  onZooKeeper,
 		"Etcd":       onEtcd,

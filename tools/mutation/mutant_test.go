@@ -16,16 +16,16 @@ import (
 // repositoryRoot is the root of the repository.
 const repositoryRoot = "../.."
 
-// testLimit is how long the tests of a mutant may take in TestRunner_Outcomes. hangLimit is the limit
+// testLimit is how long the tests of a mutant may take in TestRunner_RecognizesOutcomesOfMutants. hangLimit is the limit
 // for a mutant whose tests hang.
 const (
 	testLimit = time.Minute
 	hangLimit = time.Second
 )
 
-// TestTable_MatchesCode checks that each edit of the table applies, that the edited file can be parsed, and
+// TestTable_NamesExistingCodeAndTests checks that each edit of the table applies, that the edited file can be parsed, and
 // that each test that the table names exists.
-func TestTable_MatchesCode(t *testing.T) {
+func TestTable_NamesExistingCodeAndTests(t *testing.T) {
 	names := map[string]bool{}
 	known := map[string][]string{}
 	for _, m := range table() {
@@ -84,9 +84,9 @@ func testsOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestRunner_Outcomes checks that the runner recognizes a mutant that is killed, survives, hangs, or does not
+// TestRunner_RecognizesOutcomesOfMutants checks that the runner recognizes a mutant that is killed, survives, hangs, or does not
 // build. The mutants are of a module that the test creates.
-func TestRunner_Outcomes(t *testing.T) {
+func TestRunner_RecognizesOutcomesOfMutants(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":  "module example\n\ngo 1.26\n",

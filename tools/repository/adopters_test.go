@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRemoveDeclarations_KeepsOthers checks that removeDeclarations removes exactly the declarations with one of the
+// TestRemoveDeclarations_KeepsOtherDeclarations checks that removeDeclarations removes exactly the declarations with one of the
 // names, and the imports that nothing uses then.
-func TestRemoveDeclarations_KeepsOthers(t *testing.T) {
+func TestRemoveDeclarations_KeepsOtherDeclarations(t *testing.T) {
 	changed, removed, err := removeDeclarations([]byte(`package p
 
 import (
@@ -43,9 +43,9 @@ func function() { _, _ = os.Getwd() }
 	require.Contains(t, string(changed), `"math/rand/v2"`)
 }
 
-// TestRemoveReplaced_Missing checks that an adapter is rejected when the project does not declare the
+// TestRemoveReplaced_RejectsMissingDeclarations checks that an adapter is rejected when the project does not declare the
 // declarations that the adapter replaces.
-func TestRemoveReplaced_Missing(t *testing.T) {
+func TestRemoveReplaced_RejectsMissingDeclarations(t *testing.T) {
 	a := adopter{dir: ".", replaced: []string{"run", "absent"}}
 	require.EqualError(t, a.removeReplaced(t.TempDir()), ". does not declare run or absent")
 }

@@ -39,9 +39,9 @@ func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	require.True(t, text.String() == string(written), "%s is not the exported API: run make api, and review the difference", apiFile)
 }
 
-// TestAPI_Size checks that the root package exports at most 60 constants, errors, functions, types and
+// TestAPI_RootPackageExportsAtMost60Names checks that the root package exports at most 60 constants, errors, functions, types and
 // methods. Parts that few users need belong in other packages.
-func TestAPI_Size(t *testing.T) {
+func TestAPI_RootPackageExportsAtMost60Names(t *testing.T) {
 	names := exported(t, ".")
 	require.LessOrEqual(t, len(names), 60, "%q", names)
 	require.Greater(t, len(names), 40, "identifiers are not counted: %q", names)

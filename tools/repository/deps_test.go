@@ -39,11 +39,11 @@ func TestWorkflows_UseFixedVersions(t *testing.T) {
 	}
 }
 
-// TestWalls_NoInternalImportsAcrossModules checks that no file that is not a test imports an internal package
+// TestModules_DoNotImportInternalPackagesOfOthers checks that no file that is not a test imports an internal package
 // of another module. The modules are released separately, and a program can raise one of them alone, so what
 // another module imports must be a public package. The modules that are never released may import the servers
 // of tests.
-func TestWalls_NoInternalImportsAcrossModules(t *testing.T) {
+func TestModules_DoNotImportInternalPackagesOfOthers(t *testing.T) {
 	var modules []string // the directories of the modules
 	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if d.Name() == "go.mod" {

@@ -59,7 +59,7 @@ func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 		}
 		blocks := block.FindAllStringSubmatch(string(text), -1)
 		if document == "README.md" {
-			blocks = blocks[1:] // TestReadme_Program runs the first block
+			blocks = blocks[1:] // TestReadme_FirstProgramRuns runs the first block
 		}
 		require.NotEmpty(t, blocks, document)
 		for _, b := range blocks {
@@ -142,8 +142,8 @@ func TestReadingTimes_AreRight(t *testing.T) {
 	assert.Equal(t, 5, stated, "sections that state a time")
 }
 
-// TestTestsOfDocuments_Exist checks that documents name only tests that exist.
-func TestTestsOfDocuments_Exist(t *testing.T) {
+// TestDocuments_NameOnlyExistingTests checks that documents name only tests that exist.
+func TestDocuments_NameOnlyExistingTests(t *testing.T) {
 	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go", "*_test.go.txt").Output()
 	if err != nil {
 		t.Skip("not a checkout:", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCheckTypes(t *testing.T) {
+func TestCheckTypes_FindsErrorsOnOtherPlatforms(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":     "module example.com/m\n\ngo 1.26\n",

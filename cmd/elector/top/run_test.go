@@ -100,15 +100,15 @@ func TestRun_KeysChangeScreen(t *testing.T) {
 	require.NoError(t, <-v.done)
 }
 
-// TestRun_ContextDone checks that Run returns the cause of its context.
-func TestRun_ContextDone(t *testing.T) {
+// TestRun_ReturnsCauseOfContext checks that Run returns the cause of its context.
+func TestRun_ReturnsCauseOfContext(t *testing.T) {
 	v := startRun(t)
 	v.stop(context.DeadlineExceeded)
 	require.ErrorIs(t, <-v.done, context.DeadlineExceeded)
 }
 
-// TestRun_CtrlC checks that Ctrl-C quits.
-func TestRun_CtrlC(t *testing.T) {
+// TestRun_ReturnsAfterCtrlC checks that Ctrl-C quits.
+func TestRun_ReturnsAfterCtrlC(t *testing.T) {
 	v := startRun(t)
 	v.typeKeys("\x03")
 	require.NoError(t, <-v.done)
@@ -130,8 +130,8 @@ func (l *closableTTY) Read(p []byte) (int, error) {
 	}
 }
 
-// TestRun_TerminalFails checks that Run does not continue without a terminal, in which the user could quit.
-func TestRun_TerminalFails(t *testing.T) {
+// TestRun_FailsWithoutTerminal checks that Run does not continue without a terminal, in which the user could quit.
+func TestRun_FailsWithoutTerminal(t *testing.T) {
 	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
 	l := &closableTTY{term, make(chan struct{})}
 	v := startRunOn(t, term, l, "/a")
@@ -146,8 +146,8 @@ func TestRun_TerminalFails(t *testing.T) {
 	}
 }
 
-// TestRun_NoColor checks that NO_COLOR turns colours off, and no other attributes.
-func TestRun_NoColor(t *testing.T) {
+// TestRun_OmitsColorsIfNoColorIsSet checks that NO_COLOR turns colours off, and no other attributes.
+func TestRun_OmitsColorsIfNoColorIsSet(t *testing.T) {
 	for _, off := range []string{"", "1"} {
 		t.Setenv("NO_COLOR", off)
 		v := startRun(t, "/a")

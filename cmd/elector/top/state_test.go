@@ -38,17 +38,17 @@ var (
 	four = newCandidate("web-4", 4, 59*time.Second)
 )
 
-// TestUpdate_OldStateUnchanged checks that Update does not change the State of its receiver.
-func TestUpdate_OldStateUnchanged(t *testing.T) {
+// TestUpdate_LeavesOldStateUnchanged checks that Update does not change the State of its receiver.
+func TestUpdate_LeavesOldStateUnchanged(t *testing.T) {
 	before := New("", start, "/a")
 	view := before.View()
 	before.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one}}).Update(KeySwitch).Update(Found{Elections: []string{"/b"}})
 	require.Equal(t, view, before.View())
 }
 
-// TestTakeRequest_AfterConfirmation checks that a request is sent only after a confirmation, and only to the
+// TestTakeRequest_ReturnsOnlyConfirmedRequest checks that a request is sent only after a confirmation, and only to the
 // selected candidate.
-func TestTakeRequest_AfterConfirmation(t *testing.T) {
+func TestTakeRequest_ReturnsOnlyConfirmedRequest(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")
 	s = s.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
@@ -77,8 +77,8 @@ func TestUpdate_SelectionFollowsElection(t *testing.T) {
 	require.Equal(t, "/c", s.selected)
 }
 
-// TestQuit_ByEachKey checks that each of the keys quits, and that an empty screen can be used.
-func TestQuit_ByEachKey(t *testing.T) {
+// TestQuit_ReportsWhetherUserHasQuit checks that each of the keys quits, and that an empty screen can be used.
+func TestQuit_ReportsWhetherUserHasQuit(t *testing.T) {
 	s := New("", start, "/a")
 	require.False(t, s.Update(KeyNone).Quit())
 	require.True(t, s.Update(KeyQuit).Quit())

@@ -115,8 +115,8 @@ func TestView_MatchesTestdata(t *testing.T) {
 	}
 }
 
-// TestAge_Format checks that durations have the documented format.
-func TestAge_Format(t *testing.T) {
+// TestFormatAge_UsesAtMostTwoUnits checks that durations have the documented format.
+func TestFormatAge_UsesAtMostTwoUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 59 * time.Second: "59s", time.Minute: "1m00s", time.Hour - 1: "59m59s",
 		time.Hour: "1h00m", 25 * time.Hour: "1d01h", 1000 * 24 * time.Hour: "1000d00h",

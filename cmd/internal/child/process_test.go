@@ -120,8 +120,8 @@ func (fd pidfd) waitExit(limit time.Duration) error {
 
 func (fd pidfd) Close() { _ = unix.Close(int(fd)) }
 
-// TestProcess_ExitCode checks that the code is that of the program, or that of a shell for a signal.
-func TestProcess_ExitCode(t *testing.T) {
+// TestProcess_ReturnsExitCodeOfProgram checks that the code is that of the program, or that of a shell for a signal.
+func TestProcess_ReturnsExitCodeOfProgram(t *testing.T) {
 	p, err := Start(Command{Args: Shell("exit 7")})
 	require.NoError(t, err)
 	require.Equal(t, Exit{Code: 7}, p.Wait())
@@ -133,9 +133,9 @@ func TestProcess_ExitCode(t *testing.T) {
 	require.Equal(t, Exit{Code: 137}, p.Wait())
 }
 
-// TestStart_ProgramCannotBeStarted checks that a missing program and a program that cannot be executed
+// TestStart_DistinguishesMissingProgram checks that a missing program and a program that cannot be executed
 // are distinguished.
-func TestStart_ProgramCannotBeStarted(t *testing.T) {
+func TestStart_DistinguishesMissingProgram(t *testing.T) {
 	_, err := Start(Command{Args: []string{"no-such-program-anywhere"}})
 	require.ErrorIs(t, err, ErrNotFound)
 	_, err = Start(Command{Args: []string{filepath.Join(t.TempDir(), "none")}})
@@ -147,8 +147,8 @@ func TestStart_ProgramCannotBeStarted(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStart_ArgumentsAndEnvironment checks that no shell changes arguments or variables.
-func TestStart_ArgumentsAndEnvironment(t *testing.T) {
+// TestStart_PassesArgumentsAndVariablesUnchanged checks that no shell changes arguments or variables.
+func TestStart_PassesArgumentsAndVariablesUnchanged(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: []string{"sh", "-c", `echo "$1|$2|$A"`, "x", "two  words", "$HOME"}, Env: []string{"A=b c", "PATH=" + os.Getenv("PATH")}, Stdout: w})
 	require.NoError(t, err)
@@ -181,9 +181,9 @@ func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	}
 }
 
-// TestStart_NoDescriptors checks that programs can be started, also repeatedly, when other parts of this
+// TestStart_UsesReservedDescriptors checks that programs can be started, also repeatedly, when other parts of this
 // process have used all descriptors.
-func TestStart_NoDescriptors(t *testing.T) {
+func TestStart_UsesReservedDescriptors(t *testing.T) {
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	low := limit
@@ -215,8 +215,8 @@ func TestStart_NoDescriptors(t *testing.T) {
 	}
 }
 
-// TestStop_KillsTheGroup checks that the program and its descendants are stopped.
-func TestStop_KillsTheGroup(t *testing.T) {
+// TestStop_KillsProgramAndDescendants checks that the program and its descendants are stopped.
+func TestStop_KillsProgramAndDescendants(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w, Grace: 100 * time.Millisecond})
 	require.NoError(t, err)
@@ -228,8 +228,8 @@ func TestStop_KillsTheGroup(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestStop_GraceAfterProgramExits checks that descendants do not receive KILL as soon as the program has exited.
-func TestStop_GraceAfterProgramExits(t *testing.T) {
+// TestStop_GivesDescendantsGraceAfterProgramExits checks that descendants do not receive KILL as soon as the program has exited.
+func TestStop_GivesDescendantsGraceAfterProgramExits(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{
 		Args:   Shell(`sh -c 'trap "sleep 0.3; echo tidied up; exit" TERM; echo ready; while :; do sleep 0.05; done' & wait`),
@@ -242,8 +242,8 @@ func TestStop_GraceAfterProgramExits(t *testing.T) {
 	require.True(t, p.Wait().Stopped)
 }
 
-// TestStop_StoppedProcessReceivesTERM checks that a process that is stopped (SIGSTOP) can handle TERM.
-func TestStop_StoppedProcessReceivesTERM(t *testing.T) {
+// TestStop_ContinuesSuspendedProcess checks that a process that is stopped (SIGSTOP) can handle TERM.
+func TestStop_ContinuesSuspendedProcess(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 3" TERM; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})
 	require.NoError(t, err)
@@ -283,9 +283,9 @@ func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	}
 }
 
-// TestOrphansAreReaped checks that processes whose parent has exited do not remain as zombies of the watchdog
+// TestWatchdog_ReapsOrphans checks that processes whose parent has exited do not remain as zombies of the watchdog
 // while the program runs.
-func TestOrphansAreReaped(t *testing.T) {
+func TestWatchdog_ReapsOrphans(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo started; exec sleep 1000`), Stdout: w})
 	require.NoError(t, err)
@@ -307,8 +307,8 @@ func childrenOf(t *testing.T, pid int) []string {
 	return all
 }
 
-// TestRun_ExitCodeIsError checks that an exit code, or a context that is done, causes an error.
-func TestRun_ExitCodeIsError(t *testing.T) {
+// TestRun_ReturnsExitCodeAsError checks that an exit code, or a context that is done, causes an error.
+func TestRun_ReturnsExitCodeAsError(t *testing.T) {
 	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))
 	err := Run(t.Context(), Command{Args: Shell("exit 2")})
 	var exit *ExitError
@@ -320,8 +320,8 @@ func TestRun_ExitCodeIsError(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestLease_GroupRunsUntilLeaseExpires checks that the group is stopped when the lease expires, and not before.
-func TestLease_GroupRunsUntilLeaseExpires(t *testing.T) {
+// TestLease_ProcessGroupRunsUntilLeaseExpires checks that the group is stopped when the lease expires, and not before.
+func TestLease_ProcessGroupRunsUntilLeaseExpires(t *testing.T) {
 	t.Run("expires", func(t *testing.T) {
 		w, line := newOutput(t)
 		end := time.Now().Add(2 * time.Second) // the lease is long enough to start the processes on a busy machine
@@ -386,8 +386,8 @@ func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ParentKillsGroupOfStoppedWatchdog checks that the parent kills the group when the watchdog is stopped.
-func TestWatchdog_ParentKillsGroupOfStoppedWatchdog(t *testing.T) {
+// TestWatchdog_ParentKillsGroupOfSuspendedWatchdog checks that the parent kills the group when the watchdog is stopped.
+func TestWatchdog_ParentKillsGroupOfSuspendedWatchdog(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
 	require.NoError(t, err)
@@ -398,9 +398,9 @@ func TestWatchdog_ParentKillsGroupOfStoppedWatchdog(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_StoppedAndLeaseLost checks that the parent does not wait for the whole grace when the watchdog
+// TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires checks that the parent does not wait for the whole grace when the watchdog
 // is stopped and the lease expires, and waits while the lease is extended.
-func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
+func TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires(t *testing.T) {
 	w, line := newOutput(t)
 	var left atomic.Int64
 	left.Store(int64(time.Hour))
@@ -429,9 +429,9 @@ func TestWatchdog_StoppedAndLeaseLost(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_LeaseLost checks that the parent does not kill a watchdog that stops the program in time. The
+// TestWatchdog_ParentLetsWatchdogStopProgram checks that the parent does not kill a watchdog that stops the program in time. The
 // lost grace is so short that the parent and the watchdog kill the program at the same time.
-func TestWatchdog_LeaseLost(t *testing.T) {
+func TestWatchdog_ParentLetsWatchdogStopProgram(t *testing.T) {
 	w, line := newOutput(t)
 	var lost atomic.Bool
 	p, err := Start(Command{

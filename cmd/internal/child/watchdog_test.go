@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWatchdog_LeaseExpiresDuringSuspension checks that a watchdog measures a lease not only by timers and by
+// TestWatchdog_NoticesLeaseExpiryDuringSuspension checks that a watchdog measures a lease not only by timers and by
 // the monotonic clock, which do not advance while the machine is suspended. The watchdog runs in this
 // process, because it needs another clock.
-func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
+func TestWatchdog_NoticesLeaseExpiryDuringSuspension(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		limits limits
@@ -57,8 +57,8 @@ func TestWatchdog_LeaseExpiresDuringSuspension(t *testing.T) {
 	}
 }
 
-// TestWatchdog_NoExtensionAfterSuspension checks that a lease that has expired by the wall clock is not extended.
-func TestWatchdog_NoExtensionAfterSuspension(t *testing.T) {
+// TestWatchdog_RejectsExtensionOfExpiredLease checks that a lease that has expired by the wall clock is not extended.
+func TestWatchdog_RejectsExtensionOfExpiredLease(t *testing.T) {
 	now := time.Now()
 	w := watchdog{now: func() time.Time { return now }, leaseTimer: time.NewTimer(time.Hour)}
 	w.extendLease(newLease(now.Add(time.Hour)))

@@ -16,9 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// TestConfig_ReplacedFiles checks that a handshake uses the certificate in the files or, while they do not
+// TestConfig_UsesReplacedCertificate checks that a handshake uses the certificate in the files or, while they do not
 // contain a certificate and its key, the certificate that they contained before.
-func TestConfig_ReplacedFiles(t *testing.T) {
+func TestConfig_UsesReplacedCertificate(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	expiry := time.Now().Add(time.Hour).Truncate(time.Second)
 	write := func(to time.Time) Certificates {
@@ -56,9 +56,9 @@ func TestConfig_ReplacedFiles(t *testing.T) {
 	requireExpiry(third)
 }
 
-// TestConfig_ReplacedAuthorities checks that a side trusts the authorities in its file or, while the file
+// TestConfig_TrustsReplacedAuthorities checks that a side trusts the authorities in its file or, while the file
 // cannot be read, the authorities that it has read last.
-func TestConfig_ReplacedAuthorities(t *testing.T) {
+func TestConfig_TrustsReplacedAuthorities(t *testing.T) {
 	authorities := map[string]*testenv.Authority{"a": testenv.NewAuthority(t), "b": testenv.NewAuthority(t)}
 	ofServer, ofClient := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "ca.pem")
 	write := func(file, trusted string) {
@@ -100,9 +100,9 @@ func TestConfig_ReplacedAuthorities(t *testing.T) {
 	}
 }
 
-// TestConfig_ServerName checks that a certificate for another server is rejected, and a server without a name
+// TestConfig_RejectsCertificateOfOtherServer checks that a certificate for another server is rejected, and a server without a name
 // as well.
-func TestConfig_ServerName(t *testing.T) {
+func TestConfig_RejectsCertificateOfOtherServer(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	for _, host := range []string{"peer", "127.0.0.1"} {
 		ca, cert, key := authority.Files(host)

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile_NotRegular checks that a command does not wait for another process that writes to a named
+// TestReadFile_RejectsFileThatIsNotRegular checks that a command does not wait for another process that writes to a named
 // pipe, that a regular file that is mounted as by Kubernetes can be read, and that a file that can be read
 // only once is accepted only as the configuration.
-func TestReadFile_NotRegular(t *testing.T) {
+func TestReadFile_RejectsFileThatIsNotRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
@@ -60,8 +60,8 @@ func TestReadFile_NotRegular(t *testing.T) {
 	}
 }
 
-// TestReadFile_TooLarge checks that a file that is too large is not read into memory.
-func TestReadFile_TooLarge(t *testing.T) {
+// TestReadFile_RejectsFileThatIsTooLarge checks that a file that is too large is not read into memory.
+func TestReadFile_RejectsFileThatIsTooLarge(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(name, nil, 0o600))
 	require.NoError(t, os.Truncate(name, maxSize))

@@ -64,8 +64,8 @@ func TestLog_DropsLinesIfPipeIsFull(t *testing.T) {
 	})
 }
 
-// TestLog_WriteFails checks that lines that could not be written are counted.
-func TestLog_WriteFails(t *testing.T) {
+// TestLog_CountsLinesItCannotWrite checks that lines that could not be written are counted.
+func TestLog_CountsLinesItCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &pausedWriter{resume: make(chan struct{}), err: errors.New("no space left on device")}
 		close(w.resume)
@@ -81,8 +81,8 @@ func TestLog_WriteFails(t *testing.T) {
 	})
 }
 
-// TestNewLogger_UsesLeastLevel checks that a wrong name is rejected, and that the least severe level is applied.
-func TestNewLogger_UsesLeastLevel(t *testing.T) {
+// TestNewLogger_RaisesLevelToMinimum checks that a wrong name is rejected, and that the least severe level is applied.
+func TestNewLogger_RaisesLevelToMinimum(t *testing.T) {
 	for args, want := range map[[2]string]string{
 		{"xml", "info"}:  `log-format "xml": must be one of text, json`,
 		{"text", "loud"}: `log-level "loud": must be one of debug, info, warn, error`,

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestMonitor_WarnsOnceADay checks that each warning is logged once a day, and none for a valid certificate.
-func TestMonitor_WarnsOnceADay(t *testing.T) {
+// TestMonitor_WarnsOfExpiryOnceADay checks that each warning is logged once a day, and none for a valid certificate.
+func TestMonitor_WarnsOfExpiryOnceADay(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, test := range []struct {
 		name                   string

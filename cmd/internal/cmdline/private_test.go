@@ -64,9 +64,9 @@ func TestReadPrivate_RejectsFilesOthersCanWrite(t *testing.T) {
 	require.Empty(t, warning)
 }
 
-// TestCheckPrivate_GroupOfOwner checks that a file that a group with other members can write is rejected, and a file
+// TestCheckPrivate_RejectsFileWritableBySharedGroup checks that a file that a group with other members can write is rejected, and a file
 // that only the private group of the owner can write is accepted.
-func TestCheckPrivate_GroupOfOwner(t *testing.T) {
+func TestCheckPrivate_RejectsFileWritableBySharedGroup(t *testing.T) {
 	for _, test := range []struct {
 		user, group uint32
 		private     bool

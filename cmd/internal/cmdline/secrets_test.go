@@ -14,9 +14,9 @@ import (
 
 func joinSecrets(secrets [][]byte) string { return string(bytes.Join(secrets, []byte(" "))) }
 
-// TestReadSecrets_OneOrTwo checks that a file of one or two secrets is read correctly, and that a file with
+// TestReadSecrets_AcceptsOneOrTwoSecrets checks that a file of one or two secrets is read correctly, and that a file with
 // no secret, a short secret or more than two secrets is rejected.
-func TestReadSecrets_OneOrTwo(t *testing.T) {
+func TestReadSecrets_AcceptsOneOrTwoSecrets(t *testing.T) {
 	first, second := strings.Repeat("a", 16), strings.Repeat("b", 20)
 	for text, want := range map[string]string{
 		first:                         first,

@@ -55,8 +55,8 @@ func (s *testSettings) read(t testing.TB, file string, args ...string) (warning 
 	return configuration.Read(s.flags, s.flags, func(flag, _ string) bool { return flag == "secret" })
 }
 
-// TestSettings_Precedence checks that no source is ignored, and that each has precedence over those after it.
-func TestSettings_Precedence(t *testing.T) {
+// TestSettings_FollowOrderOfPrecedence checks that no source is ignored, and that each has precedence over those after it.
+func TestSettings_FollowOrderOfPrecedence(t *testing.T) {
 	const file = "older-name: file\ntries: 7\nwait: 3s\nhosts: [a, 'b,c']\nprogram:\n- echo\n- 3\nplain: true\nsecret: file\n"
 	s := newTestSettings()
 	warning, err := s.read(t, file)
@@ -102,9 +102,9 @@ func TestSettings_Precedence(t *testing.T) {
 	}
 }
 
-// TestSettings_SecretOrItsFile checks that a secret and the name of its file, from different sources, are not
+// TestSettings_UseEitherSecretOrItsFile checks that a secret and the name of its file, from different sources, are not
 // both used, and that the source with precedence decides.
-func TestSettings_SecretOrItsFile(t *testing.T) {
+func TestSettings_UseEitherSecretOrItsFile(t *testing.T) {
 	for _, test := range []struct{ flag, variable, file, want string }{
 		{"--secret=flag", "TEST_SECRET_FILE", "secret-file: x", "flag,"},
 		{"--secret-file=flag", "TEST_SECRET", "secret: x", ",flag"},
@@ -132,9 +132,9 @@ func TestSettings_SecretOrItsFile(t *testing.T) {
 	}
 }
 
-// TestSettings_InvalidFile checks that an invalid file is rejected, and that the error contains the line, and
+// TestSettings_NameLineButNotValueOfInvalidKey checks that an invalid file is rejected, and that the error contains the line, and
 // no value, which may be a credential.
-func TestSettings_InvalidFile(t *testing.T) {
+func TestSettings_NameLineButNotValueOfInvalidKey(t *testing.T) {
 	for text, want := range map[string]string{
 		"tries: 1\n\ntires: 2":     `:3: unknown key "tires": the nearest is "tries"`,
 		"config: x":                `:1: unknown key "config"`,

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignals_SecondEndsProcess checks that signals within a second count once, that a later signal ends the
+// TestSignals_SecondSignalEndsProcess checks that signals within a second count once, that a later signal ends the
 // process, and that a forwarded signal does not stop the command.
-func TestSignals_SecondEndsProcess(t *testing.T) {
+func TestSignals_SecondSignalEndsProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		forward bool
 		signals []syscall.Signal
