@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves checks that a bound whose predecessor leaves the queue before its turn
-// continues to wait for the holder of the lock.
+// TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves checks that an entry whose predecessor leaves the queue without
+// having held the lock continues to wait for the holder of the lock.
 func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)
@@ -48,7 +48,8 @@ func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 	}
 }
 
-// TestVerifiedEntry_ExcludesOtherSessions checks that several sessions acquire the lock, and that the program notices that it is exclusive.
+// TestVerifiedEntry_ExcludesOtherSessions checks that several sessions acquire the lock in turn, so that contend,
+// which fails if two sessions hold the lock at the same time, returns no error.
 func TestVerifiedEntry_ExcludesOtherSessions(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)

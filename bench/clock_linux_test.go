@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestProcessorTime_IncludesAllThreads checks that processorTime returns the time of all threads of this process, and of no
-// other process.
+// TestProcessorTime_IncludesAllThreads checks that processorTime includes the time that other threads of this process
+// have used.
 func TestProcessorTime_IncludesAllThreads(t *testing.T) {
 	before, err := processorTime(os.Getpid())
 	require.NoError(t, err)
@@ -29,7 +29,8 @@ func TestProcessorTime_IncludesAllThreads(t *testing.T) {
 	require.GreaterOrEqual(t, after-before, 20*time.Millisecond)
 }
 
-// TestFindChild_FindsProcessByArgument checks that the server's process is found, so that its processor time is measured.
+// TestFindChild_FindsProcessByArgument checks that findChild finds a child process by one of its command-line
+// arguments, so that the benchmark can measure the processor time of its server.
 func TestFindChild_FindsProcessByArgument(t *testing.T) {
 	const argument = "3600.0625" // this argument is unique among the child processes
 	child := exec.Command("sleep", argument)

@@ -11,8 +11,9 @@ import (
 
 var secondAfterSecond = benchmark.Period{Warmup: time.Second, Length: time.Second}
 
-// TestSummarizeCycles_LimitsRateToMeasuredPeriod checks that locks of the warm-up or after the period do not count for
-// the rate, and that they count in the total, by which processor times are divided.
+// TestSummarizeCycles_LimitsRateToMeasuredPeriod checks that locks acquired during the warm-up or after the measured
+// period do not count for the rate, but do count for the total number of locks, by which the processor time is
+// divided.
 func TestSummarizeCycles_LimitsRateToMeasuredPeriod(t *testing.T) {
 	const start, ms = 1e12, int64(time.Millisecond)
 	at := func(granted int64) lockCycle {
@@ -26,7 +27,8 @@ func TestSummarizeCycles_LimitsRateToMeasuredPeriod(t *testing.T) {
 	require.Equal(t, 90*time.Millisecond, c.handOver, "the median of 90, 90 and 880 ms")
 }
 
-// TestSummarizeCycles_FailsIfLocksOverlap checks that a contestant that does not exclude others is not measured.
+// TestSummarizeCycles_FailsIfLocksOverlap checks that summarizeCycles fails if two sessions held the same lock at the
+// same time, so that no figures of a broken lock are reported.
 func TestSummarizeCycles_FailsIfLocksOverlap(t *testing.T) {
 	_, err := summarizeCycles([]lockCycle{{0, 10, 20, 30}, {0, 19, 40, 50}}, 0, secondAfterSecond)
 	require.ErrorIs(t, err, errOverlap)
@@ -36,7 +38,7 @@ func TestSummarizeCycles_FailsIfLocksOverlap(t *testing.T) {
 	require.NoError(t, err, "different locks may be held at the same time")
 }
 
-// TestCountCompletions_OmitsWarmup checks that operations that complete during the warm-up do not count.
+// TestCountCompletions_OmitsWarmup checks that countCompletions omits operations that complete during the warm-up.
 func TestCountCompletions_OmitsWarmup(t *testing.T) {
 	times := []int64{0, int64(time.Second) - 1, int64(time.Second), int64(2*time.Second) - 1, int64(2 * time.Second)}
 	require.Equal(t, completions{counted: 2, total: 5}, countCompletions(0, times, secondAfterSecond))

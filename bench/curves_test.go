@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurves_MeasureCostPerUnit checks that every curve can be measured, and that requests, watches and time are
-// divided by the number of units.
+// TestCurves_MeasureCostPerUnit checks that each curve can be measured, and that its requests, watches and time are
+// divided by the number of units, such as candidates or items.
 func TestCurves_MeasureCostPerUnit(t *testing.T) {
 	b := newTestBench(t, "")
 	baseline, library := b.contestants[0], b.contestants[1]
@@ -47,8 +47,8 @@ func TestCurves_MeasureCostPerUnit(t *testing.T) {
 	}
 }
 
-// TestRunCurve_SkipsSizesThatTakeTooLong checks that a size that would take too long is not measured, and that an
-// unknown name is rejected.
+// TestRunCurve_SkipsSizesThatTakeTooLong checks that runCurve skips a size that would probably take longer than
+// -patience, and rejects an unknown name of a curve.
 func TestRunCurve_SkipsSizesThatTakeTooLong(t *testing.T) {
 	b := newTestBench(t, "")
 	var out strings.Builder
@@ -57,8 +57,8 @@ func TestRunCurve_SkipsSizesThatTakeTooLong(t *testing.T) {
 	require.ErrorContains(t, b.runCurve(t.Context(), &out, "hands"), `-curve "hands" does not exist`)
 }
 
-// TestPredict_ExtrapolatesTimeOfNextSize checks that linear growth is not predicted as quadratic growth, which would skip
-// sizes, nor quadratic growth as linear.
+// TestPredict_ExtrapolatesTimeOfNextSize checks that predict extrapolates linear growth as linear and quadratic
+// growth as quadratic. If linear growth were taken for quadratic, runCurve would skip sizes that it could measure.
 func TestPredict_ExtrapolatesTimeOfNextSize(t *testing.T) {
 	points := func(took ...time.Duration) (all []curvePoint) {
 		for _, d := range took {

@@ -25,9 +25,10 @@ var lossCandidates = flag.Int("loss.candidates", 600, "`number` of candidates in
 // lossGroup is the number of candidates of each election, and of each connection.
 const lossGroup = 100
 
-// TestServerLoss_PrintsRequests simulates the loss of one of three servers in fake time, and prints what the
-// other servers receive then. A leader must not be replaced while its session continues, each election must have
-// one leader afterwards, and a candidate must not cost more requests than those that set its watches again.
+// TestServerLoss_PrintsRequests simulates the loss of one of three servers in fake time, and prints the requests that
+// the other servers then receive. It requires that no leader whose session continues is replaced, that each election
+// has one leader afterwards, and that an affected candidate sends no more requests than it needs to set its watches
+// again.
 func TestServerLoss_PrintsRequests(t *testing.T) {
 	for _, leader := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leader=%v", leader), func(t *testing.T) {

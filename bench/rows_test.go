@@ -37,9 +37,10 @@ func newTestBench(t *testing.T, only string) *bench {
 	return b
 }
 
-// TestMeasureAll_MeasuresEveryRow checks that every row can be measured, and that no row lacks a contestant.
-// Memory is not measured, because that runs the program again; TestMeasureRequests_CountsOnlyRequestsOfSuccessions measures
-// requests, because that starts the contestants in other languages.
+// TestMeasureAll_MeasuresEveryRow checks that measureAll measures every row for every contestant that supports its
+// recipe. Memory is excluded, because its measurement starts this program again. Requests are excluded, because their
+// measurement starts the contestants in other languages; TestMeasureRequests_CountsOnlyRequestsOfSuccessions covers
+// them.
 func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 	b := newTestBench(t, "^(first|join|leading|election|mutex|immediate|locks|hand-over|processor time per lock, client, |counter|queue|cache)")
 	require.NoError(t, b.measureAll(t.Context()))
@@ -60,7 +61,8 @@ func TestMeasureAll_MeasuresEveryRow(t *testing.T) {
 	require.Len(t, b.results, 48)
 }
 
-// TestShortRows_MatchExistingRows checks that each name in shortRows, the rows of the flag -short, matches a row.
+// TestShortRows_MatchExistingRows checks that each pattern of shortRows, which selects the rows of the flag -short,
+// matches a row.
 func TestShortRows_MatchExistingRows(t *testing.T) {
 	for _, pattern := range shortRows {
 		b := &bench{settings: settings{only: regexp.MustCompile(pattern)}}
@@ -68,8 +70,8 @@ func TestShortRows_MatchExistingRows(t *testing.T) {
 	}
 }
 
-// TestMeasureRequests_CountsOnlyRequestsOfSuccessions checks that the baseline sends one request per succession, and that
-// messages between successions do not count.
+// TestMeasureRequests_CountsOnlyRequestsOfSuccessions checks that the baseline sends one request when a candidate
+// succeeds the leader, and that requests between two successions are not counted.
 func TestMeasureRequests_CountsOnlyRequestsOfSuccessions(t *testing.T) {
 	b := newTestBench(t, "")
 	requests, watches := newRow("requests", unitNumber, goal{}), newRow("watches", unitNumber, goal{})
@@ -83,8 +85,8 @@ func TestMeasureRequests_CountsOnlyRequestsOfSuccessions(t *testing.T) {
 	require.Equal(t, "delete 1.00", requests.Details[baselineName])
 }
 
-// TestMeasureIdle_CountsOnlyLeaseRenewals checks that the rows do not contain transactions of idle candidates of
-// contestants without leases, and contain those that renew the lease of this library's leader.
+// TestMeasureIdle_CountsOnlyLeaseRenewals checks that measureIdle counts no transactions for idle candidates of
+// libraries without leases, and counts those with which the leader of this library renews its lease.
 func TestMeasureIdle_CountsOnlyLeaseRenewals(t *testing.T) {
 	b := newTestBench(t, "")
 	rows := []*row{newRow("leader", unitPerMinute, goal{}), newRow("second", unitPerMinute, goal{}), newRow("third", unitPerMinute, goal{})}

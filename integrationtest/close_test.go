@@ -29,8 +29,8 @@ func openConn(t *testing.T, e *ensemble.Ensemble) *zk.Conn {
 	return conn
 }
 
-// TestClose_EndsLeadershipBeforeSuccessorLeads checks that the successor of a leader whose connection is closed does not
-// lead while the former leader is not notified.
+// TestClose_EndsLeadershipBeforeSuccessorLeads checks that the leadership of a leader whose connection is closed has
+// ended, as its Err reports, when the successor becomes leader.
 func TestClose_EndsLeadershipBeforeSuccessorLeads(t *testing.T) {
 	t.Parallel()
 	e := threeServers.acquire(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/electiontest"
 )
 
-// TestEndElection_NotifiesConcurrentCandidates checks that every candidate is notified, and that no znode remains,
-// when the leader and a follower call EndElection while 1,000 candidates join. A call that takes longer than
-// two seconds returns before the end is confirmed, and is repeated.
+// TestEndElection_NotifiesConcurrentCandidates checks that EndElection, which the leader and a follower call while
+// 1,000 candidates join, notifies every candidate and leaves no znode. A call that takes longer than two seconds
+// returns before the end is confirmed, so the test repeats the call.
 func TestEndElection_NotifiesConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 20, 1000, func(_ *client, _ string, all []*candidate) {
 		var follower sync.WaitGroup
@@ -85,8 +85,8 @@ func runDeletionRace(t *testing.T, existing, joining int, end func(*client, stri
 	require.NotContains(t, dump, node+"/", "a znode is left")
 }
 
-// TestDeleteElection_NotifiesConcurrentCandidates checks that every candidate is notified, and that no znode remains,
-// with 500 candidates that have joined and 500 that join at the same time.
+// TestDeleteElection_NotifiesConcurrentCandidates checks that DeleteElection notifies every candidate and leaves no
+// znode, with 500 candidates that have joined before and 500 that join at the same time.
 func TestDeleteElection_NotifiesConcurrentCandidates(t *testing.T) {
 	runDeletionRace(t, 500, 500, func(conn *client, node string, _ []*candidate) {
 		require.NoError(t, leaderelection.DeleteElection(conn.Conn, node))

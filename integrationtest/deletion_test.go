@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// TestDeleteElection_CompletesInterruptedDeletion checks that the next call completes a deletion that was interrupted before
-// or after any of its requests, and that no candidate becomes leader in between.
+// TestDeleteElection_CompletesInterruptedDeletion checks that DeleteElection completes an earlier deletion that lost
+// its connection before or after any of its requests, and that no candidate becomes leader between the two calls.
 func TestDeleteElection_CompletesInterruptedDeletion(t *testing.T) {
 	t.Parallel()
 	const aFew, twoTransactions = 3, 210
@@ -79,8 +79,8 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	return interrupted
 }
 
-// TestEndElection_EndsElectionAfterReconnect checks that EndElection ends the candidacy within two seconds, and ends
-// the election when the client has connected again.
+// TestEndElection_EndsElectionAfterReconnect checks that EndElection without a connection ends the caller's candidacy
+// within two seconds, and ends the election when the client has connected again.
 func TestEndElection_EndsElectionAfterReconnect(t *testing.T) {
 	t.Parallel()
 	conn, other := connect(t), connect(t)

@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/zk/connection"
 )
 
-// TestEnsemble_TermsDoNotOverlapWithDefaultSettings runs the scenario of a server that is cut off with the proportions of
-// the default settings: a server that is cut off serves its clients for ten seconds, and sessions last
-// four.
+// TestEnsemble_TermsDoNotOverlapWithDefaultSettings checks that the leadership of a client whose server is cut off
+// ends before the next leader starts, with the proportions of the default settings: a server that is cut off serves
+// its clients for ten seconds, and sessions last four seconds.
 func TestEnsemble_TermsDoNotOverlapWithDefaultSettings(t *testing.T) {
 	t.Parallel()
 	const tick, timeout = 2 * time.Second, 4 * time.Second
@@ -37,6 +37,8 @@ const (
 	quickTimeout   = 4 * time.Second
 )
 
+// TestEnsemble_KeepsOneLeaderDuringFaults checks, for each fault of a server or a connection, that two leaderships do
+// not overlap, and that a fault that is shorter than the lease does not change the leader.
 func TestEnsemble_KeepsOneLeaderDuringFaults(t *testing.T) {
 	t.Parallel()
 	ens := ensemble.StartServers(t, ensemble.Config{Servers: 3, TickTime: quickTick, SyncLimit: quickSyncLimit})

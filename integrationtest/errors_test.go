@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestErrors_ReportMissingPermission checks that a request for an election node with the digest ACL of another user ends
-// with ErrPermission.
+// TestErrors_ReportMissingPermission checks that functions that read or change an election node whose ACL excludes
+// the caller return ErrPermission.
 func TestErrors_ReportMissingPermission(t *testing.T) {
 	t.Parallel()
 	owner, conn := connect(t), connect(t)

@@ -194,7 +194,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// TestHistory_FindsViolations checks that the history rejects an invalid sequence of terms or writes.
+// TestHistory_FindsViolations checks that history rejects terms that overlap, tokens that do not increase, and writes
+// of former leaders.
 func TestHistory_FindsViolations(t *testing.T) {
 	begin := time.Now()
 	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }

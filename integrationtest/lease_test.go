@@ -14,8 +14,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLease_StartsAtLastCheck checks that the lease starts at the last check, and not when the connection
-// is lost, because it would then end after the session.
+// TestLease_StartsAtLastCheck checks that the lease of a leader starts when its last successful check was sent. A
+// lease that starts when the connection is lost could expire after the session.
+// Scenario 12 of docs/traps.md.
 func TestLease_StartsAtLastCheck(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connectShort(t)
@@ -67,6 +68,8 @@ func (h *hangingProvider) Next() (string, bool) {
 	return h.HostProvider.Next()
 }
 
+// TestLease_ExpiresWhileHostProviderBlocks checks that the lease of a leader expires in time while the client
+// library, which holds a lock, is blocked in a call of its HostProvider.
 func TestLease_ExpiresWhileHostProviderBlocks(t *testing.T) {
 	t.Parallel()
 	network := zkproxy.NewNetwork(t, shared.Addrs()...)

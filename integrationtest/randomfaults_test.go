@@ -288,9 +288,9 @@ func (s *faultSchedule) waitRegained() error {
 	}
 }
 
-// TestRandomFaults_TermsDoNotOverlap checks that terms of the candidates of one election do not overlap, and
-// that a candidate becomes leader after each fault, while servers are killed, paused, and cut off,
-// connections break, and sessions expire at random.
+// TestRandomFaults_TermsDoNotOverlap checks that the terms of two leaders of one election do not overlap, and that a
+// candidate becomes leader after each fault, while servers are killed, paused and cut off, connections break, and
+// sessions expire at random.
 func TestRandomFaults_TermsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	seed := *faultsSeed

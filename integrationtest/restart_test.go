@@ -21,10 +21,10 @@ import (
 // restarts is the number of rounds of TestRollingRestart_KeepsSessionsDespiteFrozenServer.
 var restarts = flag.Int("restarts", 1, "number of rolling restarts of TestRollingRestart_KeepsSessionsDespiteFrozenServer")
 
-// TestRollingRestart_KeepsSessionsDespiteFrozenServer checks that no client loses its session while three servers are restarted
-// one after another, and one of them accepts connections and does not answer until it is restarted as the
-// last. A new client that tries this server first must connect within half of its session timeout. A single
-// round uses longer sessions only, because a busy machine can cost a session of 4 s.
+// TestRollingRestart_KeepsSessionsDespiteFrozenServer checks that no client loses its session during a rolling
+// restart of three servers, one of which accepts connections but does not answer until it is restarted as the last
+// server. A new client that tries the frozen server first must connect within half of its session timeout. A single
+// round uses only longer sessions, because a busy machine can lose a session of 4 s.
 func TestRollingRestart_KeepsSessionsDespiteFrozenServer(t *testing.T) {
 	t.Parallel()
 	e := threeServers.acquire(t)

@@ -24,8 +24,8 @@ func formatRecords(log []zkproxy.Record) string {
 	return b.String()
 }
 
-// TestIdleCandidates_SendOnlyLeaseChecks checks that a connection with many idle candidates has no more requests,
-// watches or goroutines than expected.
+// TestIdleCandidates_SendOnlyLeaseChecks checks that many idle candidates of one connection send no requests except
+// one common check of their leases in each period, and have at most two watches and one goroutine each.
 func TestIdleCandidates_SendOnlyLeaseChecks(t *testing.T) {
 	server := ensemble.StartServers(t, ensemble.Config{TickTime: sessionTimeout / 20})
 	admin, conn := connectTo(t, sessionTimeout, server.Addr(0)), connectTo(t, sessionTimeout, server.Addr(0))

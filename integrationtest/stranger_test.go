@@ -11,10 +11,10 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/wire"
 )
 
-// TestStranger_ClosesSessionWithoutCredentials documents, for docs/access.md, what a client that reaches the servers can do
-// without credentials: it computes the password of the leader's session, and closes the session. The next
-// candidate leads immediately. The former leader must stop when its lease expires at the latest, and the next
-// leader's token must be greater.
+// TestStranger_ClosesSessionWithoutCredentials documents, for docs/access.md, that a client that can reach the
+// servers can close the session of the leader without credentials, because it can compute the password of the
+// session. The next candidate leads immediately. The former leader must stop when its lease expires at the latest,
+// and the token of the next leader must be greater.
 func TestStranger_ClosesSessionWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	admin, conn := connect(t), connect(t)

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestElection_FourCandidatesLeadInTurn checks that four candidates of a connection become leaders one after another.
+// TestElection_FourCandidatesLeadInTurn checks that four candidates of one connection become leaders one after
+// another.
 func TestElection_FourCandidatesLeadInTurn(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
@@ -29,7 +30,8 @@ func runElectionAndRecovery(t testing.TB, conn *client, node string) {
 	leader.resign(t)
 }
 
-// BenchmarkElection_FourCandidatesLeadInTurn measures the succession of four candidates.
+// BenchmarkElection_FourCandidatesLeadInTurn measures how long four candidates need to become leaders one after
+// another.
 func BenchmarkElection_FourCandidatesLeadInTurn(b *testing.B) {
 	conn := connect(b)
 	node := createElectionNode(b, conn)

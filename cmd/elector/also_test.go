@@ -17,9 +17,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestMigration_RunsOneInstanceAtATime checks that instances of the three versions of a migration do not
-// work at the same time, and that an instance that leads on both backends has a successor of either version,
-// and gives its program and its commands both tokens.
+// TestMigration_RunsOneInstanceAtATime checks that the programs of instances before, during and after a migration
+// (--also) never run at the same time, and that an instance that leads on both backends can be succeeded by an
+// instance of the current or the next step, and passes both fencing tokens to its program and commands.
 func TestMigration_RunsOneInstanceAtATime(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
@@ -51,8 +51,9 @@ func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.requireOrder("a", "b", "c", "d")
 }
 
-// TestMigration_KeepsSettingsOfBackendsApart checks that instances of the versions of a migration do not work at the
-// same time, and that an instance does not use settings of one backend, such as the password, for the other.
+// TestMigration_KeepsSettingsOfBackendsApart checks that an instance does not use settings of one backend, such as
+// the password, for the other backend, and that the programs of instances before, during and after the migration
+// never run at the same time.
 func TestMigration_KeepsSettingsOfBackendsApart(t *testing.T) {
 	t.Parallel()
 	postgres := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Postgres() })
@@ -82,8 +83,8 @@ func TestMigration_KeepsSettingsOfBackendsApart(t *testing.T) {
 	}
 }
 
-// TestMigration_MovesElectionToRaftlog checks that instances that do not lead yet run their peers, and that the migration ends
-// with instances of the next version, which replace the others one by one.
+// TestMigration_MovesElectionToRaftlog checks that instances that migrate to raftlog run their peers already before
+// they lead, and that the migration ends when instances that use only raftlog have replaced the others one by one.
 func TestMigration_MovesElectionToRaftlog(t *testing.T) {
 	t.Parallel()
 	h := newRaftlogHarness(t)
@@ -103,8 +104,9 @@ func TestMigration_MovesElectionToRaftlog(t *testing.T) {
 	h.waitForLeader(waiting)
 }
 
-// TestCombineBackends_ReportsLossOfEitherBackend checks that an instance is not ready before the other peers of the second backend run,
-// and that it reports the loss of a backend.
+// TestCombineBackends_ReportsLossOfEitherBackend checks that the combination of two backends reports the loss of
+// either backend. A second backend whose peers run inside the electors is not required before its other peers have
+// started.
 func TestCombineBackends_ReportsLossOfEitherBackend(t *testing.T) {
 	errFirst, errSecond := errors.New("first"), errors.New("second")
 	lost, noMajority := error(nil), errSecond
@@ -123,7 +125,8 @@ func TestCombineBackends_ReportsLossOfEitherBackend(t *testing.T) {
 	require.ErrorIs(t, peer.connected(), errSecond, "the peers were connected")
 }
 
-// TestMigration_RejectsSameElectionAtOtherAddress checks that an instance does not join an election twice by different addresses of its store.
+// TestMigration_RejectsSameElectionAtOtherAddress checks that an instance does not join one election twice if --store
+// and the file of --also address the same store by different names.
 func TestMigration_RejectsSameElectionAtOtherAddress(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
@@ -138,8 +141,8 @@ func TestMigration_RejectsSameElectionAtOtherAddress(t *testing.T) {
 	a.terminate()
 }
 
-// TestSameElection_ComparesServersAndNames checks that two settings of one election are rejected, and those
-// of different elections accepted.
+// TestSameElection_ComparesServersAndNames checks that sameElection recognizes two settings of one election even if
+// the servers are written differently, and distinguishes elections by server and name.
 func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	parsed := func(args ...string) *settings {
 		s, _, err := parse(t, append([]string{"run"}, args...)...)
@@ -166,7 +169,8 @@ func TestSameElection_ComparesServersAndNames(t *testing.T) {
 	require.False(t, sameElection(parsed("--backend", "console"), parsed("--backend", "console")))
 }
 
-// TestMigration_RejectsInvalidFileOfSecondBackend checks that an invalid file is rejected, with an error that contains the file and the setting.
+// TestMigration_RejectsInvalidFileOfSecondBackend checks that elector rejects an invalid file of --also, with an
+// error that contains the name of the file and the setting.
 func TestMigration_RejectsInvalidFileOfSecondBackend(t *testing.T) {
 	t.Parallel()
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })
@@ -194,7 +198,8 @@ func TestMigration_RejectsInvalidFileOfSecondBackend(t *testing.T) {
 	}
 }
 
-// TestMigration_NamesFileAndLineOfInvalidPeer checks that an error about a peer of the second backend names the file and the line.
+// TestMigration_NamesFileAndLineOfInvalidPeer checks that an error about a raftlog peer that the file of --also
+// configures names the file and the line.
 func TestMigration_NamesFileAndLineOfInvalidPeer(t *testing.T) {
 	t.Parallel()
 	srv := redisServer.Get(t)
@@ -214,8 +219,9 @@ func TestMigration_NamesFileAndLineOfInvalidPeer(t *testing.T) {
 	}
 }
 
-// TestMigration_WaitsForProgramIfElectionEnds checks that an instance of the next version does not begin while the program of a leader
-// that has lost the first election before its lease still stops.
+// TestMigration_WaitsForProgramIfElectionEnds checks that an instance of the next step of a migration does not start
+// its program while the former leader is still stopping its program. The former leader has lost the first election,
+// which was ended, before its lease has expired.
 func TestMigration_WaitsForProgramIfElectionEnds(t *testing.T) {
 	t.Parallel()
 	etcd := dbserver.StartEtcd(t, dbserver.EtcdConfig{})
@@ -229,8 +235,8 @@ func TestMigration_WaitsForProgramIfElectionEnds(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestMigration_AdvisesSettingsOfFailedBackend checks that the advice about an error of a candidate of the second backend
-// does not name settings of the first.
+// TestMigration_AdvisesSettingsOfFailedBackend checks that the advice about an error of the second backend names
+// settings of that backend, and not settings of the first.
 func TestMigration_AdvisesSettingsOfFailedBackend(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
@@ -244,17 +250,16 @@ func TestMigration_AdvisesSettingsOfFailedBackend(t *testing.T) {
 	p.requireExit(cmdline.Permanent, "there are no credentials: set ELECTOR_ZOOKEEPER_AUTH")
 }
 
-// TestMigration_ReportsUnreadableFileWithoutExample checks that the error of a file that cannot be read does not describe its form, and
-// names no backend.
+// TestMigration_ReportsUnreadableFileWithoutExample checks that the error for an unreadable file of --also contains
+// neither an example of --also nor a description of the file format, because neither is the cause.
 func TestMigration_ReportsUnreadableFileWithoutExample(t *testing.T) {
 	p := start(t, "run", "--zookeeper-servers", "x", "--also", t.TempDir(), "--", "true")
 	p.requireExit(cmdline.Usage, "is not a regular file")
 	require.NotRegexp(t, "the form of --config|for example", p.log.Text())
 }
 
-// TestMigration_WarnsOfVariablesThatOverrideFile checks that there is a warning about each variable that
-// would replace a key of the file in the next version, and that no warning is about other variables or
-// contains values.
+// TestMigration_WarnsOfVariablesThatOverrideFile checks that elector warns of each environment variable that would
+// override a key of the --also file after the migration, does not warn of other variables, and logs no values.
 func TestMigration_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	file := writeConfigFile(t, "etcd-endpoints: [etcd1:2379, etcd2:2379]\nelection: /jobs/new\nsession-timeout: 5s\n")
 	t.Setenv("ELECTOR_KEY", "/jobs/old")
@@ -266,7 +271,7 @@ func TestMigration_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "/jobs")
 }
 
-// TestMigration_RejectsInvalidSettings checks that invalid settings of a migration are rejected, with an error
+// TestMigration_RejectsInvalidSettings checks that elector rejects invalid settings of a migration, with an error
 // that names the flag.
 func TestMigration_RejectsInvalidSettings(t *testing.T) {
 	for text, args := range map[string][]string{

@@ -22,8 +22,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestDocumentation_ListsCommandsOfEachBackend checks that the table in docs/elector.md lists the commands that the
-// backends support. The first column of the table contains command lines, the others the backends.
+// TestDocumentation_ListsCommandsOfEachBackend checks that the table in docs/elector.md lists for each command line
+// whether each backend supports it. The first column of the table contains command lines, and each further column
+// stands for a backend.
 func TestDocumentation_ListsCommandsOfEachBackend(t *testing.T) {
 	text, err := os.ReadFile("../../docs/elector.md")
 	require.NoError(t, err)
@@ -62,7 +63,8 @@ func TestDocumentation_ListsCommandsOfEachBackend(t *testing.T) {
 	}
 }
 
-// TestCommands_StopAtTimeoutAndNameServers checks that a command stops at its timeout, and that the error names the servers.
+// TestCommands_StopAtTimeoutAndNameServers checks that commands fail at their timeout if no server answers, with an
+// error that names the servers.
 func TestCommands_StopAtTimeoutAndNameServers(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
@@ -78,8 +80,8 @@ func TestCommands_StopAtTimeoutAndNameServers(t *testing.T) {
 	watch.terminate()
 }
 
-// TestDescribeTimeout_NamesTheCauseOnce checks that the error of a command that has timed out reports only
-// once that the backend does not answer, contains the reason, and wraps its cause.
+// TestDescribeTimeout_NamesTheCauseOnce checks that the error of a command that has timed out states only once that
+// the backend does not answer, and contains and wraps the cause.
 func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
 	s := &settings{backend: "zookeeper", zookeeper: zooKeeperSettings{servers: "a:1"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 0)
@@ -101,7 +103,8 @@ func TestDescribeTimeout_NamesTheCauseOnce(t *testing.T) {
 	}
 }
 
-// TestCommands_RejectUnsupportedBackend checks that the error lists the backends that support a command.
+// TestCommands_RejectUnsupportedBackend checks that a command that the backend does not support fails with an error
+// that lists the backends that support the command.
 func TestCommands_RejectUnsupportedBackend(t *testing.T) {
 	for command, backends := range map[string]string{
 		"status": "changefeed, etcd, raftlog, zookeeper", "watch": "changefeed, etcd, raftlog, zookeeper",
@@ -112,7 +115,8 @@ func TestCommands_RejectUnsupportedBackend(t *testing.T) {
 	}
 }
 
-// TestCommands_NameCredentialsIfPermissionIsDenied checks that the error names the setting that contains credentials.
+// TestCommands_NameCredentialsIfPermissionIsDenied checks that the error of a command without permission names the
+// variable and the flag for the credentials.
 func TestCommands_NameCredentialsIfPermissionIsDenied(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")
@@ -123,8 +127,8 @@ func TestCommands_NameCredentialsIfPermissionIsDenied(t *testing.T) {
 	h.command("end").requireExit(cmdline.Permanent, "check the credentials in ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 }
 
-// TestAdvise_NamesVariablesOfCredentials checks that an error of authentication names the variables that contain credentials,
-// and that other errors do not change.
+// TestAdvise_NamesVariablesOfCredentials checks that advise adds the variables and flags for credentials to an error
+// of authentication, does not print the credentials, and returns other errors unchanged.
 func TestAdvise_NamesVariablesOfCredentials(t *testing.T) {
 	t.Setenv("PGSSLMODE", "")
 	for _, c := range []struct{ args, cause, want string }{
@@ -160,7 +164,8 @@ func TestAdvise_NamesVariablesOfCredentials(t *testing.T) {
 	require.Equal(t, quota, s.advise(quota))
 }
 
-// TestAdvise_KeepsTLSErrorIfSSLModeWasNotImplied checks that the error of a server without TLS names sslmode only if its value was implied.
+// TestAdvise_KeepsTLSErrorIfSSLModeWasNotImplied checks that advise adds nothing to the error of a server without TLS
+// if elector has not chosen sslmode itself.
 func TestAdvise_KeepsTLSErrorIfSSLModeWasNotImplied(t *testing.T) {
 	refused := errors.New("tls error: server refused TLS connection")
 	for _, args := range []string{"--store postgres://me@x/db?sslmode=require", "--store postgres://me@x/db --tls", "--store redis://x"} {

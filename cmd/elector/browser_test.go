@@ -37,8 +37,8 @@ const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 })();
 </script></body>`
 
-// TestBrowser_OtherOriginCannotAccessDevServer checks that a web page of another origin cannot change a dev-server or
-// read its data. It needs a browser: "make browser" runs it.
+// TestBrowser_OtherOriginCannotAccessDevServer checks that a web page of another origin can neither change the
+// servers of elector dev-server nor read their data. The test needs a browser: "make browser" runs it.
 func TestBrowser_OtherOriginCannotAccessDevServer(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")
@@ -86,8 +86,9 @@ func runBrowser(t *testing.T, profile, url string) string {
 	return string(out)
 }
 
-// TestBrowser_StatusPageUpdatesItself checks that the page of --listen updates itself, that the browser applies its
-// style, and that it neither executes nor loads a text of a candidate.
+// TestBrowser_StatusPageUpdatesItself checks that the page of --listen updates itself in a browser, that the browser
+// applies the style of the page, and that the browser neither executes nor loads anything that the name of a
+// candidate contains.
 func TestBrowser_StatusPageUpdatesItself(t *testing.T) {
 	if *browser == "" {
 		t.Skip("no -browser")

@@ -24,8 +24,8 @@ func newChangefeedHarness(t *testing.T, election string) *harness {
 	return h
 }
 
-// TestChangefeed_LeaderIsReplaced checks that a leader that is killed or resigns is replaced, that two
-// programs do not work at the same time, and that other commands work.
+// TestChangefeed_LeaderIsReplaced checks on the backend changefeed that another candidate replaces a leader that is
+// killed or resigns, that two programs never run at the same time, and that the commands status, end and delete work.
 func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/one")
@@ -37,8 +37,8 @@ func TestChangefeed_LeaderIsReplaced(t *testing.T) {
 	end.requireExit(cmdline.Failed, "/jobs/none: there is no such election on changefeed")
 }
 
-// TestChangefeed_EndsProgramOfSuspendedLeader checks that the program of a stopped leader has stopped when the next
-// leader begins.
+// TestChangefeed_EndsProgramOfSuspendedLeader checks that the program of a leader that SIGSTOP has suspended has
+// ended when the next leader starts its program.
 func TestChangefeed_EndsProgramOfSuspendedLeader(t *testing.T) {
 	t.Parallel()
 	h := newChangefeedHarness(t, "/jobs/stopped")
@@ -51,8 +51,8 @@ func TestChangefeed_EndsProgramOfSuspendedLeader(t *testing.T) {
 	h.requireOrder("a", "b")
 }
 
-// TestChangefeed_RejectsInvalidStoreAddress checks that an invalid address is rejected, and that the error does not contain
-// the password.
+// TestChangefeed_RejectsInvalidStoreAddress checks that elector rejects an invalid --store, with an error that does
+// not contain the password.
 func TestChangefeed_RejectsInvalidStoreAddress(t *testing.T) {
 	for _, c := range []struct{ store, want string }{
 		{"", "--store is required"},
@@ -66,8 +66,8 @@ func TestChangefeed_RejectsInvalidStoreAddress(t *testing.T) {
 	}
 }
 
-// TestChangefeed_NamesServerThatDoesNotAnswer checks that the error of a server that does not answer contains the server and the
-// reason, and that the driver prints no messages of its own.
+// TestChangefeed_NamesServerThatDoesNotAnswer checks that the error for a store that does not answer contains the
+// address of the server and the reason, and that the database driver prints no messages of its own.
 func TestChangefeed_NamesServerThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	p := start(t, "status", "--store", "redis://127.0.0.1:1", "--election", "jobs", "--timeout", "10s")
@@ -77,8 +77,8 @@ func TestChangefeed_NamesServerThatDoesNotAnswer(t *testing.T) {
 	require.NotContains(t, p.log.Text(), "pool.go")
 }
 
-// TestChangefeed_RejectsUnsafeStoreWithoutFlag checks that a store that can lose writes is rejected without a flag, and that
-// the error contains the flag.
+// TestChangefeed_RejectsUnsafeStoreWithoutFlag checks that elector rejects a store that can lose acknowledged writes
+// unless --store-unsafe permits this, and that the error names this flag.
 func TestChangefeed_RejectsUnsafeStoreWithoutFlag(t *testing.T) {
 	t.Parallel()
 	srv := dbserver.StartServer(t, func() (*dbserver.Server, error) { return dbserver.Redis("--appendonly", "no", "--save", "3600 1") })

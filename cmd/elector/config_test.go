@@ -11,8 +11,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestConfig_PrintsFileWithSameSettings checks that the printed file is equivalent to the settings, and does not
-// contain credentials.
+// TestConfig_PrintsFileWithSameSettings checks that the command config prints a configuration file with the settings
+// of its command line, without credentials.
 func TestConfig_PrintsFileWithSameSettings(t *testing.T) {
 	t.Setenv("ELECTOR_INSTANCE_ID", "me: or not")
 	t.Setenv("ELECTOR_ZOOKEEPER_AUTH", "me:secret")

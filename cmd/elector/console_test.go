@@ -23,7 +23,8 @@ func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	return startWithInput(t, in, append([]string{"run", "--backend", "console"}, args...)...), keyboard
 }
 
-// TestConsole_RunsCommandForEachTypedEvent checks that each typed event has its effect.
+// TestConsole_RunsCommandForEachTypedEvent checks that each event typed on the backend console runs the command for
+// that event, and that the end of the input ends the run.
 func TestConsole_RunsCommandForEachTypedEvent(t *testing.T) {
 	p, keyboard := startConsole(t, "--leader-begin-command", "echo begin $ELECTOR_TOKEN", "--leader-end-command", "echo end $ELECTOR_ROLE",
 		"--leader-error-command", "echo error", "--error-timeout", "10ms")
@@ -45,7 +46,8 @@ func TestConsole_RunsCommandForEachTypedEvent(t *testing.T) {
 	require.Equal(t, cmdline.OK, p.exitCode())
 }
 
-// TestConsole_ExitsAfterTERM checks that elector exits after TERM while it reads the input.
+// TestConsole_ExitsAfterTERM checks that TERM stops the program and ends elector while the backend console waits for
+// input.
 func TestConsole_ExitsAfterTERM(t *testing.T) {
 	p, keyboard := startConsole(t, "--", "sh", "-c", `trap 'echo stopped; exit 3' TERM; echo started; while :; do sleep 0.01; done`)
 	fmt.Fprintln(keyboard, "LEADER")

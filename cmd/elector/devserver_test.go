@@ -18,7 +18,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDevServer_DerivesAddressesFromFlags checks that the addresses of the servers are right, and that invalid flags are rejected.
+// TestDevServer_DerivesAddressesFromFlags checks that dev-server derives one address for each server from --listen
+// and --servers, and rejects flags from which it cannot.
 func TestDevServer_DerivesAddressesFromFlags(t *testing.T) {
 	for _, c := range []struct {
 		servers int
@@ -47,7 +48,8 @@ func TestDevServer_DerivesAddressesFromFlags(t *testing.T) {
 	}
 }
 
-// TestDevServer_RejectsInvalidFlags checks that the command rejects flags that the servers reject.
+// TestDevServer_RejectsInvalidFlags checks that dev-server reports flags with which no server can start as errors of
+// usage.
 func TestDevServer_RejectsInvalidFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--servers", "0"},
@@ -60,7 +62,7 @@ func TestDevServer_RejectsInvalidFlags(t *testing.T) {
 	}
 }
 
-// TestDevServer_AppliesFlagsToServers checks that each flag affects the servers.
+// TestDevServer_AppliesFlagsToServers checks that each flag of dev-server affects its servers.
 func TestDevServer_AppliesFlagsToServers(t *testing.T) {
 	srv := start(t, "dev-server", "--servers", "3", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0",
 		"--tick", "50ms", "--min-session-timeout", "200ms", "--max-session-timeout", "5s", "--super", "root:pw", "--ttl=false")
@@ -105,8 +107,8 @@ func fetch(t *testing.T, method, url string, status int) string {
 	return string(body)
 }
 
-// TestDevServer_InjectsRequestedFaults checks that each request to the control address has its effect, and that an invalid
-// request is rejected.
+// TestDevServer_InjectsRequestedFaults checks that each request to the control address injects or repairs the fault
+// that it names, and that dev-server rejects invalid requests.
 func TestDevServer_InjectsRequestedFaults(t *testing.T) {
 	e := zktest.StartEnsemble(t, 3)
 	f, err := startFaultServer("127.0.0.1:0", e)

@@ -16,7 +16,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestDoctor_ReportsFindingsAndLeavesNoZnode checks that each check is right on a server, and that doctor does not leave a znode behind.
+// TestDoctor_ReportsFindingsAndLeavesNoZnode checks the findings that doctor reports about a healthy server, and
+// about one with quotas and restrictive ACLs, and that doctor leaves no znode behind.
 func TestDoctor_ReportsFindingsAndLeavesNoZnode(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	args := func(more ...string) []string { return append(append([]string{"doctor"}, h.flags...), more...) }
@@ -62,8 +63,8 @@ func TestDoctor_ReportsFindingsAndLeavesNoZnode(t *testing.T) {
 	require.Equal(t, cmdline.NotFound, exitCode(err))
 }
 
-// TestDoctor_DeletesContainerAfterLostReply checks that doctor does not leave a container whose creation was not confirmed, and does
-// not report that containers are not supported when it could not delete another znode.
+// TestDoctor_DeletesContainerAfterLostReply checks that doctor deletes a container whose creation the server has not
+// confirmed, and still reports that the server supports containers if the deletion of another znode fails.
 func TestDoctor_DeletesContainerAfterLostReply(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	tree := h.srv.Tree()
@@ -80,7 +81,8 @@ func TestDoctor_DeletesContainerAfterLostReply(t *testing.T) {
 	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
 }
 
-// TestDoctor_RejectsInvalidMigrationSettings checks that doctor rejects settings of a migration that run rejects.
+// TestDoctor_RejectsInvalidMigrationSettings checks that doctor rejects the same invalid settings of a migration
+// (--also) as run.
 func TestDoctor_RejectsInvalidMigrationSettings(t *testing.T) {
 	for _, program := range [][]string{nil, {"--", "true"}} {
 		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
@@ -89,7 +91,8 @@ func TestDoctor_RejectsInvalidMigrationSettings(t *testing.T) {
 	}
 }
 
-// TestDoctor_ReportsServersThatDoNotAnswer checks that doctor reports servers that do not answer.
+// TestDoctor_ReportsServersThatDoNotAnswer checks that doctor reports each server that does not answer, and fails if
+// none answers.
 func TestDoctor_ReportsServersThatDoNotAnswer(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.srv.Stop()
@@ -100,7 +103,7 @@ func TestDoctor_ReportsServersThatDoNotAnswer(t *testing.T) {
 	require.Contains(t, out, "error    session         ")
 }
 
-// TestDoctor_AssignsSeverityToFindings checks the severity of each finding.
+// TestDoctor_AssignsSeverityToFindings checks the severity that doctor assigns to each kind of finding.
 func TestDoctor_AssignsSeverityToFindings(t *testing.T) {
 	now := time.UnixMilli(1700000000000)
 	answer := func(text string) serverAnswer {

@@ -12,7 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// TestLostGrace_RejectsMoreThanGrantedTimeoutAllows checks that a grace that is too long for the granted session timeout is rejected.
+// TestLostGrace_RejectsMoreThanGrantedTimeoutAllows checks that elector run rejects a --lost-grace that is longer
+// than a twelfth of the session timeout that the server grants, before elector joins the election.
 func TestLostGrace_RejectsMoreThanGrantedTimeoutAllows(t *testing.T) {
 	h := newZooKeeperHarness(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
 	a := h.run("a", stubborn, "--lost-grace", "84ms") // a twelfth of the session timeout of 1s is less than that
@@ -22,7 +23,8 @@ func TestLostGrace_RejectsMoreThanGrantedTimeoutAllows(t *testing.T) {
 	a.terminate()
 }
 
-// TestLostGrace_RejectsMoreThanRequestedTimeoutAllows checks that the limit is a twelfth of the timeout that a backend requests.
+// TestLostGrace_RejectsMoreThanRequestedTimeoutAllows checks that the limit of --lost-grace is a twelfth of the
+// timeout that elector requests from the backend, which etcd rounds up to whole seconds.
 func TestLostGrace_RejectsMoreThanRequestedTimeoutAllows(t *testing.T) {
 	config := func(args ...string) error {
 		_, err := executeLine(append([]string{"config", "--lost-grace", "1s", "--leader-begin-command", "x"}, args...)...)
@@ -35,7 +37,8 @@ func TestLostGrace_RejectsMoreThanRequestedTimeoutAllows(t *testing.T) {
 	require.Equal(t, cmdline.Usage, exitCode(err))
 }
 
-// TestLostGrace_ShrinksWithLaterSessionTimeout checks that the grace is not too long for a later session with a shorter timeout.
+// TestLostGrace_ShrinksWithLaterSessionTimeout checks that the grace that elector uses becomes shorter if a later
+// session has a shorter timeout.
 func TestLostGrace_ShrinksWithLaterSessionTimeout(t *testing.T) {
 	granted := 8 * time.Second
 	r := &runCommand{sessionTimeout: func() time.Duration { return granted }}

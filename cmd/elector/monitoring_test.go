@@ -81,8 +81,8 @@ func dashboardQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// TestMonitoring_UsesExportedMetrics checks that alerts and the dashboard use only metrics that elector
-// exports, that the dashboard shows all metrics, and that each alert is documented and has a test.
+// TestMonitoring_UsesExportedMetrics checks that the alerts and the dashboard use only metrics that elector exports,
+// that the dashboard shows all of these metrics, and that each alert is documented and has a test that fires it.
 func TestMonitoring_UsesExportedMetrics(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {
@@ -123,8 +123,8 @@ func TestMonitoring_UsesExportedMetrics(t *testing.T) {
 	}
 }
 
-// TestMonitoring_DashboardQueriesHaveResults checks that Prometheus accepts the rules, and that each query of the
-// dashboard has a result. It needs Prometheus: "make monitoring" runs it.
+// TestMonitoring_DashboardQueriesHaveResults checks that a Prometheus server accepts the alerting rules, and returns
+// a result for each query of the dashboard. The test needs Prometheus: "make monitoring" runs it.
 func TestMonitoring_DashboardQueriesHaveResults(t *testing.T) {
 	if *prometheusServer == "" {
 		t.Skip("no -prometheus")

@@ -49,7 +49,8 @@ func requirePageText(t *testing.T, w *webServer, want ...string) {
 	}
 }
 
-// TestPage_ShowsQueue checks that the page shows the leader, the queue and the changes.
+// TestPage_ShowsQueue checks that the page of --listen shows the leader, the queue of candidates and the last changes
+// of the leader.
 func TestPage_ShowsQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fake time begins at 2000-01-01 00:00
 		a := candidateInfo{Name: "a", Value: "a:80", ID: "/e/1", Token: 7, Joined: time.Now()}
@@ -86,8 +87,8 @@ func TestPage_ShowsQueue(t *testing.T) {
 	})
 }
 
-// TestPage_EscapesTextsOfCandidates checks that a text of another program cannot become a part of the page, and that a
-// browser could not load or execute anything other than the page.
+// TestPage_EscapesTextsOfCandidates checks that the page of --listen escapes names and values of candidates, and that
+// its security policy lets a browser load and execute nothing but the style and the script of the page.
 func TestPage_EscapesTextsOfCandidates(t *testing.T) {
 	const hostile = "</title></script></style><script>alert('1')</script><img src=//evil.example onerror=alert(1)>\" ' & \u202e\x1b[31m"
 	c := candidateInfo{Name: hostile, Value: hostile, ID: hostile, Token: 7}
@@ -115,9 +116,9 @@ func TestPage_EscapesTextsOfCandidates(t *testing.T) {
 	}
 }
 
-// TestPage_SharesListOfCandidatesBetweenViewers checks that many viewers do not cause many requests for the list of candidates, that a
-// long list is requested less often than a short list, and that a viewer that disconnects does not cancel a
-// request on which other viewers wait.
+// TestPage_SharesListOfCandidatesBetweenViewers checks that many viewers of the page share one request for the list
+// of candidates, that a long list is requested less often than a short list, and that a viewer that disconnects does
+// not cancel the request for the other viewers.
 func TestPage_SharesListOfCandidatesBetweenViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lists, length := 0, 1
@@ -156,8 +157,8 @@ func TestPage_SharesListOfCandidatesBetweenViewers(t *testing.T) {
 	})
 }
 
-// TestPage_HidesErrorAndOutdatedQueue checks that the page shows neither an error, which may contain addresses, nor an outdated
-// queue, and does not wait for a backend that does not answer.
+// TestPage_HidesErrorAndOutdatedQueue checks that the page, if the backend does not answer, is sent within the time
+// limit, and contains neither the error, which may contain addresses, nor an outdated queue.
 func TestPage_HidesErrorAndOutdatedQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newPageServer(t, "/e", func(ctx context.Context) ([]candidateInfo, error) {

@@ -178,8 +178,8 @@ func processEvents(t *testing.T) map[string][]processEvent {
 	}
 }
 
-// TestProcess_EventsHaveDocumentedEffects checks that each event has the effect that the table in
-// docs/elector.md describes, and that each row of the table has a test.
+// TestProcess_EventsHaveDocumentedEffects checks that each event, such as a signal, has the effect that the table in
+// docs/elector.md describes, and that each row of the table is tested.
 func TestProcess_EventsHaveDocumentedEffects(t *testing.T) {
 	testenv.RunEvents(t, "../../docs/elector.md", "| event | program | leadership |", processEvents, testProcessEvent)
 }
@@ -212,7 +212,7 @@ func testProcessEvent(t *testing.T, row processEvent) {
 	}
 }
 
-// TestRun_ReservesDescriptors checks that elector reserves descriptors for the start of commands even
+// TestRun_ReservesDescriptors checks that elector run reserves file descriptors for the start of commands even
 // without --listen.
 func TestRun_ReservesDescriptors(t *testing.T) {
 	p := newZooKeeperHarness(t).run("a", graceful)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_CommandsConnectAsClients checks that commands, which are not peers, show the right candidates and can request
-// the leader to resign.
+// TestRaftlog_CommandsConnectAsClients checks that status, watch and resign connect to the peers as clients: they
+// show the leader and the followers, and can request the leader to resign.
 func TestRaftlog_CommandsConnectAsClients(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)

@@ -124,8 +124,9 @@ func processesExcept(all map[string]*process, name string) map[string]*process {
 	return rest
 }
 
-// TestRaftlog_LeaderIsReplaced checks that a leader that resigns or is killed is replaced in time, that two
-// programs do not work at the same time, and that peers can restart with their data directories.
+// TestRaftlog_LeaderIsReplaced checks on the backend raftlog that another candidate replaces a leader that resigns or
+// is killed in time, that two programs never run at the same time, and that peers can restart with their data
+// directories.
 func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -158,8 +159,8 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 	r.requireNoOverlap()
 }
 
-// TestRaftlog_EndsProgramOfSuspendedLeader checks that the program of a stopped leader, which ignores TERM, has stopped when
-// the next leader begins.
+// TestRaftlog_EndsProgramOfSuspendedLeader checks that the program of a leader that SIGSTOP has suspended has ended
+// when the next leader starts its program, even if the program ignores TERM.
 func TestRaftlog_EndsProgramOfSuspendedLeader(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -174,8 +175,9 @@ func TestRaftlog_EndsProgramOfSuspendedLeader(t *testing.T) {
 	require.Equal(t, []string{first, second}, r.workOrder())
 }
 
-// TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret checks that a peer does not end when processes refuse it that have not proven to
-// be peers, that it logs the reason, and that it ends when all other peers refuse it.
+// TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret checks that a peer with a wrong secret keeps running and logs the
+// reason while processes refuse it that have not authenticated themselves as peers, and exits if all other peers have
+// authenticated themselves and refuse it.
 func TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -192,9 +194,9 @@ func TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret(t *testing.T) {
 	require.Contains(t, swapped.log.Text(), "this is the secret of clients")
 }
 
-// TestRaftlog_PeerSurvivesStrangersAtPeerAddresses checks that a peer does not end when another program uses the addresses of
-// the other peers: a server of another protocol, or a server that refuses the peer without proving that it is
-// a peer.
+// TestRaftlog_PeerSurvivesStrangersAtPeerAddresses checks that a peer keeps running if other programs use the
+// addresses of the other peers: servers of another protocol, or servers that refuse the peer but do not authenticate
+// themselves as peers.
 func TestRaftlog_PeerSurvivesStrangersAtPeerAddresses(t *testing.T) {
 	t.Parallel()
 	certificate := testenv.NewAuthority(t).Issue("stranger")
@@ -239,8 +241,9 @@ func TestRaftlog_PeerSurvivesStrangersAtPeerAddresses(t *testing.T) {
 	}
 }
 
-// TestRaftlog_PeerRejectsInvalidDataDirectory checks that a peer does not start with the directory of another peer, with a
-// directory or a port that is in use, or with damaged data, and that a peer without a majority is not ready.
+// TestRaftlog_PeerRejectsInvalidDataDirectory checks that a peer does not start with the data directory of another
+// peer, with a directory or a port that is in use, or with damaged data, and that a peer without a majority is not
+// ready.
 func TestRaftlog_PeerRejectsInvalidDataDirectory(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -262,8 +265,8 @@ func TestRaftlog_PeerRejectsInvalidDataDirectory(t *testing.T) {
 	a.requireExit(cmdline.Permanent, "under the same --peer-id")
 }
 
-// TestRaftlog_LeadershipEndsLostGraceBeforeLease checks that a leadership does not end so late that the next leadership could begin
-// before --lost-grace has elapsed.
+// TestRaftlog_LeadershipEndsLostGraceBeforeLease checks that a leadership on raftlog ends so long before its lease in
+// the log expires that --lost-grace elapses before the next leadership can begin.
 func TestRaftlog_LeadershipEndsLostGraceBeforeLease(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
@@ -294,7 +297,7 @@ func TestRaftlog_LeadershipEndsLostGraceBeforeLease(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestRaftlog_LogsExpiredCertificate checks that elector logs that the certificate of its peer has expired.
+// TestRaftlog_LogsExpiredCertificate checks that elector logs that the certificate of its own peer has expired.
 func TestRaftlog_LogsExpiredCertificate(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestRaftlog_RejectsInvalidSettings checks that a peer rejects invalid settings, creates no files because of them,
+// TestRaftlog_RejectsInvalidSettings checks that elector rejects invalid settings of a peer before it creates files,
 // and does not print the secret.
 func TestRaftlog_RejectsInvalidSettings(t *testing.T) {
 	dir := t.TempDir()
@@ -93,7 +93,8 @@ func TestRaftlog_RejectsInvalidSettings(t *testing.T) {
 	}
 }
 
-// TestRaftlog_ReadsSettingsFromFileAndVariables checks that no key of the file is ignored, and neither is the variable of the secret.
+// TestRaftlog_ReadsSettingsFromFileAndVariables checks that elector applies each raftlog key of the configuration
+// file and the variables of the two secrets, and warns once of a secret that all users can read.
 func TestRaftlog_ReadsSettingsFromFileAndVariables(t *testing.T) {
 	t.Setenv("ELECTOR_SECRET", strings.Repeat("x", 16))
 	t.Setenv("ELECTOR_CLIENT_SECRET", strings.Repeat("z", 16))

@@ -13,8 +13,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestResign_LeaderJoinsAgain checks that a leader stops its program before the next leader begins, joins
-// again behind it, and can be selected by name or ID.
+// TestResign_LeaderJoinsAgain checks that a leader that the command resign requests to resign stops its program
+// before the next leader starts one, and joins again behind the next leader, and that resign --id selects a candidate
+// by its name, but not by an ID from before it has joined again.
 func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	none := h.command("resign")
@@ -61,8 +62,8 @@ func TestResign_LeaderJoinsAgain(t *testing.T) {
 	h.command("resign").requireExit(cmdline.NoLeader, "there are no candidates in /jobs/one")
 }
 
-// TestResign_ReturnsAtTimeoutWhileLeaderHandsOver checks that the command waits no longer than its timeout, and that the leader then
-// continues to hand over.
+// TestResign_ReturnsAtTimeoutWhileLeaderHandsOver checks that the command resign returns at its timeout, and that the
+// leader continues to hand over afterwards.
 func TestResign_ReturnsAtTimeoutWhileLeaderHandsOver(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -75,7 +76,7 @@ func TestResign_ReturnsAtTimeoutWhileLeaderHandsOver(t *testing.T) {
 	a.terminate()
 }
 
-// TestResign_RejectsAmbiguousName checks that a name that two candidates have does not select one of them.
+// TestResign_RejectsAmbiguousName checks that resign --id rejects a name that two candidates have.
 func TestResign_RejectsAmbiguousName(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	h.lead("twin", graceful)
@@ -84,7 +85,8 @@ func TestResign_RejectsAmbiguousName(t *testing.T) {
 	resign.requireExit(cmdline.Usage, "2 candidates have that name")
 }
 
-// TestResign_SignalWithdrawsRequest checks that the command withdraws its request and exits after a signal.
+// TestResign_SignalWithdrawsRequest checks that the command resign withdraws its request and exits when it receives
+// TERM.
 func TestResign_SignalWithdrawsRequest(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.lead("a", graceful, "--leader-end-command", `echo ending; sleep 100`, "--end-timeout", "1m", "--grace", "10ms")

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuccession_RecordsWhenLeadershipsBegan checks that times are right, and unknown when observations are missing.
+// TestSuccession_RecordsWhenLeadershipsBegan checks that succession records when each leadership began, and records
+// no time if observations are missing before it.
 func TestSuccession_RecordsWhenLeadershipsBegan(t *testing.T) {
 	var s succession
 	observe := func(second int, token int64) time.Time {

@@ -68,7 +68,8 @@ func (s *tmuxScreen) waitForRow(texts ...string) {
 	require.Fail(s.t, fmt.Sprintf("no row: %q", texts), "%s", text)
 }
 
-// TestTop_ShowsChanges checks that a change of an election, or a key, changes the screen.
+// TestTop_ShowsChanges checks in a terminal of tmux that changes of elections, and keys, change the screen of elector
+// top.
 func TestTop_ShowsChanges(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -109,7 +110,8 @@ func TestTop_ShowsChanges(t *testing.T) {
 	}
 }
 
-// TestTop_RejectsInvalidArguments checks that wrong arguments, and an output that is not a terminal, are rejected.
+// TestTop_RejectsInvalidArguments checks that elector top rejects invalid arguments, and an output that is not a
+// terminal.
 func TestTop_RejectsInvalidArguments(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	for _, args := range [][]string{{}, {"--under", "/a", "/b"}, {"--interval", "1ms"}, {"--under", "jobs"}, {"jobs"}} {
@@ -124,8 +126,8 @@ func TestTop_RejectsInvalidArguments(t *testing.T) {
 	}
 }
 
-// TestPoller_DistinguishesMissingElectionFromFailure checks that each result of the backend is shown in its own way: an election that does
-// not exist or has ended is not an outage.
+// TestPoller_DistinguishesMissingElectionFromFailure checks that the poller of top reports an election that does not
+// exist or has ended as missing, and reports only other errors as failures.
 func TestPoller_DistinguishesMissingElectionFromFailure(t *testing.T) {
 	failure := errors.New("connection lost")
 	results := map[string]error{

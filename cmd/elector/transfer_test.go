@@ -15,9 +15,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestTransfer_NamedCandidateLeads checks that the command makes the named candidate the leader, after the
-// program and the end command of the former leader, and reports that the candidate does not exist, that there
-// is no election, and that its time is over.
+// TestTransfer_NamedCandidateLeads checks on the backend changefeed that the command transfer makes the named
+// candidate the leader after the program and the end command of the former leader have ended, and that it reports an
+// unknown candidate, a missing election and the expiry of its timeout.
 func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	t.Parallel()
 	// The name differs in each run, for -count 2.
@@ -45,8 +45,9 @@ func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	missing.waitForLog("--to is required")
 }
 
-// TestTransfer_LastCandidateInQueueLeads checks that the command makes the last candidate in a queue the leader, that the others
-// wait behind it, and that it reports that a candidate does not exist or does not listen to requests.
+// TestTransfer_LastCandidateInQueueLeads checks on the backend zookeeper that the command transfer makes the last
+// candidate of the queue the leader, and that it reports an unknown candidate, and a leader that does not listen to
+// requests.
 func TestTransfer_LastCandidateInQueueLeads(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -80,8 +81,8 @@ func TestTransfer_LastCandidateInQueueLeads(t *testing.T) {
 	d.terminate()
 }
 
-// TestTransfer_FailsIfServersDoNotAnswer checks that the exit code for servers that do not answer is not that of a candidate
-// that does not lead.
+// TestTransfer_FailsIfServersDoNotAnswer checks that the exit code of transfer distinguishes servers that do not
+// answer from a candidate that does not take over.
 func TestTransfer_FailsIfServersDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // this listener accepts connections and never answers
@@ -97,7 +98,8 @@ func TestTransfer_FailsIfServersDoNotAnswer(t *testing.T) {
 	}
 }
 
-// TestTransfer_RejectsUnsupportedBackend checks that the error names the backends that support transfers.
+// TestTransfer_RejectsUnsupportedBackend checks that transfer rejects a backend without transfers, with an error that
+// lists the backends that support them.
 func TestTransfer_RejectsUnsupportedBackend(t *testing.T) {
 	t.Parallel()
 	p := start(t, "transfer", "--backend", "console", "--to", "b")

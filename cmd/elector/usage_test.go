@@ -12,8 +12,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// TestUsage_ErrorsContainExampleOrAdvice checks that a wrong usage is rejected with an error that helps the user, and that
-// the command config rejects settings that run rejects.
+// TestUsage_ErrorsContainExampleOrAdvice checks that each error of usage is a single line with an example or advice
+// and without credentials, and that the command config rejects the same settings as run.
 func TestUsage_ErrorsContainExampleOrAdvice(t *testing.T) {
 	for _, args := range [][]string{
 		{"run"},

@@ -21,8 +21,8 @@ func (w lineWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestWarnWhileWaiting_DoublesPauseBetweenWarnings checks that a command is not silent for more than two seconds while servers
-// do not answer, that the pause between its warnings doubles, and that each warning names the servers.
+// TestWarnWhileWaiting_DoublesPauseBetweenWarnings checks that a command whose servers do not answer logs its first
+// warning after two seconds, doubles the pause before each further warning, and names the servers in each warning.
 func TestWarnWhileWaiting_DoublesPauseBetweenWarnings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lines := make(lineWriter, 10)
@@ -40,8 +40,8 @@ func TestWarnWhileWaiting_DoublesPauseBetweenWarnings(t *testing.T) {
 	})
 }
 
-// TestWarningHistory_DoublesPauseBetweenWarnings checks that the pause between repeated warnings doubles, and that new
-// warnings are not dropped.
+// TestWarningHistory_DoublesPauseBetweenWarnings checks that warningHistory doubles the pause between equal warnings,
+// up to a limit, and never delays a new warning.
 func TestWarningHistory_DoublesPauseBetweenWarnings(t *testing.T) {
 	h, now := newWarningHistory(), time.Now()
 	var logged, dropped []int
@@ -67,7 +67,8 @@ func TestWarningHistory_DoublesPauseBetweenWarnings(t *testing.T) {
 	require.LessOrEqual(t, len(h.warnings), maxWarnings)
 }
 
-// TestLimitedLog_DropsOnlyRepeatedWarnings checks that attributes are kept, and that only warnings are dropped.
+// TestLimitedLog_DropsOnlyRepeatedWarnings checks that the logger of limitedLog drops repeated warnings, but no other
+// messages, and keeps attributes.
 func TestLimitedLog_DropsOnlyRepeatedWarnings(t *testing.T) {
 	out := &bytes.Buffer{}
 	s := &settings{log: slog.New(slog.NewTextHandler(out, nil))}

@@ -86,7 +86,8 @@ type leaderPage struct {
 // listening contains the flags that start a server.
 var listening = []string{"--listen", "127.0.0.1:0"}
 
-// TestWebServer_PagesFollowHandOver checks that each page is right at each step of a hand-over.
+// TestWebServer_PagesFollowHandOver checks that the pages of --listen show the current state of the old and of the
+// new leader at each step of a hand-over.
 func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	h := newZooKeeperHarness(t)
 	a := h.run("a", graceful, append(listening, "--value", "a:80", "--leader-begin-command", "echo begins; while [ ! -e $FILE.go ]; do sleep 0.01; done",
@@ -164,8 +165,8 @@ func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	b.terminate()
 }
 
-// TestWebServer_LeaderPageFailsAfterLeaseExpires checks that /leader does not return 200 to a request that was sent after the
-// lease has expired.
+// TestWebServer_LeaderPageFailsAfterLeaseExpires checks that /leader does not return status 200 to a request that was
+// sent after the lease of the leader had expired.
 func TestWebServer_LeaderPageFailsAfterLeaseExpires(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -196,8 +197,8 @@ func TestWebServer_LeaderPageFailsAfterLeaseExpires(t *testing.T) {
 	a.exitCode()
 }
 
-// TestWebServer_IsAliveButNotReadyWithoutBackend checks that an instance without a backend is alive and not ready, that it exits
-// after TERM, and that it waits for its servers.
+// TestWebServer_IsAliveButNotReadyWithoutBackend checks that an instance whose servers do not answer reports that it
+// is alive but not ready, leads when the servers are started, and exits after TERM.
 func TestWebServer_IsAliveButNotReadyWithoutBackend(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -217,8 +218,8 @@ func TestWebServer_IsAliveButNotReadyWithoutBackend(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_ClosesConnectionOfSlowClient checks that a client that does not complete its request does not keep its
-// connection, and does not prevent the process from exiting.
+// TestWebServer_ClosesConnectionOfSlowClient checks that the server of --listen closes the connection of a client
+// that does not complete its request, and that such a client does not prevent elector from exiting.
 func TestWebServer_ClosesConnectionOfSlowClient(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -240,7 +241,8 @@ func TestWebServer_ClosesConnectionOfSlowClient(t *testing.T) {
 	a.terminate()
 }
 
-// TestWebServer_ElectorExitsIfPortIsInUse checks that elector does not join the election when it cannot listen.
+// TestWebServer_ElectorExitsIfPortIsInUse checks that elector exits, and does not join the election, if the port of
+// --listen is in use.
 func TestWebServer_ElectorExitsIfPortIsInUse(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -272,8 +274,9 @@ func statusCode(w *webServer, path string) int {
 	return code
 }
 
-// TestWebServer_LeaderPageChecksClock checks that /leader checks the clock. A process that was stopped
-// receives requests before it notices that its lease has expired.
+// TestWebServer_LeaderPageChecksClock checks that /leader returns status 503 as soon as the deadline of the
+// leadership has passed, even if no event has reported the loss yet. A process that continues after SIGSTOP answers
+// requests before it notices that its lease has expired.
 func TestWebServer_LeaderPageChecksClock(t *testing.T) {
 	w := newTestServer(t, &elector.Elector{})
 	deadline := time.Now().Add(time.Hour)
@@ -284,8 +287,8 @@ func TestWebServer_LeaderPageChecksClock(t *testing.T) {
 	require.Equal(t, 503, statusCode(w, "/leader"))
 }
 
-// TestWebServer_HealthFailsWhileLoopIsStuck checks that /healthz does not return 200 while the loop of the Elector is stuck,
-// and not 503 before or after its Run.
+// TestWebServer_HealthFailsWhileLoopIsStuck checks that /healthz returns status 503 while the loop of the Elector is
+// blocked, and status 200 before and after its method Run.
 func TestWebServer_HealthFailsWhileLoopIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, ctx := make(chan struct{}), t.Context()

@@ -35,7 +35,8 @@ func openTestBackend(t *testing.T, s *settings) backend {
 	return b
 }
 
-// TestZooKeeper_ReturnsGrantedSessionTimeout checks that the session timeout is the granted timeout, and not the requested timeout.
+// TestZooKeeper_ReturnsGrantedSessionTimeout checks that sessionTimeout returns the timeout that the server has
+// granted, which can differ from the requested timeout.
 func TestZooKeeper_ReturnsGrantedSessionTimeout(t *testing.T) {
 	srv := zktest.Start(t, zktest.WithSessionTimeouts(time.Second, 2*time.Second))
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr()}})
@@ -43,8 +44,8 @@ func TestZooKeeper_ReturnsGrantedSessionTimeout(t *testing.T) {
 	require.Equal(t, 2*time.Second, z.sessionTimeout())
 }
 
-// TestZooKeeper_RequiresCredentialsToChangeElection checks that clients without the credentials cannot change the election node, and
-// can read it.
+// TestZooKeeper_RequiresCredentialsToChangeElection checks that clients without the credentials of --zookeeper-auth
+// can read the election node that elector creates, but cannot change it.
 func TestZooKeeper_RequiresCredentialsToChangeElection(t *testing.T) {
 	srv := zktest.Start(t)
 	z := openTestBackend(t, &settings{zookeeper: zooKeeperSettings{servers: srv.Addr(), auth: "me:secret"}})
@@ -64,8 +65,9 @@ func TestZooKeeper_RequiresCredentialsToChangeElection(t *testing.T) {
 	require.NoError(t, err, "a client without credentials cannot read")
 }
 
-// TestZooKeeper_RejectsElectionWithOpenACL checks that a candidate does not lead in an election that clients without
-// credentials may change, and that the error does not advise to check the credentials.
+// TestZooKeeper_RejectsElectionWithOpenACL checks that a candidate with --zookeeper-strict-acl does not lead in an
+// election that clients without credentials may change, and that the error contains the command that corrects the
+// ACL, but no advice to check the credentials.
 func TestZooKeeper_RejectsElectionWithOpenACL(t *testing.T) {
 	srv := zktest.Start(t)
 	other, _, err := srv.Connect(session)
@@ -103,8 +105,8 @@ func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server,
 	})
 }
 
-// TestAuthenticate_ConcurrentCallsShareRequest checks that concurrent calls of authenticate, such as those of
-// the candidate and of the watch of the leader, send the credentials only once, and all receive the result.
+// TestAuthenticate_ConcurrentCallsShareRequest checks that concurrent calls of authenticate, such as those of the
+// candidate and of the watch of the leader, send the credentials only once, and that each call returns the result.
 func TestAuthenticate_ConcurrentCallsShareRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict zktest.HookFunc
@@ -140,8 +142,8 @@ func TestAuthenticate_ConcurrentCallsShareRequest(t *testing.T) {
 	}
 }
 
-// TestAuthenticate_SendsCredentialsAgainAfterReconnect checks that credentials are sent again on the next connection when the
-// connection is lost while they are sent.
+// TestAuthenticate_SendsCredentialsAgainAfterReconnect checks that authenticate sends the credentials again on the
+// next connection if the connection breaks before the server has answered.
 func TestAuthenticate_SendsCredentialsAgainAfterReconnect(t *testing.T) {
 	runAuthentication(t, func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend) {
 		srv.Before(zktest.Match{Op: zktest.OpAuth, Nth: 1}, zktest.Cut)
@@ -151,7 +153,8 @@ func TestAuthenticate_SendsCredentialsAgainAfterReconnect(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_NewCandidateReturnsIfContextIsDone checks that newCandidate returns when its context is done, and not before.
+// TestZooKeeper_NewCandidateReturnsIfContextIsDone checks that newCandidate waits for a server until its context is
+// done, with and without credentials.
 func TestZooKeeper_NewCandidateReturnsIfContextIsDone(t *testing.T) {
 	srv := zktest.Start(t)
 	addr := srv.Addr()
@@ -165,7 +168,8 @@ func TestZooKeeper_NewCandidateReturnsIfContextIsDone(t *testing.T) {
 	}
 }
 
-// TestZooKeeper_ConnectsByTLSToTrustedServer checks that TLS works, and that an unknown authority is not trusted.
+// TestZooKeeper_ConnectsByTLSToTrustedServer checks that the backend zookeeper connects by TLS to a server whose
+// authority it trusts, and to no other server.
 func TestZooKeeper_ConnectsByTLSToTrustedServer(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
@@ -189,7 +193,8 @@ func TestZooKeeper_ConnectsByTLSToTrustedServer(t *testing.T) {
 	})
 }
 
-// TestZooKeeper_LeadsAgainAfterServersLoseData checks that an elector leads again after its servers have lost their data.
+// TestZooKeeper_LeadsAgainAfterServersLoseData checks that elector leads again after its ZooKeeper servers have
+// restarted without their data.
 func TestZooKeeper_LeadsAgainAfterServersLoseData(t *testing.T) {
 	t.Parallel()
 	h := newZooKeeperHarness(t)
@@ -200,7 +205,8 @@ func TestZooKeeper_LeadsAgainAfterServersLoseData(t *testing.T) {
 	a.terminate()
 }
 
-// TestZooKeeper_HealthFailsUntilSessionAfterDataLoss checks that /healthz reports lost data until there is a new session.
+// TestZooKeeper_HealthFailsUntilSessionAfterDataLoss checks that /healthz returns status 503 after the servers have
+// lost their data, until the client has a new session.
 func TestZooKeeper_HealthFailsUntilSessionAfterDataLoss(t *testing.T) {
 	conn := new(zk.Conn)
 	w := newTestServer(t, &elector.Elector{})

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// TestEnsemble_InjectsAndRepairsFaults checks that each fault and its repair have the documented effect. All faults use one
-// ensemble, because its start takes most of the time.
+// TestEnsemble_InjectsAndRepairsFaults checks that each fault of an ensemble, and its repair, has the documented
+// effect. All faults use one ensemble, because the start of an ensemble takes most of the time.
 func TestEnsemble_InjectsAndRepairsFaults(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
@@ -163,8 +163,8 @@ func waitNotServing(t *testing.T, e *ensemble.Ensemble, i int) {
 	}, "the server still serves clients")
 }
 
-// TestEnsemble_StandaloneServerKeepsData checks that a single server keeps its data, uses its properties, and cannot be used
-// after Close.
+// TestEnsemble_StandaloneServerKeepsData checks that a single server uses the configured properties, keeps its data
+// after a restart, and cannot be used after Close.
 func TestEnsemble_StandaloneServerKeepsData(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {
@@ -200,7 +200,8 @@ func TestEnsemble_StandaloneServerKeepsData(t *testing.T) {
 	})
 }
 
-// TestStart_ReturnsLogOfServerThatExits checks that Start returns the log of a server that exits, without waiting for that server.
+// TestStart_ReturnsLogOfServerThatExits checks that Start returns immediately if a server exits, with an error that
+// contains the log of the server.
 func TestStart_ReturnsLogOfServerThatExits(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {

@@ -48,8 +48,8 @@ func isListening(addr string) bool {
 	return true
 }
 
-// TestStart_LeavesNoServersAfterOwnerIsKilled checks that no servers remain after the process that has started them was killed. The
-// test binary runs as that process.
+// TestStart_LeavesNoServersAfterOwnerIsKilled checks that no servers remain after the process that has started them
+// was killed. The test starts the test binary as that process.
 func TestStart_LeavesNoServersAfterOwnerIsKilled(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, backend ensemble.Backend) {

@@ -40,8 +40,9 @@ func accessBlocks(t *testing.T, section string) (protect []string, instance stri
 	return protect[:len(protect)-1], strings.Replace(instance, "elector run", "exec elector run", 1)
 }
 
-// TestDocuments_AccessCommandsProtectElection checks that the commands of the page about permissions protect an election: an
-// instance with the credentials must lead, and a client without credentials must not end the election.
+// TestDocuments_AccessCommandsProtectElection checks that the commands of docs/access.md protect an election: an
+// instance of elector with the credentials must lead, and a client without credentials must not be able to end the
+// election.
 func TestDocuments_AccessCommandsProtectElection(t *testing.T) {
 	bin := newBin(t)
 	// The servers of the tests have no certificates; their addresses are local.

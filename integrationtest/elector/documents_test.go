@@ -165,8 +165,9 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	return lines
 }
 
-// TestDocuments_CommandLinesAreTestedOrListed checks that each command line of the documentation is either tested or listed with the
-// reason, and that each line of the table occurs in the documentation.
+// TestDocuments_CommandLinesAreTestedOrListed checks that the table of examples lists each command line of the
+// documentation, with its test or the reason why it is not tested, and that each line of the table occurs in the
+// documentation.
 func TestDocuments_CommandLinesAreTestedOrListed(t *testing.T) {
 	missing := maps.Clone(examples)
 	programs := []string{"elector", "raftlog", "id=$(raftlog", "curl", "zkCli.sh", "docker", "install", "systemctl", "systemd-analyze", "psql", "kubectl", "etcdctl", "redis-cli"}
@@ -197,8 +198,8 @@ func TestDocuments_CommandLinesAreTestedOrListed(t *testing.T) {
 	}
 }
 
-// TestDocuments_GoAndMakeLinesNameExistingTargets checks that each line for make or for the Go command names a target, a package or a
-// test that exists.
+// TestDocuments_GoAndMakeLinesNameExistingTargets checks that the targets, packages and tests exist that the
+// documentation names in command lines for make and go.
 func TestDocuments_GoAndMakeLinesNameExistingTargets(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	require.NoError(t, err)
@@ -237,8 +238,8 @@ func TestDocuments_GoAndMakeLinesNameExistingTargets(t *testing.T) {
 	}
 }
 
-// TestDocuments_SystemdAcceptsUnits checks that systemd accepts each unit of the documentation, and elector each example of
-// a configuration.
+// TestDocuments_SystemdAcceptsUnits checks that systemd accepts each unit file of the documentation, and that elector
+// accepts the configuration of the systemd example.
 func TestDocuments_SystemdAcceptsUnits(t *testing.T) {
 	bin := newBin(t)
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -418,8 +419,8 @@ func newStoreBackend(url string) documentBackend {
 	return newDocumentBackend("jobs", "--backend changefeed --election jobs --store ", "'"+url+"' --store-unsafe failover,power-loss,restart")
 }
 
-// TestDocuments_CommandsDoWhatPageDescribes checks that each command line of the documentation does what the page describes, on
-// one of the backends for which the page claims it.
+// TestDocuments_CommandsDoWhatPageDescribes checks that each command line of the documentation does what its page
+// describes, on each backend for which the page claims that.
 func TestDocuments_CommandsDoWhatPageDescribes(t *testing.T) {
 	bin := newBin(t)
 	for name, start := range documentBackends {
@@ -487,7 +488,8 @@ func (e example) run(s *shell, line string) {
 	require.Contains(s, r.output(), e.prints, line)
 }
 
-// TestDocuments_DevServerLinesWork checks that the lines for the server for development work, in the order of the page.
+// TestDocuments_DevServerLinesWork checks that the command lines for elector dev-server work in the order in which
+// the page lists them.
 func TestDocuments_DevServerLinesWork(t *testing.T) {
 	bin := newBin(t)
 	pid := os.Getpid()
@@ -515,7 +517,7 @@ func TestDocuments_DevServerLinesWork(t *testing.T) {
 	server.terminate()
 }
 
-// TestDocuments_RaftlogLinesWork checks that the lines for raftlog work with three peers.
+// TestDocuments_RaftlogLinesWork checks that the command lines for raftlog work with three peers.
 func TestDocuments_RaftlogLinesWork(t *testing.T) {
 	file, dir := filepath.Join(t.TempDir(), "raftlog.yaml"), t.TempDir()
 	for _, name := range []string{"secret", "client-secret"} {

@@ -31,8 +31,8 @@ func (el *election) startTwo(a, b []string) (*elector, *elector) {
 // session or a lease expires, and for benchmarks that depend on the timeout.
 var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 
-// TestRun_KillsProgramThatIgnoresTERM checks that a program that ignores SIGTERM is killed, and that the next program
-// does not start before that.
+// TestRun_KillsProgramThatIgnoresTERM checks that elector kills a program that ignores SIGTERM, and that the next
+// leader does not start its program before that.
 func TestRun_KillsProgramThatIgnoresTERM(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
@@ -42,8 +42,8 @@ func TestRun_KillsProgramThatIgnoresTERM(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, el.order())
 }
 
-// TestRun_EndsProgramOfKilledElector checks that the program of an elector that was killed does not run any longer, even
-// when it ignores SIGTERM, and ends before the lease expires.
+// TestRun_EndsProgramOfKilledElector checks that the program of an elector that was killed ends before the lease
+// expires, even if the program ignores SIGTERM, and does not run at the same time as the program of the next leader.
 func TestRun_EndsProgramOfKilledElector(t *testing.T) {
 	el := newElection(t)
 	longer := []string{"--session-timeout", (20 * tick).String()}
@@ -63,8 +63,8 @@ func TestRun_EndsProgramOfKilledElector(t *testing.T) {
 	}
 }
 
-// TestRun_EndsProgramOfPausedElector checks that the program of an elector that is paused does not run when another
-// elector is leader, and that the elector follows the new leader when it continues.
+// TestRun_EndsProgramOfPausedElector checks that the program of an elector that SIGSTOP has suspended does not run
+// while another elector leads, and that the suspended elector follows the new leader after SIGCONT.
 func TestRun_EndsProgramOfPausedElector(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
@@ -84,8 +84,8 @@ func TestRun_EndsProgramOfPausedElector(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_EndsProgramOfElectorWithoutNetwork checks that the program of an elector without a network does not run when another
-// elector is leader, and that only one of them reports that it is leader.
+// TestRun_EndsProgramOfElectorWithoutNetwork checks that the program of an elector that has lost its network does not
+// run while another elector leads, and that only the other elector reports on /leader that it leads.
 func TestRun_EndsProgramOfElectorWithoutNetwork(t *testing.T) {
 	el := newElection(t)
 	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
@@ -109,8 +109,8 @@ func TestRun_EndsProgramOfElectorWithoutNetwork(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "a"}, el.order())
 }
 
-// TestRun_StartsNoProgramWhileEndCommandFails checks that no other program starts while the end command is retried, and that the
-// exit code reports the failure.
+// TestRun_StartsNoProgramWhileEndCommandFails checks that no other elector starts its program while the former leader
+// retries its end command, and that the exit code of the former leader reports the failure.
 func TestRun_StartsNoProgramWhileEndCommandFails(t *testing.T) {
 	el := newElection(t)
 	appendEvent := func(event string) string {
@@ -132,7 +132,8 @@ func TestRun_StartsNoProgramWhileEndCommandFails(t *testing.T) {
 	require.Equal(t, []string{"a begin", "a end", "a fails", "a fails", "a fails", "b begun", "b begin", "b end"}, after)
 }
 
-// TestRun_WaitsForServersThatStartLater checks that an elector can be started before the servers.
+// TestRun_WaitsForServersThatStartLater checks that an elector that is started before the servers waits for them, and
+// then leads.
 func TestRun_WaitsForServersThatStartLater(t *testing.T) {
 	for i := range servers.Servers() {
 		require.NoError(t, servers.Kill(i))

@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestRun_SendsClientCertificate checks that an elector sends its certificate, does not connect without a
-// certificate, and does not trust servers with an unknown authority. A proxy implements TLS, because the
+// TestRun_SendsClientCertificate checks that elector connects with its client certificate, is not ready without a
+// valid certificate, and does not trust a server with an unknown authority. A proxy implements TLS, because the
 // servers of these tests do not.
 func TestRun_SendsClientCertificate(t *testing.T) {
 	a := testenv.NewAuthority(t)

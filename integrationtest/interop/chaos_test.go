@@ -82,8 +82,8 @@ func (o overlap) mayBeTwoItems() bool {
 	return strings.HasPrefix(o.former.resource, "item-java-") && (o.former.sequence != o.next.sequence || o.former.sequence == 0)
 }
 
-// TestFindOverlaps_IgnoresConsecutiveHolds checks that each overlap is found, and that consecutive holds do
-// not count as overlaps.
+// TestFindOverlaps_IgnoresConsecutiveHolds checks that findOverlaps returns each overlap of two holds, and does not
+// return holds that follow one another.
 func TestFindOverlaps_IgnoresConsecutiveHolds(t *testing.T) {
 	a, b, c := recordedHold{"go", "x", 1, 5, 0}, recordedHold{"java", "x", 4, 9, 0}, recordedHold{"go", "x", 9, 12, 0}
 	other := recordedHold{"go", "y", 2, 20, 0}
@@ -227,11 +227,11 @@ func monotonicTime() int64 {
 	return now.Nano()
 }
 
-// TestChaos_HoldersDoNotOverlap checks that a participant in Go does not lead, or hold a lock or an item,
-// after another participant has begun to, while servers and participants are killed, paused and partitioned.
-// Participants are programs of this library together with Curator's, and with kazoo's. Overlaps in which the
-// former holder uses one of these are logged only. After the faults, each kind of resource must be acquired
-// by a participant in Go.
+// TestChaos_HoldersDoNotOverlap checks that a participant in Go does not lead, or hold a lock or an item, after
+// another participant has begun to do so, while servers and participants are killed, paused and partitioned. The
+// participants are programs of this library together with programs of Curator, and with programs of kazoo. An overlap
+// whose former holder uses Curator or kazoo is only logged. After the faults, a participant in Go must acquire each
+// kind of resource.
 func TestChaos_HoldersDoNotOverlap(t *testing.T) {
 	curator.requirePeer(t)
 	kazoo.requirePeer(t)

@@ -38,8 +38,8 @@ var counterFormats = []counterFormat{
 	{"Curator's SharedCount and kazoo's Counter", map[*peer][]string{curator: {"shared"}, kazoo: {"int"}}, openInt32},
 }
 
-// TestCounter_AppliesConcurrentAdditionsOnce checks that each addition is applied once. The idempotency znodes of Go are
-// children of the counter, which the other libraries ignore.
+// TestCounter_AppliesConcurrentAdditionsOnce checks that each of the additions that Go and a peer apply concurrently
+// changes the counter once. Go's idempotency znodes are children of the counter, which the other libraries ignore.
 func TestCounter_AppliesConcurrentAdditionsOnce(t *testing.T) {
 	const times = 40
 	for _, f := range counterFormats {
@@ -103,8 +103,8 @@ func TestCounter_AppliesConcurrentAdditionsOnce(t *testing.T) {
 	}
 }
 
-// TestCounter_AddsToCounterOfPeer checks that Go can use a counter that a peer has created. kazoo creates an empty
-// znode when it reads a counter.
+// TestCounter_AddsToCounterOfPeer checks that Go can add to a counter that a peer has created. kazoo creates an empty
+// znode when it only reads a counter.
 func TestCounter_AddsToCounterOfPeer(t *testing.T) {
 	for _, f := range counterFormats {
 		for p, kinds := range f.peers {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/discovery"
 )
 
-// TestDiscovery_FindsCuratorInstances checks that Go and Curator find the instances of each other, by a query
-// and by a watch, and are notified when they are removed.
+// TestDiscovery_FindsCuratorInstances checks that Go and Curator find each other's service instances by a query and
+// by a watch, and notice when an instance is removed.
 func TestDiscovery_FindsCuratorInstances(t *testing.T) {
 	curator.requirePeer(t)
 	const name = "shop"

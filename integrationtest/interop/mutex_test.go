@@ -113,7 +113,8 @@ func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *
 
 type lockOpener = func(*testing.T, *zk.Conn, string) acquireFunc
 
-// TestMutex_ExcludesPeer checks that a mutex of Go and a mutex of a peer exclude each other, and wait for each other.
+// TestMutex_ExcludesPeer checks that a mutex in Go and a mutex of a peer exclude each other, and that each is granted
+// after the other was released.
 func TestMutex_ExcludesPeer(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 20) })
@@ -121,16 +122,16 @@ func TestMutex_ExcludesPeer(t *testing.T) {
 	})
 }
 
-// TestMutex_ExcludesLeaderSelectorOfCurator checks that a mutex of Go and Curator's LeaderSelector, which uses a mutex,
-// exclude each other.
+// TestMutex_ExcludesLeaderSelectorOfCurator checks that a mutex in Go and Curator's LeaderSelector, which uses a
+// mutex, exclude each other.
 func TestMutex_ExcludesLeaderSelectorOfCurator(t *testing.T) {
 	m := contention{peer: curator, kind: "selector", open: curator.newMutex}
 	t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 5) })
 	t.Run("hand-over", m.testHandOver)
 }
 
-// TestElection_ExcludesLeaderOfPeer checks that a candidate of Go and a candidate of a peer are not leaders at the same
-// time, and lead one after another.
+// TestElection_ExcludesLeaderOfPeer checks that a candidate in Go and a candidate of a peer are never leaders at the
+// same time, and that each becomes leader after the other has left.
 func TestElection_ExcludesLeaderOfPeer(t *testing.T) {
 	forBothPeers(t, "latch", func(p *peer) lockOpener { return p.newLeadership }, func(t *testing.T, m contention) {
 		t.Run("exclusion", func(t *testing.T) { m.testExclusion(t, 10) })
@@ -138,8 +139,8 @@ func TestElection_ExcludesLeaderOfPeer(t *testing.T) {
 	})
 }
 
-// TestMonitor_FindsOverlap checks that the monitor detects that two participants hold a mutex at the same
-// time. The peer uses another path, so that it is not excluded.
+// TestMonitor_FindsOverlap checks that the monitor of these tests reports two participants that hold a mutex at the
+// same time. The peer locks another path, so that ZooKeeper does not exclude the peer.
 func TestMonitor_FindsOverlap(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		m.peer.requirePeer(t)

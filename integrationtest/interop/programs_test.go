@@ -84,7 +84,8 @@ var programs = map[string]map[string]string{
 	"shards": {"kazoo": "shards.py"},
 }
 
-// TestPrograms_DoTheirWork checks that each program that docs/recipes/peers.md counts does its work.
+// TestPrograms_DoTheirWork checks that each program whose lines docs/recipes/peers.md counts does the work that the
+// page describes.
 func TestPrograms_DoTheirWork(t *testing.T) {
 	ours := map[string]program{"lock": lockProgram, "queue": queueProgram, "shards": shardsProgram}
 	for purpose, theirs := range programs {
@@ -156,7 +157,8 @@ func runProgram(t *testing.T, p *peer, file, path string, n int) (lines []string
 	return lines
 }
 
-// TestPrograms_HaveDocumentedNumbersOfLines checks that docs/recipes/peers.md contains the numbers of lines of the programs.
+// TestPrograms_HaveDocumentedNumbersOfLines checks that docs/recipes/peers.md states the numbers of lines of the
+// programs.
 func TestPrograms_HaveDocumentedNumbersOfLines(t *testing.T) {
 	document, err := os.ReadFile("../../docs/recipes/peers.md")
 	require.NoError(t, err)

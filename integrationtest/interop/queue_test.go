@@ -36,9 +36,9 @@ func (p *peer) startConsumer(t *testing.T, r *sharedResource, path string) (stop
 	return func() { p.runCommand(t, "close", handle) }
 }
 
-// TestQueue_DeliversItemsToGoAndPeer checks that no item is lost or taken twice when Go and a peer put and consume items.
-// The first items are held until both have taken one. The consumers of the peers claim items: Curator's
-// DistributedQueue with a lock path, and kazoo's LockingQueue.
+// TestQueue_DeliversItemsToGoAndPeer checks that no item is lost or taken twice, and that both consume, when Go and a
+// peer put and consume items of one queue. The first items are held until both have taken one. The consumers of the
+// peers claim items: Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
 func TestQueue_DeliversItemsToGoAndPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		want := map[string]bool{}
@@ -95,7 +95,7 @@ func TestQueue_DeliversItemsToGoAndPeer(t *testing.T) {
 	})
 }
 
-// TestQueue_KeepsOrderOfPeer checks that items are taken in the order in which the other library has put them.
+// TestQueue_KeepsOrderOfPeer checks that a consumer takes items in the order in which the other library has put them.
 func TestQueue_KeepsOrderOfPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		items := []any{"a", "b", "c"}
@@ -120,8 +120,8 @@ func TestQueue_KeepsOrderOfPeer(t *testing.T) {
 	})
 }
 
-// TestQueue_ClaimedItemIsNotDelivered checks that an item that Go has taken is not delivered to the peer, and
-// that the peer receives it after Go has returned it.
+// TestQueue_ClaimedItemIsNotDelivered checks that the peer does not receive an item that Go has taken, and receives
+// the item after Go has returned it.
 func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
@@ -143,8 +143,8 @@ func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
 	})
 }
 
-// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items
-// and consume them at the same time, with each kind of Curator's queues.
+// TestQueue_ItemsAreTakenOnce checks that no item is lost or taken twice when Go and a peer put many items and
+// consume them at the same time, with each kind of Curator's queues.
 func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	for _, c := range []struct {
 		peer   *peer
@@ -209,8 +209,8 @@ func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 	}
 }
 
-// TestQueue_HidesItemReturnedWithDelayFromPeer checks that a peer does not take an item that Go has returned with a delay, and
-// that Go takes it afterwards.
+// TestQueue_HidesItemReturnedWithDelayFromPeer checks that a peer does not take an item that Go has returned with a
+// delay, and that Go takes the item after the delay.
 func TestQueue_HidesItemReturnedWithDelayFromPeer(t *testing.T) {
 	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		ctx := testenv.ContextOf(t)

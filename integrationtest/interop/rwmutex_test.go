@@ -16,8 +16,9 @@ import (
 // in the queue, even if that writer is later and waits for the reader.
 const kazooWithBug649 = "2.8.0"
 
-// TestRWMutex_ExcludesPeer checks that writers and readers of Go and a peer exclude each other, and wait for each
-// other. Readers of kazoo contend only if the version has no defect.
+// TestRWMutex_ExcludesPeer checks that writers and readers in Go and of a peer exclude each other, and that waiting
+// ones are granted after the others were released. Readers of kazoo take part only if the version of kazoo does not
+// have the defect #649.
 func TestRWMutex_ExcludesPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -116,8 +117,8 @@ func testReadersAndWriters(t *testing.T, p *peer) {
 	require.Equal(t, want, r.countAcquisitions())
 }
 
-// TestRWMutex_DowngradeAdmitsReadersOfPeer checks that a holder of the write lock that downgrades it to a read lock admits
-// readers of the other library, and excludes its writers.
+// TestRWMutex_DowngradeAdmitsReadersOfPeer checks that a holder of the write lock that downgrades to a read lock
+// admits readers of the other library, and still excludes its writers.
 func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 	p := curator
 	t.Run("of Go", func(t *testing.T) {
@@ -181,9 +182,9 @@ func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 	})
 }
 
-// TestRWMutex_KazooReaderWaitsForLaterWriter documents the defect kazoo #649: a waiting reader of
-// kazoo and a later writer of Go wait for each other. A program that shares a lock with this version
-// needs contexts with a deadline.
+// TestRWMutex_KazooReaderWaitsForLaterWriter documents the defect kazoo #649: a waiting reader of kazoo and a later
+// writer in Go wait for each other. A program that shares a lock with this version of kazoo needs contexts with a
+// deadline.
 func TestRWMutex_KazooReaderWaitsForLaterWriter(t *testing.T) {
 	p := kazoo
 	p.requirePeer(t)

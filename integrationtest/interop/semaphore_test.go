@@ -30,8 +30,8 @@ func (p *peer) semaphoreOpener(limit int) lockOpener {
 	}
 }
 
-// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together do not hold more leases than the
-// limit, and wait for each other.
+// TestSemaphore_SharesLimitWithPeer checks that Go and a peer together hold no more leases of a semaphore than its
+// limit, and that each can wait for a lease of the other.
 func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -82,8 +82,8 @@ func testLeasesTogether(t *testing.T, m contention) {
 	second()
 }
 
-// TestSemaphore_FollowsLimitOfSharedCount checks that a changed limit of Curator's SharedCount admits a waiting program in
-// Go and in Java.
+// TestSemaphore_FollowsLimitOfSharedCount checks that a greater limit in Curator's SharedCount admits waiting
+// participants in Go and in Java.
 func TestSemaphore_FollowsLimitOfSharedCount(t *testing.T) {
 	curator.requirePeer(t)
 	path := testenv.NewPath(t)

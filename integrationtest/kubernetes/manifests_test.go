@@ -46,7 +46,7 @@ func readObjects(t testing.TB, file string) []*unstructured.Unstructured {
 	}
 }
 
-// TestManifests_KustomizationsListAllFiles checks that the kustomizations list the files of their directories.
+// TestManifests_KustomizationsListAllFiles checks that each kustomization lists all files of its directory.
 func TestManifests_KustomizationsListAllFiles(t *testing.T) {
 	kustomizations, err := filepath.Glob(manifests + "/*/kustomization.yaml")
 	require.NoError(t, err)
@@ -91,8 +91,8 @@ func sidecarDeployment(t testing.TB) *unstructured.Unstructured {
 	return o
 }
 
-// TestManifests_SidecarReplacesCommand checks that the patch of the sidecar does not leave the command of the base in the
-// program's container.
+// TestManifests_SidecarReplacesCommand checks that the patch that makes elector a sidecar replaces the command of the
+// base in the container of the program.
 func TestManifests_SidecarReplacesCommand(t *testing.T) {
 	containers, _, err := unstructured.NestedSlice(sidecarDeployment(t).Object, "spec", "template", "spec", "containers")
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun boo
 }
 
 // TestManifests_AreAcceptedByAPIServer checks that the API server accepts each manifest, in a dry run with strict
-// validation of its fields.
+// validation of the fields.
 func TestManifests_AreAcceptedByAPIServer(t *testing.T) {
 	s := startAPIServer(t)
 	kinds := map[string]bool{}
@@ -161,7 +161,8 @@ func manifestFiles(t testing.TB) []string {
 	return all
 }
 
-// TestManifests_ContainOnlyKnownFields checks that a manifest contains only fields that its kind has.
+// TestManifests_ContainOnlyKnownFields checks without an API server that a manifest contains only fields that its
+// kind has.
 func TestManifests_ContainOnlyKnownFields(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	for _, file := range manifestFiles(t) {
@@ -174,8 +175,8 @@ func TestManifests_ContainOnlyKnownFields(t *testing.T) {
 	}
 }
 
-// TestManifests_ControllerHasSameRightsAsBase checks that candidates of the controller have the same rights as those of the
-// base, which TestManifests_RoleGrantsOnlyNeededVerbs tests on an API server.
+// TestManifests_ControllerHasSameRightsAsBase checks that the Role of the controller grants the same rights as the
+// Role of the base, which TestManifests_RoleGrantsOnlyNeededVerbs tests on an API server.
 func TestManifests_ControllerHasSameRightsAsBase(t *testing.T) {
 	rules := func(directory, name string) []rbac.PolicyRule {
 		for _, o := range readObjects(t, manifests+"/"+directory+"/rbac.yaml") {
@@ -197,7 +198,8 @@ func TestManifests_ControllerHasSameRightsAsBase(t *testing.T) {
 	require.Equal(t, want, rules("controller", "labeler"))
 }
 
-// TestManifests_RoleGrantsOnlyNeededVerbs checks that an election needs exactly the verbs that the role grants.
+// TestManifests_RoleGrantsOnlyNeededVerbs checks that an election works with the verbs that the Role grants, and
+// fails without any one of them.
 func TestManifests_RoleGrantsOnlyNeededVerbs(t *testing.T) {
 	s := startAPIServer(t)
 	var role *unstructured.Unstructured

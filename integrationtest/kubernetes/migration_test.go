@@ -88,9 +88,9 @@ func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop fu
 	}
 }
 
-// TestMigration_ReplicasOfClientGoDoNotOverlap checks that two replicas do not work at the same time, and that one of them works in
-// the end, while the replicas of version 1 are replaced by those of version 2, one after the other, and then
-// by those of version 3.
+// TestMigration_ReplicasOfClientGoDoNotOverlap checks that two replicas never work at the same time while a rolling
+// update migrates from the leader election of client-go to this library, and that one replica works after each step.
+// Version 1 uses client-go, version 2 both, and version 3 this library only.
 func TestMigration_ReplicasOfClientGoDoNotOverlap(t *testing.T) {
 	s := startAPIServer(t)
 	f := &fleet{}
@@ -118,8 +118,8 @@ func TestMigration_ReplicasOfClientGoDoNotOverlap(t *testing.T) {
 	t.Logf("%d terms, 0 overlaps", f.terms.Load())
 }
 
-// TestController_OnlyLeaderReconciles checks that a follower does not reconcile, and that it reconciles with
-// a greater token after the leader has stopped. It runs a controller of ConfigMaps on two managers.
+// TestController_OnlyLeaderReconciles checks that a controller of ConfigMaps does not reconcile on a follower, and
+// reconciles there with a greater fencing token after the leader has stopped.
 func TestController_OnlyLeaderReconciles(t *testing.T) {
 	s := startAPIServer(t)
 	type reconciled struct {

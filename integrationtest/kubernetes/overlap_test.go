@@ -49,8 +49,8 @@ type candidate struct {
 	cut func()
 }
 
-// TestManager_ControllersDoNotOverlap checks that the controllers of a manager whose candidate is permanently cut off do not
-// run when those of the next manager start.
+// TestManager_ControllersDoNotOverlap checks that the controllers of a manager whose candidate is permanently cut off
+// have stopped when the controllers of the next manager start.
 func TestManager_ControllersDoNotOverlap(t *testing.T) {
 	for name, newCandidate := range map[string]func(t testing.TB) func(i int) candidate{
 		"ZooKeeper":  onZooKeeper,

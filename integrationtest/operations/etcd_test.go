@@ -20,8 +20,9 @@ type etcdServers struct {
 	backup string // a backup from before the election
 }
 
-// TestEtcd_OperationsKeepOneLeader checks that an operation on etcd servers does not lead to two leaders, and
-// that afterwards there is a leader, or a reason in the log.
+// TestEtcd_OperationsKeepOneLeader checks that an operation on etcd servers, such as a restart or a restored backup,
+// does not lead to two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log
+// contains the reason.
 func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 	operators.Test(t, []operators.Operation[*etcdServers]{
 		{Name: "Restarted", Reason: "connection error", Run: func(e *operators.Election, s *etcdServers) {

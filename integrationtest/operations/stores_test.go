@@ -71,9 +71,9 @@ func (s *storeServer) execSQLAt(server *dbserver.Server, statements ...string) {
 	}
 }
 
-// TestPostgres_OperationsKeepOneLeader checks that an operation on a PostgreSQL server does not lead to two
-// leaders, and that afterwards there is a leader, or a reason in the log. A disk that is full is simulated by
-// a trigger.
+// TestPostgres_OperationsKeepOneLeader checks that an operation on a PostgreSQL server, such as a failover, does not
+// lead to two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the
+// reason. A trigger simulates a full disk.
 func TestPostgres_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const terminate = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`
@@ -134,9 +134,9 @@ func (s *storeServer) execMySQL(statements ...string) {
 	}
 }
 
-// TestMariaDB_OperationsKeepOneLeader checks that an operation on a MariaDB server does not lead to two
-// leaders, and that afterwards there is a leader, or a reason in the log. A disk that is full is simulated by
-// a trigger.
+// TestMariaDB_OperationsKeepOneLeader checks that an operation on a MariaDB server, such as a restart, does not lead
+// to two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the
+// reason. A trigger simulates a full disk.
 func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	const kill = "KILL CONNECTION USER elector"
@@ -177,8 +177,8 @@ func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
 	require.NoError(s.t, client.Do(s.t.Context(), args...).Err(), args)
 }
 
-// TestRedis_OperationsKeepOneLeader checks that an operation on a Redis server does not lead to two leaders,
-// and that afterwards there is a leader, or a reason in the log.
+// TestRedis_OperationsKeepOneLeader checks that an operation on a Redis server, such as a failover, does not lead to
+// two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the reason.
 func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	start := func(args ...string) func() (*dbserver.Server, error) {
@@ -259,8 +259,8 @@ func (s *storeServer) writeConfig(password, permissions string) {
 		no_auth_user: operator`, password, permissions), 0o600))
 }
 
-// TestNATS_OperationsKeepOneLeader checks that an operation on a NATS server does not lead to two leaders,
-// and that afterwards there is a leader, or a reason in the log.
+// TestNATS_OperationsKeepOneLeader checks that an operation on a NATS server, such as a failover, does not lead to
+// two leaders, and that a candidate leads afterwards. If there was no leader meanwhile, the log contains the reason.
 func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	operators.Test(t, operators.OfStore(

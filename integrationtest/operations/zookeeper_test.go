@@ -29,8 +29,9 @@ const oldUser, newUser = "user:old", "user:new"
 // noSession is the beginning of the message that explains why a candidate has no session for two seconds.
 const noSession = "no ZooKeeper server has granted a session"
 
-// TestZooKeeper_OperationsKeepOneLeader checks that an operation on ZooKeeper servers does not lead to two
-// leaders, and that afterwards there is a leader, or a reason in the log.
+// TestZooKeeper_OperationsKeepOneLeader checks that an operation on ZooKeeper servers, such as a restart or a
+// restored backup, does not lead to two leaders, and that a candidate leads afterwards. If there was no leader
+// meanwhile, the log contains the reason.
 func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 	operators.Test(t, []operators.Operation[*zkServers]{
 		{Name: "Restarted", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {

@@ -23,8 +23,8 @@ const (
 	hangLimit = time.Second
 )
 
-// TestTable_NamesExistingCodeAndTests checks that each edit of the table applies, that the edited file can be parsed, and
-// that each test that the table names exists.
+// TestTable_NamesExistingCodeAndTests checks that each mutant of the table can be applied to the code and results in
+// valid Go syntax, and that the tests exist that the mutant names.
 func TestTable_NamesExistingCodeAndTests(t *testing.T) {
 	names := map[string]bool{}
 	known := map[string][]string{}
@@ -84,8 +84,8 @@ func testsOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestRunner_RecognizesOutcomesOfMutants checks that the runner recognizes a mutant that is killed, survives, hangs, or does not
-// build. The mutants are of a module that the test creates.
+// TestRunner_RecognizesOutcomesOfMutants checks that the runner distinguishes mutants that are killed, survive, hang
+// or do not compile. The mutants are those of a module that the test creates.
 func TestRunner_RecognizesOutcomesOfMutants(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

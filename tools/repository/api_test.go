@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write docs/api.txt")
 // in a review.
 const apiFile = "docs/api.txt"
 
-// TestAPI_DocumentIsUpToDate checks that docs/api.txt is the exported API. "make api" writes it.
+// TestAPI_DocumentIsUpToDate checks that docs/api.txt lists the exported API. "make api" writes the file.
 func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	var text strings.Builder
 	for _, dir := range publicPackages(t) {
@@ -39,8 +39,8 @@ func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	require.True(t, text.String() == string(written), "%s is not the exported API: run make api, and review the difference", apiFile)
 }
 
-// TestAPI_RootPackageExportsAtMost60Names checks that the root package exports at most 60 constants, errors, functions, types and
-// methods. Parts that few users need belong in other packages.
+// TestAPI_RootPackageExportsAtMost60Names checks that the root package exports at most 60 constants, errors,
+// functions, types and methods. Parts that few users need belong in other packages.
 func TestAPI_RootPackageExportsAtMost60Names(t *testing.T) {
 	names := exported(t, ".")
 	require.LessOrEqual(t, len(names), 60, "%q", names)

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWorkflows_UseFixedVersions checks that no workflow uses an action by a tag, which its owner can move, a
-// tool whose version is not fixed, or a checkout that keeps the token of the workflow.
+// TestWorkflows_UseFixedVersions checks that no workflow uses an action by a tag, which the owner of the action can
+// move, a tool without a fixed version, or a checkout that keeps the token of the workflow.
 func TestWorkflows_UseFixedVersions(t *testing.T) {
 	files, err := filepath.Glob(".github/workflows/*.yml")
 	require.NoError(t, err)
@@ -40,9 +40,8 @@ func TestWorkflows_UseFixedVersions(t *testing.T) {
 }
 
 // TestModules_DoNotImportInternalPackagesOfOthers checks that no file that is not a test imports an internal package
-// of another module. The modules are released separately, and a program can raise one of them alone, so what
-// another module imports must be a public package. The modules that are never released may import the servers
-// of tests.
+// of another module. The modules are released separately, and a program can upgrade one module alone, so one module
+// may use only public packages of another. Modules that are never released may also import the servers of tests.
 func TestModules_DoNotImportInternalPackagesOfOthers(t *testing.T) {
 	var modules []string // the directories of the modules
 	require.NoError(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -94,9 +93,8 @@ func neverReleased(module string) bool {
 	return module == "integrationtest" || module == "bench" || strings.HasPrefix(module, "bench/") || module == "tools"
 }
 
-// TestDependencies_AreFew checks that a program that imports one of the packages in the table links only
-// the standard library, this module and the ZooKeeper client. The other requirements of the module are
-// those of tests.
+// TestDependencies_AreFew checks that a program that imports one of the packages in the table links only the standard
+// library, this module and the ZooKeeper client. The module requires further modules only for its tests.
 func TestDependencies_AreFew(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
 		packages := linked(t, name)
@@ -114,7 +112,7 @@ func TestDependencies_AreFew(t *testing.T) {
 	}
 }
 
-// TestDemoDependencies_AreFew checks that the demo, which new users compile first, links only the client library,
+// TestDemoDependencies_AreFew checks that the demo, which new users compile first, links only the ZooKeeper client,
 // the election, its dialer and the embedded servers.
 func TestDemoDependencies_AreFew(t *testing.T) {
 	for _, p := range linked(t, "/demo") {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCodeOfDocuments_IsCompiled checks that each block of Go code in one of the documents of the table is part of a
-// file that is compiled and tested, and each block of a configuration part of a file that is tested.
+// TestCodeOfDocuments_IsCompiled checks that each block of Go code in the listed documents is part of a file that is
+// compiled and tested, and that each block of configuration is part of a file that is tested.
 func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 	block := regexp.MustCompile("(?s)```(?:go|yaml|ini)\n(.*?)```")
 	for document, files := range map[string][]string{
@@ -68,7 +68,7 @@ func TestCodeOfDocuments_IsCompiled(t *testing.T) {
 	}
 }
 
-// TestLinksOfDocuments_Exist checks that each link between documents leads to a file or heading that exists.
+// TestLinksOfDocuments_Exist checks that each link between documents leads to an existing file or heading.
 func TestLinksOfDocuments_Exist(t *testing.T) {
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
@@ -106,8 +106,8 @@ func TestLinksOfDocuments_Exist(t *testing.T) {
 	}
 }
 
-// TestReadingTimes_AreRight checks that the sections of docs/README.md that state how long their pages take to read
-// are right within a tenth. The time is that of 200 words of prose a minute; blocks of code do not count.
+// TestReadingTimes_AreRight checks that the reading times in docs/README.md are right within a tenth, at 200 words of
+// prose a minute. Blocks of code do not count.
 func TestReadingTimes_AreRight(t *testing.T) {
 	const wordsPerMinute = 200
 	var (

@@ -14,7 +14,7 @@ import (
 )
 
 // TestReadme_FirstProgramRuns checks that the first program of README.md is short, and runs after it was copied into
-// an empty module. It compiles with the library of this repository, and needs no network.
+// an empty module. The program is compiled with the library of this repository, and needs no network.
 func TestReadme_FirstProgramRuns(t *testing.T) {
 	root, err := os.Getwd()
 	require.NoError(t, err)
@@ -47,8 +47,8 @@ func TestReadme_FirstProgramRuns(t *testing.T) {
 	assert.Regexp(t, `(?m)^this replica leads with token \d+$`, string(out))
 }
 
-// TestReadme_IsShort checks that README.md is short enough to be read, and that no table has more columns than a
-// narrow page shows.
+// TestReadme_IsShort checks that README.md has few enough lines to be read, and that no table has more columns than a
+// narrow page can show.
 func TestReadme_IsShort(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)

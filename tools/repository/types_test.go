@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestCheckTypes_FindsErrorsOnOtherPlatforms checks that checkTypes finds errors that only the files for another
+// platform, another word size or the tests contain.
 func TestCheckTypes_FindsErrorsOnOtherPlatforms(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

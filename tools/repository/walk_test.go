@@ -65,9 +65,9 @@ func TestCandidate(t *testing.T) {
 }
 `
 
-// TestWalk_ExecutesFewFiles checks that one candidate that joins, leads and resigns does not execute code in
-// more packages or files than the limits below. It measures this with the coverage of candidateTest. go test
-// -v prints the packages and files.
+// TestWalk_ExecutesFewFiles checks that one candidate that joins, leads and resigns does not execute code in more
+// packages or files than maxWalkPackages and maxWalkFiles. The coverage of candidateTest shows which files are
+// executed. go test -v prints the packages and files.
 func TestWalk_ExecutesFewFiles(t *testing.T) {
 	source, profile := filepath.Join(t.TempDir(), "candidate_test.go"), filepath.Join(t.TempDir(), "profile")
 	require.NoError(t, os.WriteFile(source, []byte(candidateTest), 0o600))

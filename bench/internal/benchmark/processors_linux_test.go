@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadProcessorUse_ReadsProcessAndMachine checks that the processor time of this process, and of the
-// machine, is read.
+// TestReadProcessorUse_ReadsProcessAndMachine checks that ReadProcessorUse returns the processor time of this process
+// and of the whole machine.
 func TestReadProcessorUse_ReadsProcessAndMachine(t *testing.T) {
 	before, err := ReadProcessorUse()
 	require.NoError(t, err)

@@ -74,7 +74,8 @@ func (v *terminal) cellAt(x, y int) vt.Cell {
 
 func (v *terminal) typeKeys(text string) { v.term.SendRaw([]byte(text)) }
 
-// TestRun_KeysChangeScreen checks that keys and messages change the screen, and that requests are sent.
+// TestRun_KeysChangeScreen checks that keys and messages change the screen, and that Run passes on the requests that
+// the user has confirmed.
 func TestRun_KeysChangeScreen(t *testing.T) {
 	v := startRun(t, "/jobs/report", "/jobs/clean")
 	v.messages <- Listed{secondsAfterStart(1), "/jobs/report", []Candidate{one, four}}
@@ -100,14 +101,14 @@ func TestRun_KeysChangeScreen(t *testing.T) {
 	require.NoError(t, <-v.done)
 }
 
-// TestRun_ReturnsCauseOfContext checks that Run returns the cause of its context.
+// TestRun_ReturnsCauseOfContext checks that Run returns the cause for which its context was cancelled.
 func TestRun_ReturnsCauseOfContext(t *testing.T) {
 	v := startRun(t)
 	v.stop(context.DeadlineExceeded)
 	require.ErrorIs(t, <-v.done, context.DeadlineExceeded)
 }
 
-// TestRun_ReturnsAfterCtrlC checks that Ctrl-C quits.
+// TestRun_ReturnsAfterCtrlC checks that Run returns without an error after the user has typed Ctrl-C.
 func TestRun_ReturnsAfterCtrlC(t *testing.T) {
 	v := startRun(t)
 	v.typeKeys("\x03")
@@ -130,7 +131,8 @@ func (l *closableTTY) Read(p []byte) (int, error) {
 	}
 }
 
-// TestRun_FailsWithoutTerminal checks that Run does not continue without a terminal, in which the user could quit.
+// TestRun_FailsWithoutTerminal checks that Run returns an error when it loses its terminal, because the user could
+// not quit any more.
 func TestRun_FailsWithoutTerminal(t *testing.T) {
 	term := vt.NewMockTerm(vt.MockOptSize{X: 80, Y: 24})
 	l := &closableTTY{term, make(chan struct{})}
@@ -146,7 +148,8 @@ func TestRun_FailsWithoutTerminal(t *testing.T) {
 	}
 }
 
-// TestRun_OmitsColorsIfNoColorIsSet checks that NO_COLOR turns colours off, and no other attributes.
+// TestRun_OmitsColorsIfNoColorIsSet checks that the environment variable NO_COLOR removes the colours from the
+// screen, but no other attributes.
 func TestRun_OmitsColorsIfNoColorIsSet(t *testing.T) {
 	for _, off := range []string{"", "1"} {
 		t.Setenv("NO_COLOR", off)

@@ -38,7 +38,7 @@ var (
 	four = newCandidate("web-4", 4, 59*time.Second)
 )
 
-// TestUpdate_LeavesOldStateUnchanged checks that Update does not change the State of its receiver.
+// TestUpdate_LeavesOldStateUnchanged checks that Update returns a new State and does not change its receiver.
 func TestUpdate_LeavesOldStateUnchanged(t *testing.T) {
 	before := New("", start, "/a")
 	view := before.View()
@@ -46,8 +46,8 @@ func TestUpdate_LeavesOldStateUnchanged(t *testing.T) {
 	require.Equal(t, view, before.View())
 }
 
-// TestTakeRequest_ReturnsOnlyConfirmedRequest checks that a request is sent only after a confirmation, and only to the
-// selected candidate.
+// TestTakeRequest_ReturnsOnlyConfirmedRequest checks that TakeRequest returns a request to resign only after the user
+// has confirmed it, and that the request names the candidate for which the user was asked.
 func TestTakeRequest_ReturnsOnlyConfirmedRequest(t *testing.T) {
 	s := New("", start, "/a").Update(KeyResign)
 	require.Nil(t, s.unconfirmed, "there is no candidate")
@@ -65,8 +65,8 @@ func TestTakeRequest_ReturnsOnlyConfirmedRequest(t *testing.T) {
 	require.Nil(t, request)
 }
 
-// TestUpdate_SelectionFollowsElection checks that the selection follows an election whose row changes, and leaves an
-// election that the filter hides.
+// TestUpdate_SelectionFollowsElection checks that the selection stays on its election if the sort order moves the
+// row, and moves to another election if the filter hides the row.
 func TestUpdate_SelectionFollowsElection(t *testing.T) {
 	s := New("", start, "/b", "/a", "/c").Update(KeyDown)
 	require.Equal(t, "/a", s.selected)
@@ -77,7 +77,8 @@ func TestUpdate_SelectionFollowsElection(t *testing.T) {
 	require.Equal(t, "/c", s.selected)
 }
 
-// TestQuit_ReportsWhetherUserHasQuit checks that each of the keys quits, and that an empty screen can be used.
+// TestQuit_ReportsWhetherUserHasQuit checks that Quit reports true after the key that quits, also on the help screen,
+// and that all keys are harmless while no elections are shown.
 func TestQuit_ReportsWhetherUserHasQuit(t *testing.T) {
 	s := New("", start, "/a")
 	require.False(t, s.Update(KeyNone).Quit())

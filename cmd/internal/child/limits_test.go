@@ -19,8 +19,8 @@ func suspend(t time.Time, d time.Duration) time.Time {
 	return t
 }
 
-// TestUntilKill_LeavesTimeToReactToTERM checks that KILL is sent no later than allowed, and that the program
-// has time to react to TERM.
+// TestUntilKill_LeavesTimeToReactToTERM checks that untilKill leaves the program time to react to TERM, but not more
+// than the grace, or than the lost grace after the lease has expired.
 func TestUntilKill_LeavesTimeToReactToTERM(t *testing.T) {
 	const grace, lostGrace = 10 * time.Second, time.Second
 	now := time.Now()

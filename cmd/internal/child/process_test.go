@@ -120,7 +120,8 @@ func (fd pidfd) waitExit(limit time.Duration) error {
 
 func (fd pidfd) Close() { _ = unix.Close(int(fd)) }
 
-// TestProcess_ReturnsExitCodeOfProgram checks that the code is that of the program, or that of a shell for a signal.
+// TestProcess_ReturnsExitCodeOfProgram checks that Wait returns the exit code of the program, or 128 plus the number
+// of the signal that has killed the program, as a shell does.
 func TestProcess_ReturnsExitCodeOfProgram(t *testing.T) {
 	p, err := Start(Command{Args: Shell("exit 7")})
 	require.NoError(t, err)
@@ -133,8 +134,8 @@ func TestProcess_ReturnsExitCodeOfProgram(t *testing.T) {
 	require.Equal(t, Exit{Code: 137}, p.Wait())
 }
 
-// TestStart_DistinguishesMissingProgram checks that a missing program and a program that cannot be executed
-// are distinguished.
+// TestStart_DistinguishesMissingProgram checks that Start returns ErrNotFound for a program that does not exist, and
+// another error for a file that cannot be executed.
 func TestStart_DistinguishesMissingProgram(t *testing.T) {
 	_, err := Start(Command{Args: []string{"no-such-program-anywhere"}})
 	require.ErrorIs(t, err, ErrNotFound)
@@ -147,7 +148,8 @@ func TestStart_DistinguishesMissingProgram(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestStart_PassesArgumentsAndVariablesUnchanged checks that no shell changes arguments or variables.
+// TestStart_PassesArgumentsAndVariablesUnchanged checks that Start passes arguments and environment variables to the
+// program without interpretation by a shell.
 func TestStart_PassesArgumentsAndVariablesUnchanged(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: []string{"sh", "-c", `echo "$1|$2|$A"`, "x", "two  words", "$HOME"}, Env: []string{"A=b c", "PATH=" + os.Getenv("PATH")}, Stdout: w})
@@ -156,7 +158,8 @@ func TestStart_PassesArgumentsAndVariablesUnchanged(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestStart_KeepsBytesThatAreNotUTF8 checks that the bytes of an argument or a variable do not change.
+// TestStart_KeepsBytesThatAreNotUTF8 checks that Start does not change bytes of arguments and variables that are not
+// valid UTF-8.
 func TestStart_KeepsBytesThatAreNotUTF8(t *testing.T) {
 	w, line := newOutput(t)
 	script := `printf %s "$0$X" | od -An -tx1`
@@ -166,8 +169,8 @@ func TestStart_KeepsBytesThatAreNotUTF8(t *testing.T) {
 	require.Zero(t, p.Wait())
 }
 
-// TestWait_DoesNotWaitForStartOfNextProgram checks that the exit of a program is reported before the start of
-// a second program, which uses the reserved descriptors, has ended.
+// TestWait_DoesNotWaitForStartOfNextProgram checks that Wait returns when its program exits, even while the start of
+// another program waits for the reserved descriptors.
 func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	reserve.mu.Lock()
 	defer reserve.mu.Unlock()
@@ -181,8 +184,8 @@ func TestWait_DoesNotWaitForStartOfNextProgram(t *testing.T) {
 	}
 }
 
-// TestStart_UsesReservedDescriptors checks that programs can be started, also repeatedly, when other parts of this
-// process have used all descriptors.
+// TestStart_UsesReservedDescriptors checks that programs can be started repeatedly, by means of the reserved file
+// descriptors, when the rest of this process has used up all other descriptors.
 func TestStart_UsesReservedDescriptors(t *testing.T) {
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
@@ -215,7 +218,7 @@ func TestStart_UsesReservedDescriptors(t *testing.T) {
 	}
 }
 
-// TestStop_KillsProgramAndDescendants checks that the program and its descendants are stopped.
+// TestStop_KillsProgramAndDescendants checks that Stop kills the program and its descendants if they ignore TERM.
 func TestStop_KillsProgramAndDescendants(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w, Grace: 100 * time.Millisecond})
@@ -228,7 +231,8 @@ func TestStop_KillsProgramAndDescendants(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestStop_GivesDescendantsGraceAfterProgramExits checks that descendants do not receive KILL as soon as the program has exited.
+// TestStop_GivesDescendantsGraceAfterProgramExits checks that descendants that handle TERM have the whole grace, and
+// do not receive KILL as soon as the program itself has exited.
 func TestStop_GivesDescendantsGraceAfterProgramExits(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{
@@ -242,7 +246,8 @@ func TestStop_GivesDescendantsGraceAfterProgramExits(t *testing.T) {
 	require.True(t, p.Wait().Stopped)
 }
 
-// TestStop_ContinuesSuspendedProcess checks that a process that is stopped (SIGSTOP) can handle TERM.
+// TestStop_ContinuesSuspendedProcess checks that Stop lets a program that SIGSTOP has suspended continue, so that the
+// program can handle TERM.
 func TestStop_ContinuesSuspendedProcess(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 3" TERM; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})
@@ -253,7 +258,7 @@ func TestStop_ContinuesSuspendedProcess(t *testing.T) {
 	require.Equal(t, Exit{Code: 3, Stopped: true}, p.Wait())
 }
 
-// TestSignal_ReachesProgram checks that a signal reaches the program.
+// TestSignal_ReachesProgram checks that Signal sends a signal to the program itself.
 func TestSignal_ReachesProgram(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "echo received; exit 5" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w})
@@ -264,8 +269,8 @@ func TestSignal_ReachesProgram(t *testing.T) {
 	require.Equal(t, Exit{Code: 5}, p.Wait())
 }
 
-// TestSweep_StopsRemainingDescendants checks that descendants that remain after the program exits are stopped
-// with Sweep, and only then.
+// TestSweep_StopsRemainingDescendants checks that descendants that remain after the program has exited are stopped if
+// Command.Sweep is set, and only then.
 func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	for _, sweep := range []bool{true, false} {
 		t.Run(fmt.Sprint(sweep), func(t *testing.T) {
@@ -283,8 +288,8 @@ func TestSweep_StopsRemainingDescendants(t *testing.T) {
 	}
 }
 
-// TestWatchdog_ReapsOrphans checks that processes whose parent has exited do not remain as zombies of the watchdog
-// while the program runs.
+// TestWatchdog_ReapsOrphans checks that the watchdog reaps processes whose parent has exited while the program still
+// runs, so that they do not remain as zombies.
 func TestWatchdog_ReapsOrphans(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo started; exec sleep 1000`), Stdout: w})
@@ -307,7 +312,8 @@ func childrenOf(t *testing.T, pid int) []string {
 	return all
 }
 
-// TestRun_ReturnsExitCodeAsError checks that an exit code, or a context that is done, causes an error.
+// TestRun_ReturnsExitCodeAsError checks that Run returns an ExitError if the exit code is not 0, or if the context
+// was done before the program exited.
 func TestRun_ReturnsExitCodeAsError(t *testing.T) {
 	require.NoError(t, Run(t.Context(), Command{Args: Shell("exit 0")}))
 	err := Run(t.Context(), Command{Args: Shell("exit 2")})
@@ -320,7 +326,8 @@ func TestRun_ReturnsExitCodeAsError(t *testing.T) {
 	require.True(t, exit.Stopped)
 }
 
-// TestLease_ProcessGroupRunsUntilLeaseExpires checks that the group is stopped when the lease expires, and not before.
+// TestLease_ProcessGroupRunsUntilLeaseExpires checks that the process group of the program is stopped when its lease
+// expires, and not before.
 func TestLease_ProcessGroupRunsUntilLeaseExpires(t *testing.T) {
 	t.Run("expires", func(t *testing.T) {
 		w, line := newOutput(t)
@@ -357,23 +364,25 @@ func startParent(t *testing.T, lease string) (*os.Process, int) {
 	return cmd.Process, parsePID(t, line())
 }
 
-// TestWatchdog_StopsGroupWhenParentIsKilled checks that the watchdog notices that the parent has died. The
-// test waits for a grandchild, because the kernel kills only the program.
+// TestWatchdog_StopsGroupWhenParentIsKilled checks that the watchdog stops the process group of the program when the
+// parent of the watchdog dies. The test waits for a grandchild, because the kernel kills only the program itself.
 func TestWatchdog_StopsGroupWhenParentIsKilled(t *testing.T) {
 	p, grandchild := startParent(t, "none")
 	require.NoError(t, p.Kill())
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_StopsGroupWhenLeaseExpires checks that the watchdog stops the program when the lease expires
-// without an instruction of the parent. The lease is so long that it does not expire early on a busy machine.
+// TestWatchdog_StopsGroupWhenLeaseExpires checks that the watchdog stops the process group of the program when the
+// lease expires, without an instruction of its parent, which is suspended. The lease is so long that it does not
+// expire early on a busy machine.
 func TestWatchdog_StopsGroupWhenLeaseExpires(t *testing.T) {
 	p, grandchild := startParent(t, "2s")
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ProgramEndsWhenWatchdogIsKilled checks that the program does not outlive its watchdog.
+// TestWatchdog_ProgramEndsWhenWatchdogIsKilled checks that the program and its descendants do not outlive their
+// watchdog.
 func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
@@ -386,7 +395,8 @@ func TestWatchdog_ProgramEndsWhenWatchdogIsKilled(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ParentKillsGroupOfSuspendedWatchdog checks that the parent kills the group when the watchdog is stopped.
+// TestWatchdog_ParentKillsGroupOfSuspendedWatchdog checks that Stop kills the process group of the program itself if
+// the watchdog is suspended (SIGSTOP).
 func TestWatchdog_ParentKillsGroupOfSuspendedWatchdog(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(stubborn), Stdout: w})
@@ -398,8 +408,8 @@ func TestWatchdog_ParentKillsGroupOfSuspendedWatchdog(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires checks that the parent does not wait for the whole grace when the watchdog
-// is stopped and the lease expires, and waits while the lease is extended.
+// TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires checks that, if the watchdog is suspended (SIGSTOP), the parent
+// does not wait for the whole grace after the lease has expired, but does wait while the lease is extended.
 func TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires(t *testing.T) {
 	w, line := newOutput(t)
 	var left atomic.Int64
@@ -429,8 +439,8 @@ func TestWatchdog_ParentKillsGroupEarlyIfLeaseExpires(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_ParentLetsWatchdogStopProgram checks that the parent does not kill a watchdog that stops the program in time. The
-// lost grace is so short that the parent and the watchdog kill the program at the same time.
+// TestWatchdog_ParentLetsWatchdogStopProgram checks that the parent does not kill a watchdog that stops the program
+// in time. The lost grace is so short that the parent and the watchdog kill the program at the same time.
 func TestWatchdog_ParentLetsWatchdogStopProgram(t *testing.T) {
 	w, line := newOutput(t)
 	var lost atomic.Bool
@@ -451,7 +461,8 @@ func TestWatchdog_ParentLetsWatchdogStopProgram(t *testing.T) {
 	requireExit(t, grandchild)
 }
 
-// TestWatchdog_IgnoresSignals checks that a signal to all processes of a service does not terminate the watchdog.
+// TestWatchdog_IgnoresSignals checks that signals that a supervisor sends to all processes of a service do not
+// terminate the watchdog.
 func TestWatchdog_IgnoresSignals(t *testing.T) {
 	w, line := newOutput(t)
 	p, err := Start(Command{Args: Shell(`trap "exit 9" HUP; echo ready; while :; do sleep 0.05; done`), Stdout: w, Grace: time.Minute})

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWatchdog_NoticesLeaseExpiryDuringSuspension checks that a watchdog measures a lease not only by timers and by
-// the monotonic clock, which do not advance while the machine is suspended. The watchdog runs in this
-// process, because it needs another clock.
+// TestWatchdog_NoticesLeaseExpiryDuringSuspension checks that the watchdog stops the program when the lease has
+// expired by the wall clock. Timers and the monotonic clock do not advance while the machine is suspended. The
+// watchdog runs in the process of the test, because it needs another clock.
 func TestWatchdog_NoticesLeaseExpiryDuringSuspension(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
@@ -57,7 +57,8 @@ func TestWatchdog_NoticesLeaseExpiryDuringSuspension(t *testing.T) {
 	}
 }
 
-// TestWatchdog_RejectsExtensionOfExpiredLease checks that a lease that has expired by the wall clock is not extended.
+// TestWatchdog_RejectsExtensionOfExpiredLease checks that extendLease does not extend a lease that has expired by the
+// wall clock while the machine was suspended.
 func TestWatchdog_RejectsExtensionOfExpiredLease(t *testing.T) {
 	now := time.Now()
 	w := watchdog{now: func() time.Time { return now }, leaseTimer: time.NewTimer(time.Hour)}

@@ -16,8 +16,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/transport"
 )
 
-// TestConfig_UsesReplacedCertificate checks that a handshake uses the certificate in the files or, while they do not
-// contain a certificate and its key, the certificate that they contained before.
+// TestConfig_UsesReplacedCertificate checks that each TLS handshake uses the certificate that the files contain at
+// that time, or, while the files do not contain a certificate and the matching key, the last certificate that they
+// contained.
 func TestConfig_UsesReplacedCertificate(t *testing.T) {
 	authority, dir := testenv.NewAuthority(t), t.TempDir()
 	expiry := time.Now().Add(time.Hour).Truncate(time.Second)
@@ -56,8 +57,8 @@ func TestConfig_UsesReplacedCertificate(t *testing.T) {
 	requireExpiry(third)
 }
 
-// TestConfig_TrustsReplacedAuthorities checks that a side trusts the authorities in its file or, while the file
-// cannot be read, the authorities that it has read last.
+// TestConfig_TrustsReplacedAuthorities checks that clients and servers trust the authorities that their file contains
+// at the time of a handshake, or, while the file cannot be read, the authorities that it contained last.
 func TestConfig_TrustsReplacedAuthorities(t *testing.T) {
 	authorities := map[string]*testenv.Authority{"a": testenv.NewAuthority(t), "b": testenv.NewAuthority(t)}
 	ofServer, ofClient := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "ca.pem")
@@ -100,8 +101,8 @@ func TestConfig_TrustsReplacedAuthorities(t *testing.T) {
 	}
 }
 
-// TestConfig_RejectsCertificateOfOtherServer checks that a certificate for another server is rejected, and a server without a name
-// as well.
+// TestConfig_RejectsCertificateOfOtherServer checks that a client rejects the certificate of a server with another
+// name, and does not connect if no server name is set.
 func TestConfig_RejectsCertificateOfOtherServer(t *testing.T) {
 	authority := testenv.NewAuthority(t)
 	for _, host := range []string{"peer", "127.0.0.1"} {

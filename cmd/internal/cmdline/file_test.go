@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReadFile_RejectsFileThatIsNotRegular checks that a command does not wait for another process that writes to a named
-// pipe, that a regular file that is mounted as by Kubernetes can be read, and that a file that can be read
-// only once is accepted only as the configuration.
+// TestReadFile_RejectsFileThatIsNotRegular checks that ReadFile rejects files that are not regular, such as named
+// pipes, without waiting for another process to write to them, and reads a file that Kubernetes has mounted by
+// symbolic links. Only ReadConfig accepts a file that can be read only once.
 func TestReadFile_RejectsFileThatIsNotRegular(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link := filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
@@ -60,7 +60,8 @@ func TestReadFile_RejectsFileThatIsNotRegular(t *testing.T) {
 	}
 }
 
-// TestReadFile_RejectsFileThatIsTooLarge checks that a file that is too large is not read into memory.
+// TestReadFile_RejectsFileThatIsTooLarge checks that ReadFile rejects a file that is too large without reading the
+// file into memory.
 func TestReadFile_RejectsFileThatIsTooLarge(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(name, nil, 0o600))

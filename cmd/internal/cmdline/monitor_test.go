@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// TestMonitor_WarnsOfExpiryOnceADay checks that each warning is logged once a day, and none for a valid certificate.
+// TestMonitor_WarnsOfExpiryOnceADay checks that the monitor logs at most once a day that a certificate expires soon,
+// has expired or cannot be read, and logs nothing about a valid certificate.
 func TestMonitor_WarnsOfExpiryOnceADay(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, test := range []struct {

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSignals_SecondSignalEndsProcess checks that signals within a second count once, that a later signal ends the
-// process, and that a forwarded signal does not stop the command.
+// TestSignals_SecondSignalEndsProcess checks that signals within one second count as one request to stop, that a
+// later signal ends the process immediately, and that a signal that is forwarded to the program does not stop the
+// command itself.
 func TestSignals_SecondSignalEndsProcess(t *testing.T) {
 	for name, c := range map[string]struct {
 		forward bool

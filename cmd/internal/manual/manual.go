@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Test writes the files of a root command to dir, or to a temporary directory if dir is empty. It requires a manual page
-// for each command, with all its flags and without warnings of groff, and completions that bash accepts. It does not run
-// programs that are not installed.
+// Test writes the files of a root command to dir, or to a temporary directory if dir is empty. It requires a manual
+// page for each command, with all its flags and without warnings of groff, and completions that bash accepts. It does
+// not run programs that are not installed.
 func Test(t *testing.T, dir string, root *cobra.Command) {
 	t.Helper()
 	if dir == "" {
