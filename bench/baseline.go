@@ -11,8 +11,8 @@ import (
 
 const baselineName = "baseline"
 
-// newBaseline returns the baseline: the shortest loop in which sessions take turns, without any
-// guarantee. The package comment describes it.
+// newBaseline returns the contestant with which rows compare all others: the shortest loop in which sessions take
+// turns, without any guarantee. The package comment describes the loop.
 func newBaseline(addr string, timeout time.Duration) *localContestant {
 	l := newLocal(baselineName, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
@@ -58,8 +58,8 @@ func (e *baselineEntry) acquire(queued func()) error {
 	return e.await(predecessor)
 }
 
-// lastBefore returns the last of the names before name, or an empty name. The order of the names is that of the
-// queue, because all names have the same prefix.
+// lastBefore returns the greatest of names that is less than name, or "" if there is none. Names are in the order of
+// the queue, because all have the same prefix.
 func lastBefore(names []string, name string) string {
 	predecessor := ""
 	for _, other := range names {
@@ -70,7 +70,7 @@ func lastBefore(names []string, name string) string {
 	return predecessor
 }
 
-// await returns when the predecessor has left the queue.
+// await waits until the predecessor has left the queue.
 func (e *baselineEntry) await(predecessor string) error {
 	_, _, watch, err := e.conn.GetW(e.dir + "/" + predecessor)
 	if errors.Is(err, zk.ErrNoNode) {

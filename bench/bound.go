@@ -8,18 +8,19 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The bounds show how much of the difference between this library and the baseline is due to the requests without
-// which a leader or a holder cannot be determined safely, and not to the code of this library. Like the baseline, they
-// have no contexts and no goroutines, and do not check replies.
+// The verified baselines show how much of the difference between this library and the baseline is due to requests
+// without which no program can safely determine a leader or a holder, and not to the code of this library. Like the
+// baseline, the verified baselines use no contexts and no goroutines, and do not check replies.
 const (
-	// verifiedName lists the queue after the predecessor has left. Without that, two sessions lead or hold the lock
-	// if the predecessor gave up, or if its session expired, while an earlier session still does.
+	// verifiedName is the loop that lists the queue after its predecessor has left. Without this request, two
+	// sessions can lead or hold the lock at the same time: a predecessor that gave up, or whose session expired, may
+	// have left while an earlier session still leads.
 	verifiedName = "verified baseline"
-	// tokenName also creates the znode in a transaction, whose reply contains the fencing token.
+	// tokenName is the loop that also creates its znode in a transaction, whose reply contains the fencing token.
 	tokenName = "verified baseline with token"
 )
 
-// newBound returns the bound with this name.
+// newBound returns the verified baseline with the given name.
 func newBound(name, addr string, timeout time.Duration) *localContestant {
 	l := newLocal(name, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
@@ -31,8 +32,8 @@ func newBound(name, addr string, timeout time.Duration) *localContestant {
 }
 
 // boundEntry is an entry that sends as many requests as this library does if sessions take turns: it creates its
-// znode, reads the predecessor's with a watch, lists the queue after the event, and deletes its znode. It knows
-// the name of the predecessor without a listing, because all names have the same prefix.
+// znode, reads the predecessor's znode with a watch, lists the queue after the event, and deletes its znode. Because
+// all names have the same prefix, boundEntry knows the name of its predecessor without a listing.
 type boundEntry struct {
 	baselineEntry
 	token bool
@@ -64,7 +65,7 @@ func (e *boundEntry) acquire(queued func()) error {
 	return nil
 }
 
-// create creates the znode. It reports whether the reply shows that it is the only one in the queue.
+// create creates the znode. It reports whether the reply shows that the znode is the only one in the queue.
 func (e *boundEntry) create() (alone bool, err error) {
 	acl := zk.WorldACL(zk.PermAll)
 	if !e.token {

@@ -22,7 +22,7 @@ func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 		require.NoError(t, err)
 		acquired := make(chan error, 3)
 		var entries []entry
-		for i := range 3 { // they join one after another: the first acquires the lock, and the others wait
+		for i := range 3 { // the entries join one after another: the first acquires the lock, and the others wait
 			e, err := l.implementation.newEntry(mutex, l.conn(i), "/lock")
 			require.NoError(t, err)
 			entries = append(entries, e)
@@ -34,7 +34,7 @@ func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 		holder := entries[0].(*boundEntry).znode
 		require.Eventually(t, func() bool { return len(srv.Watches()) == 2 }, time.Minute, time.Millisecond)
 
-		go func() { acquired <- entries[1].release() }() // its znode is deleted while it waits
+		go func() { acquired <- entries[1].release() }() // the znode of the second entry is deleted while that entry waits
 		require.Eventually(t, func() bool {
 			watches := srv.Watches(holder)
 			return len(watches) > 0 && watches[len(watches)-1].Session == l.conn(2).SessionID()

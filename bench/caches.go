@@ -16,11 +16,11 @@ import (
 const (
 	// cachedSize is the size of the data of cached znodes in bytes.
 	cachedSize = 100
-	// cachedName is the name of the znode that is written.
+	// cachedName is the name of the child znode that writeCached writes.
 	cachedName = "written"
-	// cachedNumber is the number of znodes with which caches are filled.
+	// cachedNumber is the number of znodes that fill a cache.
 	cachedNumber = 10000
-	// baselineParallelism is the number of requests that the baseline keeps in flight.
+	// baselineParallelism is the number of requests that the baseline sends before it waits for replies.
 	baselineParallelism = 64
 )
 
@@ -52,8 +52,8 @@ func (l *localContestant) writeCached(session int, dir string) (time.Duration, e
 	}
 }
 
-// fillBaselineCache lists dir and reads each child into a map, with watches. It keeps many requests in
-// flight.
+// fillBaselineCache lists dir, and reads each child with a watch into a map. It sends many requests before it waits
+// for replies.
 func fillBaselineCache(conn *zk.Conn, dir string, n int) (time.Duration, error) {
 	begin := now()
 	names, _, _, err := conn.ChildrenW(dir)
@@ -166,8 +166,8 @@ func (p *process) writeCached(session int, dir string) (time.Duration, error) {
 	return p.callForDuration("write_cached", session, dir)
 }
 
-// measureCacheFills measures the time to fill a cache. Each turn has a new session, because a cache
-// that was closed leaves watches on the server.
+// measureCacheFills measures the time to fill a cache. Each turn has a new session, because a cache leaves its
+// watches on the server when it is closed.
 func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
 	dir, err := b.server.newDirWith(cachedNumber, make([]byte, cachedSize))
@@ -187,8 +187,8 @@ func (b *bench) measureCacheFills(ctx context.Context, r *row) error {
 	return b.interleaveTurns(ctx, []*row{r}, 4, max(2, b.rounds/8), b.longPause, turns)
 }
 
-// measureCacheUpdates measures the time from a write of one session to the event of a cache of
-// another.
+// measureCacheUpdates measures the time from a write in one session until a cache in another session reports the
+// change.
 func (b *bench) measureCacheUpdates(ctx context.Context, r *row) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn

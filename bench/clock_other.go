@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// sharedClock reports whether other processes read the same clock, so that times are comparable.
+// sharedClock reports whether now reads a clock that all processes share, so that their times are comparable.
 const sharedClock = false
 
 var start = time.Now()

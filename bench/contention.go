@@ -13,8 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// lockingPattern is what sessions do with locks in a period. Session i begins with lock i, and acquires the
-// locks one after another. It always releases a lock before it acquires the next.
+// lockingPattern describes how sessions acquire locks during a period. Session i acquires the locks one after
+// another, beginning with lock i, and always releases a lock before it acquires the next.
 type lockingPattern struct {
 	sessions, locks int
 	held            time.Duration // the time from the acquisition of a lock to its release
@@ -24,7 +24,7 @@ type lockingPattern struct {
 // contention is the result of a period in which sessions acquire and release locks repeatedly.
 type contention struct {
 	locks    int           // the number of acquisitions in the whole period
-	rate     float64       // the number of locks per second that were released in the counted part of the period
+	rate     float64       // the number of locks per second that were released in the measured part of the period
 	handOver time.Duration // the median time from just before a release to the next acquisition
 }
 
@@ -60,7 +60,7 @@ func summarizeCycles(cycles []lockCycle, start int64, p benchmark.Period) (conte
 		}
 	}
 	c.rate = float64(released) / p.Length.Seconds()
-	// Without a hand-over in the period, a hand-over takes longer than the period.
+	// If no lock was handed over in the period, report the length of the period, which a hand-over exceeds.
 	if c.handOver = p.Length; len(handOvers) > 0 {
 		c.handOver = time.Duration(benchmark.Median(handOvers))
 	}
@@ -125,10 +125,10 @@ func (p *process) contend(k lockingPattern, dir string) (contention, error) {
 	return summarizeCycles(cycles, values[0], k.period)
 }
 
-// contentionRows are the rows that are measured with a number of contenders.
+// contentionRows are the rows that one measurement of contention fills.
 type contentionRows struct {
 	rate, handOver      *row
-	cpu, client, server *row // the processor time per lock
+	cpu, client, server *row // the processor time per lock: of both processes, of the client and of the server
 }
 
 // measureContention measures sessions that acquire and release locks repeatedly.
@@ -148,7 +148,7 @@ func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lo
 		}
 		clientID := c.processID()
 		if b.delay > 0 {
-			clientID = 0 // the value is not measured: the process of the contestants in Go also contains the proxy
+			clientID = 0 // do not measure the client: the process of the contestants in Go also contains the proxy
 		}
 		turns = append(turns, contestantTurn{c.name(), func(context.Context) ([]float64, error) {
 			client, server := newStopwatch(clientID), newStopwatch(b.server.pid)

@@ -6,8 +6,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// recipe is a use of a queue of znodes: the session whose znode is the first is the leader, or holds
-// the lock.
+// recipe is what a queue of znodes is used for: the session whose znode is the first is the leader of an election, or
+// holds a lock.
 type recipe string
 
 const (
@@ -79,13 +79,13 @@ type acquisition struct {
 	at        int64
 }
 
-// absentContestant is an implementation that is not measured, and the reason why it is not.
+// absentContestant is an implementation that cannot be measured, with the reason.
 type absentContestant struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// sessionTimeout is the session timeout of all contestants, long enough for a busy machine.
+// sessionTimeout is the session timeout of all contestants. It is so long that no session expires on a busy machine.
 const sessionTimeout = 10 * time.Second
 
 // events contains the channels by which a contestant reports acquisitions and failures.
@@ -99,7 +99,7 @@ func newEvents() *events {
 	return &events{acquired: make(chan acquisition, 1<<14), failed: make(chan error, 1)}
 }
 
-// reportFailure keeps the first failure that was not received.
+// reportFailure reports a failure, unless an earlier failure was not received yet.
 func (e *events) reportFailure(err error) {
 	select {
 	case e.failed <- err:

@@ -25,9 +25,8 @@ type footprint struct {
 	Goroutines float64 `json:"goroutines"`
 	HeapKiB    float64 `json:"heap_kib"`  // the live heap, after a collection
 	StackKiB   float64 `json:"stack_kib"` // the stacks that are in use
-	// PeakKiB is the resident memory before the runtime returned freed memory to the system, which
-	// it does gradually: it includes the memory that was used only while candidates joined.
-	// ResidentKiB is the resident memory afterwards.
+	// PeakKiB is the resident memory before the Go runtime has gradually returned freed memory to the system. It
+	// includes memory that was used only while candidates joined. ResidentKiB is the resident memory afterwards.
 	ResidentKiB float64 `json:"resident_kib"`
 	PeakKiB     float64 `json:"peak_kib"`
 }
@@ -35,16 +34,16 @@ type footprint struct {
 // footprintRows are the rows for the values of a footprint.
 type footprintRows struct{ goroutines, heap, stacks, resident, peak *row }
 
-// waiting says what waits while the memory is measured. The values differ only for this library: the
-// other contestants always do the same.
+// waiting names the participants that wait while the memory is measured. Only for this library the three values
+// differ: the other contestants always add the same candidates.
 type waiting string
 
 const (
-	// waitingUnobserved candidates have no goroutine except that of ElectLeader.
+	// waitingUnobserved stands for candidates that have no goroutine except that of ElectLeader.
 	waitingUnobserved waiting = "candidate"
-	// waitingObserved candidates have different names, and another goroutine receives each status.
+	// waitingObserved stands for candidates with different names, each with a goroutine that receives its statuses.
 	waitingObserved waiting = "observed candidate"
-	// waitingForMutex is a goroutine that waits for a mutex.
+	// waitingForMutex stands for goroutines that wait for a mutex.
 	waitingForMutex waiting = "contender for a mutex"
 )
 
@@ -78,7 +77,7 @@ func runFootprint(ctx context.Context, name, addr string, n int, w waiting) (foo
 		return f, err
 	}
 	cmd := exec.CommandContext(ctx, program, "-footprint", name, "-addr", addr, "-candidates", strconv.Itoa(n), "-waiting", string(w))
-	// The input is closed when this process exits, which makes the child process exit.
+	// The child process exits when its standard input is closed, which also happens when this process exits.
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return f, err
@@ -138,8 +137,8 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 		return err
 	}
 	if w == waitingForMutex {
-		// A contender of this library waits a few milliseconds for each contender before it, and then
-		// prepares for its turn. Measure when all have done so.
+		// A contender of this library waits a few milliseconds for each contender ahead of it, and then prepares for
+		// its turn. Measure when all contenders have done so.
 		sleep(ctx, time.Duration(n)*5*time.Millisecond)
 	}
 	after, err := measureUsage(ctx, s)
@@ -160,7 +159,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 	return writeHeapProfile(profile)
 }
 
-// joinIdle adds n candidates or contenders.
+// joinIdle adds n participants of the kind w, which then wait.
 func joinIdle(c *localContestant, n int, dir string, w waiting) error {
 	predecessor := ""
 	for candidate := range n {
@@ -181,7 +180,7 @@ func joinIdle(c *localContestant, n int, dir string, w waiting) error {
 	return nil
 }
 
-// joinIdleLibrary adds a candidate of this library.
+// joinIdleLibrary adds a candidate of this library, which then waits.
 func joinIdleLibrary(conn *zk.Conn, dir string, candidate int, observed bool) error {
 	options := []leaderelection.Option{leaderelection.WithSessionTimeout(sessionTimeout)}
 	if observed {
@@ -201,9 +200,9 @@ func joinIdleLibrary(conn *zk.Conn, dir string, candidate int, observed bool) er
 	return nil
 }
 
-// joinIdleBaseline adds a candidate of the baseline and returns its znode. The candidate is a
-// goroutine that waits for the watch on its predecessor. It does not list the queue, because the
-// garbage of listings increases the resident memory.
+// joinIdleBaseline adds a candidate of the baseline and returns its znode. The candidate is a goroutine that waits
+// for the watch on its predecessor. It does not list the queue, because garbage from listings would increase the
+// resident memory.
 func joinIdleBaseline(conn *zk.Conn, dir, predecessor string) (string, error) {
 	znode, err := conn.Create(dir+"/"+baselinePrefix, nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	if err != nil || predecessor == "" {

@@ -12,9 +12,9 @@ import (
 // idleTimeout is the session timeout of the contestants whose idle connections are measured.
 const idleTimeout = 4 * time.Second
 
-// measureIdle counts the transactions per minute of an election in which nothing happens. Each of
-// the rows corresponds to one candidate, the leader first; each candidate uses a separate session.
-// All contestants are measured at the same time.
+// measureIdle counts the transactions per minute that idle candidates of one election cause. Each row stands for one
+// candidate, beginning with the leader, and each candidate uses a separate session. All contestants are measured at
+// the same time.
 func (b *bench) measureIdle(ctx context.Context, rows []*row) error {
 	return b.throughProxy(ctx, idleTimeout, func(proxy *zkproxy.Proxy, contestants []contestant) error {
 		connections := map[string][]int{}

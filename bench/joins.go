@@ -55,8 +55,8 @@ func (b *bench) measureElections(ctx context.Context, r *row, n, rounds int) err
 	return b.interleaveTurns(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
-// leadAll lets candidates of session 0 lead the elections at n children of dir. At most concurrentJoins of them join
-// at the same time, because each occupies a thread of kazoo until it leads.
+// leadAll lets candidates of session 0 lead the elections at n children of dir. At most concurrentJoins candidates
+// join at the same time, because in kazoo each candidate occupies a thread until it leads.
 func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duration, error) {
 	const concurrentJoins = 100
 	at, last := now(), int64(0)
@@ -73,9 +73,9 @@ func leadAll(ctx context.Context, c contestant, dir string, n int) (time.Duratio
 	return time.Duration(last - at), nil
 }
 
-// measureMassJoins measures the time in which n candidates that join an election at the same time, or contenders for a
-// mutex, learn their positions. The time includes the construction of candidates if construct is set, and always
-// that of contenders.
+// measureMassJoins measures how long n candidates that join an election at the same time, or n contenders for a
+// mutex, need to learn their positions. The time includes the construction of contenders, and that of candidates if
+// construct is set.
 func (b *bench) measureMassJoins(ctx context.Context, r *row, kind recipe, n, rounds int, construct bool) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn
@@ -88,7 +88,7 @@ func (b *bench) measureMassJoins(ctx context.Context, r *row, kind recipe, n, ro
 	return b.interleaveTurns(ctx, []*row{r}, 1, rounds, b.longPause, turns)
 }
 
-// joinPatience is the maximum duration of the joins of many candidates at the same time.
+// joinPatience limits the time in which many candidates join at the same time.
 const joinPatience = 30 * time.Minute
 
 func (b *bench) joinAll(ctx context.Context, c contestant, kind recipe, n int, construct bool) (time.Duration, error) {
@@ -102,8 +102,8 @@ func (b *bench) joinAll(ctx context.Context, c contestant, kind recipe, n int, c
 	return b.joinCandidates(ctx, c, dir, kind, n, construct)
 }
 
-// joinCandidates lets n candidates join the election at dir at the same time, or contenders the mutex. The sessions are
-// connected. It returns the time until all of them know their positions.
+// joinCandidates lets n candidates join the election at dir at the same time, or n contenders the mutex at dir. Their
+// sessions must be connected. It returns the time until all of them know their positions.
 func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, kind recipe, n int, construct bool) (time.Duration, error) {
 	before, err := b.server.settledWatches(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (b *bench) joinCandidates(ctx context.Context, c contestant, dir string, ki
 		c.join(kind, candidate, candidate%sharedSessions, dir)
 	}
 	if _, err := c.queued(); kind == mutex || errors.Is(err, errors.ErrUnsupported) {
-		// The server's watches are the only sign that candidates know their positions.
+		// Only the number of watches on the server shows that these candidates know their positions.
 		err := b.server.waitWatches(ctx, before+n-1)
 		return time.Duration(now() - at), err
 	}

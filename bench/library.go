@@ -55,7 +55,7 @@ type electionEntry struct {
 }
 
 func (e electionEntry) acquire(queued func()) error {
-	// The result is ignored, because the final status contains the error.
+	// ElectLeader's result is ignored, because the final status contains the error.
 	e.candidacies.Go(func() { e.election.ElectLeader() })
 	first := true
 	for status := range e.election.Status() {

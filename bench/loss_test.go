@@ -22,7 +22,7 @@ import (
 
 var lossCandidates = flag.Int("loss.candidates", 600, "`number` of candidates in the simulation of the loss of a server")
 
-// lossGroup is the number of candidates of each election, and of each connection.
+// lossGroup is the number of candidates in each election, and the number on each connection.
 const lossGroup = 100
 
 // TestServerLoss_PrintsRequests simulates the loss of one of three servers in fake time, and prints the requests that
@@ -37,7 +37,7 @@ func TestServerLoss_PrintsRequests(t *testing.T) {
 	}
 }
 
-// fleet counts what candidates report.
+// fleet counts the changes of role that all candidates report.
 type fleet struct {
 	leaders, suspended, suspensions, terms, failures atomic.Int64
 	running                                          sync.WaitGroup
@@ -88,7 +88,7 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 	f := &fleet{}
 	var elections []*leaderelection.Election
 	for i := range candidates {
-		// The candidates of an election have different connections, if there are enough.
+		// The candidates of an election use different connections, if there are enough connections.
 		path := fmt.Sprintf("/election-%05d", i%groups)
 		election, err := leaderelection.NewElection(conns[(i/groups+i)%groups], path,
 			leaderelection.WithCreateNode(), leaderelection.WithSessionTimeout(sessionTimeout))

@@ -31,10 +31,10 @@ type settings struct {
 
 	record, compare string // the names of files with recordings
 	curve           string
-	patience        time.Duration // the longest time for one size of a curve
+	patience        time.Duration // the maximum expected time for one size of a curve
 
 	peers *regexp.Regexp // matches the names of the other libraries that are measured
-	// bounds is set if the shortest loops that verify their turn are measured too.
+	// bounds is set if the verified baselines are measured as well.
 	bounds bool
 	busy   bool
 
@@ -44,10 +44,11 @@ type settings struct {
 	period           benchmark.Period
 	idle             time.Duration // how long idle connections are observed
 
-	footprint, waiting, addr, heapProfile string // settings of the process that measures its memory
+	footprint, waiting, addr, heapProfile string // settings of the process that measures its own memory
 }
 
-// maxDelay is the longest delay of a message. It is far below the session timeout.
+// maxDelay is the maximum of -delay. It is far below the session timeout, so that delays do not cause sessions to
+// expire.
 const maxDelay = sessionTimeout / 20
 
 func parseFlags() (settings, error) {

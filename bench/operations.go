@@ -27,7 +27,7 @@ const (
 	operationQueue operation = "queue"
 )
 
-// repeated is an operation of one session.
+// repeated is an operation that one session repeats.
 type repeated struct {
 	run   func() error
 	close func() error
@@ -95,9 +95,9 @@ func (p *process) repeat(o operation, n int, dir string, period benchmark.Period
 
 func closeNothing() error { return nil }
 
-// newBaselineOperation returns the operation of the baseline. Its add reads and writes the counter, so
-// it loses concurrent additions. An item of a queue costs it a create, a read and a delete; every
-// session takes its own items.
+// newBaselineOperation returns the operation of the baseline. Adding to a counter is a read and a write, so
+// concurrent additions are lost. An item of a queue needs a create, a read and a delete, and every session takes only
+// its own items.
 func newBaselineOperation(o operation, conn *zk.Conn, dir string) (repeated, error) {
 	if o == operationAdd {
 		return repeated{func() error {

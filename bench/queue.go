@@ -112,7 +112,7 @@ func (q *queue) waitSize(ctx context.Context, n int) error {
 	return nil
 }
 
-// failure describes the failure of a candidate, if one has failed.
+// failure returns a text about the failure of a candidate, or "" if no candidate has failed.
 func failure(c contestant) string {
 	select {
 	case err := <-c.failures():
@@ -136,7 +136,7 @@ func waitAcquisition(ctx context.Context, c contestant) (acquisition, error) {
 	}
 }
 
-// departure is the time just before the head left, or the session of the head was closed.
+// departure contains the time just before the head of the queue left, or just before its session was closed.
 type departure struct {
 	at  int64
 	err error
@@ -220,7 +220,7 @@ func (q *queue) replaceHeads(ctx context.Context, n int, rejoin bool) (time.Dura
 	return time.Duration(last.at - d.at), q.waitSize(ctx, size)
 }
 
-// empty removes the last candidate of the queue.
+// empty lets the only candidate that remains leave the queue.
 func (q *queue) empty(ctx context.Context) error {
 	d := <-q.removeHead(false)
 	q.head = -1

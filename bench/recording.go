@@ -32,7 +32,7 @@ type recording struct {
 const (
 	keyCommit = "commit"
 	keyDate   = "date"
-	keyOthers = "others" // the number of cores that other programs used, at most, in one row
+	keyOthers = "others" // the greatest number of cores that other programs used in one row
 )
 
 var machineKeys = []string{"goos-goarch", "cpu", "cpus", "go", "zookeeper", "delay"}
@@ -42,17 +42,17 @@ var recordedUnits = map[unit]string{
 	unitMillis: "multiple", unitRate: "share", unitKiB: "KiB", unitPerMinute: "per-minute", unitNumber: "number",
 }
 
-// isRelative reports whether the values are multiples of those of the baseline.
+// isRelative reports whether the values are multiples of the baseline's values.
 func (s samples) isRelative() bool {
 	return s.unit == recordedUnits[unitMillis] || s.unit == recordedUnits[unitRate]
 }
 
-// recordedPerHalf is the number of values of each half if there are many rounds: these values are medians of
-// consecutive rounds.
+// recordedPerHalf is the number of values that a recording contains for each half of the rounds, if there are many
+// rounds. Each value is then the median of consecutive rounds.
 const recordedPerHalf = 10
 
-// samples returns the values of this library as they are recorded. It returns false if there are none, or
-// if they are withheld.
+// samples returns the values of this library as a recording contains them. It returns false if there are no values,
+// or if the row is withheld because other programs disturbed it.
 func (r *row) samples() (samples, bool) {
 	s := samples{name: r.Name, unit: recordedUnits[r.Unit]}
 	if _, ok := r.result(libraryName); !ok || r.Missing[libraryName] != "" {
@@ -113,9 +113,9 @@ func commit(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// describeDifference describes why times and rates of the recordings are not comparable: how the machines, or what
-// is installed on them, differ, and whether other programs disturbed the earlier one. It returns "" if they
-// are comparable.
+// describeDifference describes why times and rates of two recordings are not comparable: because the machines or the
+// installed software differ, or because other programs disturbed the earlier recording. It returns "" if they are
+// comparable.
 func (r recording) describeDifference(now recording) string {
 	var differences []string
 	if others, err := strconv.ParseFloat(r.config[keyOthers], 64); err != nil || (benchmark.Others{Cores: others}).Disturb() {

@@ -13,8 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// server is the benchmark's access to the ZooKeeper server, or to the servers of an ensemble, in a
-// separate session.
+// server is a separate session in which the benchmark prepares znodes and reads metrics, on a ZooKeeper server or on
+// all servers of an ensemble.
 type server struct {
 	addr string // the addresses of all servers, separated by commas
 	pid  int    // the process ID of the server; 0 if it is not a child process
@@ -64,7 +64,8 @@ func (s *server) newDirWith(n int, data []byte) (string, error) {
 	return dir, err
 }
 
-// poll calls done at the given interval until it returns true or an error, at most for limit.
+// poll calls done at the given interval until done returns true or an error, or until limit has passed. what names
+// the awaited condition in errors.
 func poll(ctx context.Context, what string, limit, interval time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

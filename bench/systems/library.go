@@ -59,7 +59,7 @@ func libraryOnEtcd(timeout time.Duration) joinEtcd {
 	}
 }
 
-// compete starts a candidacy. release closes the candidate's connection.
+// compete starts a candidacy. The function release closes the candidate's connection.
 func compete(e leaderelection.Candidate, n *network, release func()) *candidate {
 	c := &candidate{leads: make(chan time.Time, 1), crash: n.crash, resign: e.Resign}
 	go e.ElectLeader()

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/bench/internal/benchmark"
 )
 
-// system is a way of electing a leader.
+// system is one way of electing a leader.
 type system struct {
 	name    string
 	timeout time.Duration // the time after which a leader that crashed is replaced
@@ -70,7 +70,7 @@ func measure(ctx context.Context, sys system, s settings) (f measuredFigures, er
 	return f, leader.resign()
 }
 
-// replaceLeader stops the leader and returns the time until next leads.
+// replaceLeader ends the leadership of leader by a resignation or a crash, and returns the time until next leads.
 func replaceLeader(ctx context.Context, sys system, leader, next *candidate, crash bool) (time.Duration, error) {
 	// The next candidate joins during this pause. The length of the pause is random, so that the timers
 	// of both candidates have random phases.

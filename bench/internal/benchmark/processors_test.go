@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// useAt returns the use after a number of seconds. The benchmark is process 10 with its server 11, whose
-// thread is process 12; process 20 belongs to another program.
+// useAt returns the processor times at the given second. The benchmark is process 10, its server is process 11, and
+// the child of the server is process 12. Process 20 belongs to another program.
 func useAt(seconds int, machine, program, server, child, other time.Duration) ProcessorUse {
 	return ProcessorUse{
 		at: time.Unix(int64(seconds), 0), machine: machine,

@@ -32,8 +32,7 @@ func Quantile(samples []float64, q float64) float64 {
 // Median returns the median of samples.
 func Median(samples []float64) float64 { return Quantile(samples, 0.5) }
 
-// Spread formats the median of samples, followed by the quartiles in parentheses. The format is
-// that of each number.
+// Spread formats the median of samples, followed by the quartiles in parentheses. It formats each number with format.
 func Spread(format string, samples []float64) string {
 	return fmt.Sprintf(format+" ("+format+"–"+format+")", Median(samples), Quantile(samples, 0.25), Quantile(samples, 0.75))
 }

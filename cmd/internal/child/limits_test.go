@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// suspend returns t as a machine sees it that was suspended for d: the wall clock has advanced, and the
-// monotonic clock has not. Package time cannot create a time whose clock readings differ.
+// suspend returns t as a machine reads it that was suspended for d: the wall clock has advanced, and the monotonic
+// clock has not. Package time cannot create a time with clock readings that differ.
 func suspend(t time.Time, d time.Duration) time.Time {
 	t = t.Add(d)
 	(*struct {

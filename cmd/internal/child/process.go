@@ -20,10 +20,10 @@ const (
 	startLimit = 10 * time.Second
 	// writeLimit is the time in which the watchdog must read an instruction.
 	writeLimit = time.Second
-	// stopMargin is the time, after the grace, in which the watchdog must have stopped the group. Then
-	// the parent kills the group, and after the same time the watchdog. After the lost grace, the
-	// margin is the lost grace divided by lostMargin, which with the defaults of elector ends before
-	// another candidate is elected.
+	// stopMargin is the time after the grace in which the watchdog must have stopped the group. When it has elapsed,
+	// the parent kills the group, and after another stopMargin the watchdog. After the lost grace, the margin is the
+	// lost grace divided by lostMargin. With the defaults of elector, that margin ends before another candidate is
+	// elected.
 	stopMargin = 2 * time.Second
 	lostMargin = 8
 )
@@ -33,7 +33,7 @@ type Process struct {
 	command Command
 	cmd     *exec.Cmd   // the process of the watchdog
 	pid     int         // the ID of the program, and of its group
-	stopped atomic.Bool // reports that Stop was called
+	stopped atomic.Bool // whether Stop was called
 	done    chan struct{}
 	exit    Exit // valid after done is closed
 
@@ -104,7 +104,7 @@ func startProcess(c Command) (*Process, error) {
 	}
 	decoder := json.NewDecoder(reports)
 	if err := p.sendTask(t, reports, decoder); err != nil {
-		control.Close() // this makes the watchdog stop the program, if it was started
+		control.Close() // closing control makes the watchdog stop the program, if the program has started
 		_ = p.cmd.Process.Kill()
 		_ = p.cmd.Wait()
 		reports.Close()
@@ -158,7 +158,7 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	p.control.Close()
 	p.control = nil
 	p.mu.Unlock()
-	// Complete the reserve before done is closed, because the next process may be started then.
+	// Complete the reserve before done is closed, because the caller may then start the next process.
 	completed := tryCompleteReserve()
 	close(p.done)
 	if !completed {
@@ -166,8 +166,8 @@ func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c C
 	}
 }
 
-// renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent
-// is the deadline that the watchdog knows.
+// renewLease sends each new deadline of the lease to the watchdog until the program has exited. sent is the deadline
+// that the watchdog has received with its task.
 func (p *Process) renewLease(c Command, sent time.Time, exited <-chan struct{}) {
 	tick := time.NewTicker(limits{c.Grace, c.LostGrace}.checkInterval())
 	defer tick.Stop()
@@ -203,7 +203,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return p.sendInstruction(instruction{Signal: int(sig)})
 }
 
-// Stop stops the group with TERM, and with KILL after the grace. It does not wait, and may be called
+// Stop stops the group with TERM, and with KILL after the grace. Stop does not wait for the exit, and may be called
 // repeatedly.
 func (p *Process) Stop() {
 	if p.stopped.Swap(true) {
@@ -213,9 +213,9 @@ func (p *Process) Stop() {
 	_ = p.sendInstruction(instruction{Stop: true}) // ignore the error, because enforceStop stops the group in any case
 }
 
-// enforceStop kills the group if the watchdog does not stop it in time, and then the watchdog if it does
-// not report the exit: a watchdog that is merely late reports it. The lease is read periodically, because
-// it may be extended, and the machine may be suspended.
+// enforceStop kills the group if the watchdog does not stop the group in time, and then kills the watchdog if it does
+// not report the exit: a watchdog that is merely late reports the exit. enforceStop reads the lease periodically,
+// because the lease may be extended, and the machine may be suspended.
 func (p *Process) enforceStop(stopTime time.Time) {
 	late := limits{p.command.Grace + stopMargin, p.command.LostGrace + p.command.LostGrace/lostMargin}
 	for {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// becomeSubreaper makes orphaned descendants of this process its children, so that waitForGroup can wait
-// for them. It also sets the name of this process, which is otherwise that of ownExecutable.
+// becomeSubreaper makes orphaned descendants of this process its children, so that waitForGroup can wait for them. It
+// also sets the name of this process, which would otherwise be "exe", the last element of ownExecutable.
 func becomeSubreaper() {
 	_ = os.WriteFile("/proc/self/comm", []byte(watchdogName), 0)
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

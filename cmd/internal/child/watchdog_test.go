@@ -45,7 +45,7 @@ func TestWatchdog_NoticesLeaseExpiryDuringSuspension(t *testing.T) {
 				reaping.Wait()
 				exit <- e
 			}()
-			instructions <- instruction{} // the watchdog has set its timers
+			instructions <- instruction{} // the watchdog has set its timers when it receives this instruction
 			suspended.Store(int64(2 * time.Hour))
 			select {
 			case e := <-exit:

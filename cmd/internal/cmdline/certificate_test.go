@@ -125,7 +125,7 @@ func TestConfig_RejectsCertificateOfOtherServer(t *testing.T) {
 	}
 }
 
-// handshake connects two sides, and returns when the certificates that they have sent expire.
+// handshake connects a server and a client, and returns when the certificates expire that each side has sent.
 func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time) {
 	t.Helper()
 	ofServer, ofClient, err := tryHandshake(t, server, transport.ForServer(client, "peer"))
@@ -133,7 +133,7 @@ func handshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient tim
 	return ofServer, ofClient
 }
 
-// tryHandshake connects two sides like handshake, and returns the error of the client or the server.
+// tryHandshake connects a server and a client like handshake, and returns the error of the client or the server.
 func tryHandshake(t *testing.T, server, client *tls.Config) (ofServer, ofClient time.Time, err error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -41,7 +41,7 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); cmd == root && len(args) > 0 {
-			return unknown(root, args[0]) // report the command first, which does not exist, while the flag may exist
+			return unknown(root, args[0]) // report the unknown command first, because its flag may be valid for another command
 		}
 		if missing, ok := errors.AsType[*pflag.NotExistError](err); ok && len(missing.GetSpecifiedShortnames()) == 0 {
 			name := missing.GetSpecifiedName()
@@ -56,8 +56,8 @@ func Prepare(root *cobra.Command, usage func(format string, args ...any) error) 
 	})
 }
 
-// Execute executes a root command. Its error for an unknown command does not depend on --help, which cobra obeys before
-// it checks arguments, and is that of the commands help and completion as well.
+// Execute executes a root command. It rejects an unknown command even if the line contains --help, which cobra obeys
+// before it checks arguments, and also as the argument of the commands help and completion.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -19,13 +19,13 @@ const (
 	flushLimit = time.Second
 )
 
-// Stderr is the log of this process, which goes to standard error. Everything except panics is
-// written to it, because a write to os.Stderr blocks if it is a full pipe.
+// Stderr is the log of this process, which writes to standard error. The commands write everything except panics to
+// Stderr, because a write to os.Stderr blocks while standard error is a full pipe.
 var Stderr = &Log{w: os.Stderr}
 
-// Log is a writer that never blocks: it queues what is written, and a goroutine writes it to the
-// destination. If the queue is full, because the destination does not accept data, it drops what is
-// written, and later reports the number of dropped lines. Each Write is one line.
+// Log is a writer that never blocks: it queues lines, and a goroutine writes them to the destination. If the queue is
+// full, because the destination does not accept data, Log drops lines, and later reports their number. Each Write is
+// one line.
 type Log struct {
 	w io.Writer
 
@@ -121,8 +121,8 @@ func RegisterLog(flags *pflag.FlagSet, format, level *string) {
 // logValues are the values of the flags of [RegisterLog].
 var logValues = map[string][]string{"log-format": {"text", "json"}, "log-level": {"debug", "info", "warn", "error"}}
 
-// NewLogger returns a logger that writes to w. format is text or json, and level the name of the least
-// severe level, or least if that is more severe. If w is a [Log], it reports dropped lines in this format.
+// NewLogger returns a logger that writes to w. format is text or json. The logger drops messages that are less severe
+// than level, or less severe than least. If w is a [Log], it reports dropped lines in this format.
 func NewLogger(w io.Writer, format, level string, least slog.Level) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {

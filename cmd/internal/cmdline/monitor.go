@@ -105,8 +105,8 @@ func (m *monitor) check(now time.Time) {
 	}
 }
 
-// reportFailure logs an error of reading files, unless the previous check succeeded: then the files may
-// just be being replaced.
+// reportFailure logs that files cannot be read if the previous check has failed as well. After a single failure,
+// another process may just be replacing the files.
 func (m *monitor) reportFailure(now time.Time, text string, err error) {
 	if err == nil {
 		m.failures[text] = 0

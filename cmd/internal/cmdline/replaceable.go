@@ -14,8 +14,8 @@ type replaceable[T any] struct {
 	// read reads the files. Its errors begin with the name of the flag. The warning is not empty if all users can
 	// read a file that is private. mu is held while it runs.
 	read func() (content *T, warning string, err error)
-	// replaced is called after content was read that replaces other content. mu is held while it runs. It is
-	// optional.
+	// replaced is called after read has returned content that replaces earlier content. mu is held while it runs.
+	// replaced may be nil.
 	replaced func(before, after *T)
 
 	mu      sync.Mutex
@@ -24,9 +24,9 @@ type replaceable[T any] struct {
 	warning string        // the warning that read returned with loaded
 }
 
-// load returns the content of the files, which it reads only if they were changed. If that fails, it
-// returns the error and the content that was read last, or nil. While a certificate and its key are
-// replaced, they may not match for a moment.
+// load returns the content of the files. It reads the files only if they have changed since the last call. If they
+// cannot be read, load returns the error and the content that was read last, or nil. While a certificate and its key
+// are being replaced, they may not match for a moment.
 func (r *replaceable[T]) load() (*T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

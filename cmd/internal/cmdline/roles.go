@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Roles contains the secrets of peers and of clients, which must not have one in common, because a
-// client could then act as a peer. Its methods can be called concurrently.
+// Roles contains the secrets of peers and of clients. The two roles must not have a secret in common, because a
+// client could then act as a peer. The methods of Roles can be called concurrently.
 type Roles struct {
 	peers, clients *Secrets
 	log            *slog.Logger
@@ -32,8 +32,8 @@ func NewRoles(peers, clients *Secrets, log *slog.Logger) (*Roles, error) {
 	return r, nil
 }
 
-// Current returns the secrets. If the files have a secret in common after one of them was replaced, it
-// returns the earlier ones, and logs an error.
+// Current returns the secrets of both roles. If the roles have a secret in common after one of their files was
+// replaced, Current returns the earlier secrets, and logs an error.
 func (r *Roles) Current() (peers, clients [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

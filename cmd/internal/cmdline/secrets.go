@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// minSize is the minimum length of a secret in bytes. A process that reaches the port of a peer can
-	// guess shorter ones.
+	// minSize is the minimum length of a secret in bytes. A process that can reach the port of a peer could guess a
+	// shorter secret.
 	minSize = 16
-	// maxSecrets is the maximum number of secrets: the one that is used and, during a change, the other.
+	// maxSecrets is the maximum number of secrets in a file: during a change, the file contains the old and the new
+	// secret.
 	maxSecrets = 2
 )
 
@@ -75,8 +76,8 @@ func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warn
 	return s, s.warning, nil
 }
 
-// Current returns the secrets. If the file cannot be read any more, it returns those that it contained
-// before. For a nil s it returns nil.
+// Current returns the secrets. If the file cannot be read any more, Current returns the secrets that the file
+// contained before. For a nil s it returns nil.
 func (s *Secrets) Current() [][]byte {
 	if s == nil {
 		return nil

@@ -24,15 +24,16 @@ const (
 	annotationLine     = "line"
 )
 
-// Settings describes the settings of a program. Each is a flag, whose name is the key in the configuration
+// Settings describes the settings of a program. Each setting is a flag, whose name is the key in the configuration
 // file and, in upper case after Prefix, the environment variable. The command line has precedence, then the
 // environment, then the file, then the default.
 //
-// It reads the nodes of the YAML decoder: koanf, viper, kong and ff lose the lines of the file, which errors contain.
+// Settings uses the nodes of the YAML decoder, because koanf, viper, kong and ff lose the line numbers, which errors
+// contain.
 type Settings struct {
 	Prefix string
-	// Earlier contains the flags that replace flags of earlier versions, by the names of those. The earlier names,
-	// and their variables, are accepted as well.
+	// Earlier contains the current names of flags, by the names that the flags had in earlier versions. Earlier
+	// names, and the variables that correspond to them, are accepted as well.
 	Earlier map[string]string
 	// Variables contains other variables of a flag, in the order of precedence.
 	Variables map[string][]string
@@ -118,7 +119,8 @@ func Source(f *pflag.Flag) string {
 // IsFromFile reports whether the value of a flag comes from the configuration file.
 func IsFromFile(f *pflag.Flag) bool { return len(f.Annotations[annotationLine]) > 0 }
 
-// selectAlternatives resets x or x-file if both are set, by sources of different precedence.
+// selectAlternatives resets the flag x or the flag x-file if two different sources have set them: the flag whose
+// source has less precedence.
 func selectAlternatives(keys *pflag.FlagSet) (err error) {
 	precedence := func(f *pflag.Flag) int {
 		switch {
@@ -223,7 +225,7 @@ type configFile struct {
 	errs []error
 }
 
-// fail adds an error in the line of a node. It contains no values, which may be credentials.
+// fail adds an error in the line of a node. The error contains no values, which may be credentials.
 func (c *configFile) fail(at *yaml.Node, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s:%d: %w", c.name, at.Line, fmt.Errorf(format, args...)))
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// sameRequest is the time in which all stop signals count as one: GNU timeout sends TERM to a process and
-// to its group, and service managers and shells signal several times as well.
+// sameRequest is the time in which several stop signals are one request: GNU timeout sends TERM to a process and to
+// its group, and service managers and shells signal several times as well.
 const sameRequest = time.Second
 
 // Signals describes how a command reacts to signals. Signals that were ignored when the process started,
