@@ -29,9 +29,9 @@ func TestMigration_RunsOneInstanceAtATime(t *testing.T) {
 	h.requireMigration(oldOnly, slices.Concat(oldOnly, []string{"--also", "etcd", "--also-election", "/jobs/two", "--etcd-endpoints", etcd.Addr(0)}), newOnly)
 }
 
-// requireMigration runs an elector with the flags of the first version of a migration, two with those of the second,
-// and one with those of the third. It requires that each works after the previous one, and that the program and the
-// commands of the second version receive both tokens.
+// requireMigration runs one elector with the flags of the time before a migration, two with the flags during the
+// migration, and one with the flags after it. It requires that their programs work one after another, and that the
+// program and the commands during the migration receive the fencing tokens of both backends.
 func (h *harness) requireMigration(oldOnly, moving, newOnly []string) {
 	h.Helper()
 	a := h.lead("a", stubborn, oldOnly...)
@@ -209,7 +209,7 @@ func TestMigration_NamesFileAndLineOfInvalidPeer(t *testing.T) {
 		line string
 	}{
 		"b": {cmdline.Usage, "--peer-id b: not one of --peers", ":3"},
-		"a": {cmdline.Failed, "--peers, --peer-listen: this peer cannot listen on " + srv.Addr(), ":2"}, // the address of the other server
+		"a": {cmdline.Failed, "--peers, --peer-listen: this peer cannot listen on " + srv.Addr(), ":2"}, // this address belongs to the Redis server
 	} {
 		file := writeConfigFile(t, "backend: raftlog\npeers: [a="+srv.Addr()+"]\npeer-id: "+id+"\ndir: "+t.TempDir()+"\ninsecure: true\nelection: report\n")
 		p := start(t, "run", "--store", "redis://"+srv.Addr(), "--election", "jobs/peers", "--also", file, "--", "true")

@@ -147,7 +147,7 @@ func TestAdvise_NamesVariablesOfCredentials(t *testing.T) {
 	} {
 		s, _, err := parse(t, append([]string{"run"}, strings.Fields(c.args)...)...)
 		require.NoError(t, err)
-		cause := leaderelection.ErrPermission // such as SESSIONCLOSEDREQUIRESASLAUTH, for which the library has no error
+		cause := leaderelection.ErrPermission // for example SESSIONCLOSEDREQUIRESASLAUTH, for which the client library has no error
 		if c.cause != "" {
 			cause = errors.New(c.cause)
 		}

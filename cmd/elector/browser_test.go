@@ -21,7 +21,8 @@ import (
 
 var browser = flag.String("browser", "", "the browser that TestBrowser_OtherOriginCannotAccessDevServer uses, for example chromium")
 
-// hostilePage sends requests to the address of --control, and then one to its own server.
+// hostilePage is a web page that sends requests to the address of --control, and then a request to its own server,
+// which tells the test that the page has run.
 const hostilePage = `<!DOCTYPE html><title>hostile</title><body><script>
 (async () => {
 	const control = "http://%s", results = [];
@@ -63,7 +64,7 @@ func TestBrowser_OtherOriginCannotAccessDevServer(t *testing.T) {
 	_, port, _ := strings.Cut(f.address, ":")
 	profile := t.TempDir()
 	browse := func(url string) string { return runBrowser(t, profile, url) }
-	for _, host := range []string{"localhost", "127.0.0.1", "evil.example"} { // the second has another port only
+	for _, host := range []string{"localhost", "127.0.0.1", "evil.example"} { // the second host is the host of --control, with another port
 		done.Store(false)
 		text := browse(strings.Replace(page.URL, "127.0.0.1", host, 1))
 		require.True(t, done.Load(), "the page did not run: %s", text)
@@ -75,7 +76,7 @@ func TestBrowser_OtherOriginCannotAccessDevServer(t *testing.T) {
 	require.Contains(t, browse("http://127.0.0.1:"+port+"/tree"), "data")
 }
 
-// runBrowser returns the document of a page after ten seconds.
+// runBrowser opens a page in the browser, and returns its HTML document after ten seconds.
 func runBrowser(t *testing.T, profile, url string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

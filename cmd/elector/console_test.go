@@ -13,7 +13,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/cmdline"
 )
 
-// startConsole starts an elector, and returns the other end of its standard input.
+// startConsole starts an elector with the backend console, and returns the process and the file through which the
+// test types.
 func startConsole(t *testing.T, args ...string) (*process, *os.File) {
 	t.Helper()
 	in, keyboard, err := os.Pipe()

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// devServer is the command dev-server. Its fields are the flags.
+// devServer is the command dev-server. Its fields are the values of the flags.
 type devServer struct {
 	servers                int
 	listen                 []string
@@ -81,7 +81,7 @@ func (d *devServer) addresses() ([]string, error) {
 	return addresses, nil
 }
 
-// serve runs the servers until a signal is received.
+// serve runs the servers until the process receives a signal that stops it.
 func (d *devServer) serve(cmd *cobra.Command) error {
 	ctx, cancel := cmdline.UntilSignal(cmd.Context())
 	defer cancel()

@@ -155,7 +155,7 @@ func TestDevServer_InjectsRequestedFaults(t *testing.T) {
 	require.Error(t, err)
 	post("/servers/1/accept")
 
-	// A server that is behind does not show a write that another server has accepted.
+	// A server that lags behind does not show a write that another server has accepted.
 	later, _, err := e.Server(1).Connect(time.Minute)
 	require.NoError(t, err)
 	for i, path := range []string{"/servers/1/partition", "/servers/1/lag", "/servers/1/lag?by=1h", "/servers/1/pause"} {

@@ -37,8 +37,8 @@ the backend does not support the command; 4 the backend refuses access.`,
 	}, "%s is deleted\n", func(ctx context.Context, b backend) error { return b.deleteElection(ctx) })
 }
 
-// completeEndCommand completes a command that ends an election by calling end. output is a format string for
-// the name of the election.
+// completeEndCommand makes cmd a command that ends an election by calling the function end. output is a format string
+// for the name of the election.
 func completeEndCommand(s *settings, cmd *cobra.Command, output string, end func(context.Context, backend) error) *cobra.Command {
 	cmd.Args = noArguments
 	timeout := timeoutFlag(cmd)

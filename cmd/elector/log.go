@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// electionLog returns the logger for an election. Package elector logs each change of the role with level
-// Info, so messages of the election with level Info are logged with level Debug.
+// electionLog returns the logger for an election. Because package elector logs each change of the role with level
+// Info, electionLog logs messages of the election that have level Info with level Debug.
 func (s *settings) electionLog() *slog.Logger {
 	return slog.New(infoAsDebug{s.log.Handler()}).WithGroup("election")
 }
@@ -14,7 +14,7 @@ func (s *settings) electionLog() *slog.Logger {
 // infoAsDebug is a handler that replaces the level Info by Debug.
 type infoAsDebug struct{ slog.Handler }
 
-// debugIfInfo returns the level with which a message of the level l is logged.
+// debugIfInfo returns Debug for the level Info, and every other level unchanged.
 func debugIfInfo(l slog.Level) slog.Level {
 	if l == slog.LevelInfo {
 		return slog.LevelDebug

@@ -14,7 +14,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/event"
 )
 
-// The values of the label handler.
+// The values of the metrics' label handler.
 const (
 	handlerBegin = "begin"
 	handlerWork  = "work"
@@ -87,7 +87,7 @@ func newMetrics(election string, stopping <-chan struct{}, leads, programRuns fu
 	return m
 }
 
-// setState sets the state to that of a report.
+// setState sets the metric of the state to the state in a report.
 func (m *metrics) setState(r elector.Report) {
 	for _, s := range []elector.State{elector.StateNotLeader, elector.StateLeader, elector.StateError} {
 		m.state.WithLabelValues(string(s)).Set(0)
@@ -98,7 +98,7 @@ func (m *metrics) setState(r elector.Report) {
 	}
 }
 
-// instrumentHandlers makes e count the calls of its handlers, and record the events of its candidates.
+// instrumentHandlers makes e measure the calls of its handlers, and record the events of its candidates.
 func (m *metrics) instrumentHandlers(e *elector.Elector) {
 	create, begin, work, end, onError := e.NewCandidate, e.Begin, e.Work, e.End, e.Error
 	if create != nil {
@@ -136,8 +136,8 @@ func (m *metrics) instrumentHandlers(e *elector.Elector) {
 	}
 }
 
-// measureCall calls a handler. An error does not count as a failure if the run has begun to hand over, or
-// if l is not nil and was lost, except for an error of End.
+// measureCall calls a handler and measures the call. An error of a handler other than End does not count as a failure
+// if the run has begun to hand over, or if l is not nil and the leadership was lost.
 func (m *metrics) measureCall(handler string, l *leaderelection.Leadership, f func() error) error {
 	running := m.running.WithLabelValues(handler)
 	running.Inc()
@@ -166,7 +166,7 @@ func (m *metrics) recordCandidate(c leaderelection.Candidate) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
-	case <-m.stopped: // stop, because events are not recorded any more
+	case <-m.stopped: // return, because events are not recorded any more
 		return
 	default:
 	}

@@ -34,13 +34,13 @@ import (
 
 var prometheusServer = flag.String("prometheus", "", "the Prometheus server that TestMonitoring_DashboardQueriesHaveResults uses, for example prometheus")
 
-// The files that operators install.
+// The files for Prometheus and Grafana that operators install.
 const (
 	rulesDir      = "../../deploy/prometheus"
 	dashboardFile = "../../deploy/grafana/dashboard.json"
 )
 
-// alertRules returns the expressions of the alerts by name.
+// alertRules returns the expression of each alert by its name.
 func alertRules(t *testing.T) map[string]string {
 	t.Helper()
 	rules := make(map[string]string)
@@ -63,7 +63,7 @@ func alertRules(t *testing.T) map[string]string {
 	return rules
 }
 
-// dashboardQueries returns the queries of the dashboard, without its variables.
+// dashboardQueries returns the queries of the dashboard, with values instead of its variables.
 func dashboardQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	var dashboard struct {
@@ -174,8 +174,8 @@ func TestMonitoring_DashboardQueriesHaveResults(t *testing.T) {
 	}
 }
 
-// startPrometheus starts a server that scrapes an instance every second, and loads the rules. It returns when the
-// server has evaluated them.
+// startPrometheus starts a Prometheus server that scrapes the given instance every second and loads the alerting
+// rules. It returns when the server has evaluated the rules.
 func startPrometheus(t *testing.T, instance string) *webClient {
 	t.Helper()
 	dir := t.TempDir()

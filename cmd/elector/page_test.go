@@ -34,7 +34,7 @@ func newPageServer(t *testing.T, election string, list func(context.Context) ([]
 	return newWebServer(&runCommand{settings: s}, &elector.Elector{}, b, t.Context().Done())
 }
 
-// requirePageText requires that the page contains these texts in this order, without its tags.
+// requirePageText requires that the text of the page, without its tags, contains these parts in this order.
 func requirePageText(t *testing.T, w *webServer, want ...string) {
 	t.Helper()
 	code, page := getPage(w, "/")
@@ -144,7 +144,7 @@ func TestPage_SharesListOfCandidatesBetweenViewers(t *testing.T) {
 		length = 1000
 		requirePageText(t, w, "leader 0", "900 further candidates are not shown")
 		require.Equal(t, 2, lists)
-		time.Sleep(1000*queueAgeEach + queueAge - time.Second) // the list itself took a second
+		time.Sleep(1000*queueAgeEach + queueAge - time.Second) // one second is subtracted, because the list itself took a second
 		getPage(w, "/")
 		require.Equal(t, 2, lists, "after %v", time.Since(begin))
 		time.Sleep(2 * time.Second)

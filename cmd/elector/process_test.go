@@ -20,30 +20,30 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// These are the programs of TestProcess_EventsHaveDocumentedEffects. Like its end command, they append
-// their actions to FILE. They do not use standard error, on which a shell reports that a signal has
-// terminated its child.
+// The programs of TestProcess_EventsHaveDocumentedEffects. Like the end command of that test, they append their
+// actions to FILE. They do not use standard error, on which a shell would report that a signal has terminated its
+// child.
 const (
 	obedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"; exit 0' TERM; trap 'echo HUP >> "$FILE"' HUP; trap 'echo USR1 >> "$FILE"' USR1
 		echo started; while :; do sleep 0.01; done`
 	disobedient = `exec 2>/dev/null; trap 'echo TERM >> "$FILE"' TERM; echo started; while :; do sleep 0.01; done`
-	// brokenPipe prints how a process ends whose output has no reader.
+	// brokenPipe is a program that prints with which exit code a process ends whose output has no reader.
 	brokenPipe = `sh -c 'kill -PIPE $$'; echo "exit code $?" >> "$FILE"; ` + obedient
-	// orphaning leaves processes behind whose parent has exited.
+	// orphaning is a program that leaves processes behind whose parent has exited.
 	orphaning = `for i in 1 2 3 4 5; do (sleep 0.01 &); done; ` + obedient
 )
 
 // processEvent is a row of the table of events in docs/elector.md.
 type processEvent struct {
-	program string              // if it is empty, there is only a begin command
-	prepare func(cmd *exec.Cmd) // changes the command before the start; may be nil
-	act     func(e *eventTest)  // acts after the program or the begin command has started
+	program string              // empty if there is only a begin command
+	prepare func(cmd *exec.Cmd) // changes the elector's command before the start; may be nil
+	act     func(e *eventTest)  // causes the event after the program or the begin command has started
 	actions []string            // the expected actions of the program and the end command
 	code    int
 	flags   []string // additional flags of run
 }
 
-// eventTest is the elector to which an event happens.
+// eventTest is an elector for which a test causes an event.
 type eventTest struct {
 	*process
 	h *harness
@@ -58,13 +58,14 @@ func (e *eventTest) waitForAction(line string) {
 	}, patience, 10*time.Millisecond, line)
 }
 
-// requireNoZombies waits until no child of a process is a zombie, although processes have exited.
+// requireNoZombies waits until at most one child of a process remains, so that children that have exited are not
+// zombies.
 func (e *eventTest) requireNoZombies(parent int) {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool { return len(testenv.Children(e.t, parent)) <= 1 }, patience, 10*time.Millisecond)
 }
 
-// processEvents returns the rows of the table.
+// processEvents returns the tests for each row of the table of events.
 func processEvents(t *testing.T) map[string][]processEvent {
 	send := func(signals ...syscall.Signal) func(*eventTest) {
 		return func(e *eventTest) {

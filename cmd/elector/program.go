@@ -14,12 +14,12 @@ type program struct {
 
 	mu       sync.Mutex
 	process  *child.Process   // nil if the program does not run
-	starting bool             // the program is being started, and may already run
+	starting bool             // whether the program is being started; it may already run
 	pending  []syscall.Signal // signals that were received while the program was being started
-	code     *int             // the exit code, after the program has exited on its own during a leadership
+	code     *int             // the exit code, if the program has exited by itself during a leadership
 }
 
-// startProcess starts the program, and sends it the signals that were received in the meantime.
+// startProcess starts the program, and sends it the signals that this process has received meanwhile.
 func (p *program) startProcess(c child.Command) (*child.Process, error) {
 	p.mu.Lock()
 	p.starting = true
@@ -67,14 +67,14 @@ func (p *program) isRunning() bool {
 	return p.process != nil
 }
 
-// setExitCode records that the program has exited on its own during a leadership.
+// setExitCode records that the program has exited by itself during a leadership.
 func (p *program) setExitCode(code int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.code = &code
 }
 
-// exitCode returns the exit code of a program that has exited on its own during a leadership.
+// exitCode returns the exit code of the program if it has exited by itself during a leadership.
 func (p *program) exitCode() (code int, exited bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,13 +25,13 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// raftSession is so long that leases do not expire on a machine that stalls for a second or two, and that a
-// hand-over is faster than the expiry of a lease.
+// raftSession is the session timeout of the tests on raftlog. It is so long that leases do not expire on a machine
+// that stalls for a second or two, and that a hand-over is faster than the expiry of a lease.
 const raftSession = 3 * time.Second
 
-// newRaftlogHarness returns a harness for three electors that are the peers of a log. Their names are a, b and c.
+// newRaftlogHarness returns a harness for three electors, a, b and c, that are the peers of a log.
 func newRaftlogHarness(t *testing.T) *harness {
-	dir, err := testenv.MakeDir("elector") // the directory is on a file system with fast syncs
+	dir, err := testenv.MakeDir("elector") // the file system of this directory has fast syncs
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	r := newHarnessIn(t, dir, nil)
@@ -61,7 +61,7 @@ func (h *harness) writeSecret(name, text string) string {
 	return file
 }
 
-// runAll starts the three electors, and returns them by name.
+// runAll starts the electors a, b and c, and returns their processes by name.
 func (h *harness) runAll(script string, args ...string) map[string]*process {
 	h.Helper()
 	all := map[string]*process{}
@@ -71,9 +71,9 @@ func (h *harness) runAll(script string, args ...string) map[string]*process {
 	return all
 }
 
-// exclusive is a program that works until it receives TERM. It writes its process ID to the lock file, and
-// records if another process with a different ID is running. TERM is sent to its whole group, so the loop
-// reads the lock file without a subprocess.
+// exclusive is a program that works until it receives TERM. It writes its process ID to a lock file, and records if
+// another process runs at the same time. TERM reaches its whole process group, so the loop reads the lock file
+// without a subprocess.
 const exclusive = `other=$(cat "$FILE.lock" 2>/dev/null)
 if [ -n "$other" ] && kill -0 "$other" 2>/dev/null; then echo "$NAME overlaps with $other" >> "$FILE.overlap"; fi
 echo $$ > "$FILE.lock"
@@ -200,7 +200,7 @@ func TestRaftlog_PeerExitsIfAllOtherPeersRefuseSecret(t *testing.T) {
 func TestRaftlog_PeerSurvivesStrangersAtPeerAddresses(t *testing.T) {
 	t.Parallel()
 	certificate := testenv.NewAuthority(t).Issue("stranger")
-	// A reply of the handshake: no common secret, and eight empty texts and an empty proof.
+	// The reply of a peer's handshake, with no common secret, eight empty texts and an empty proof.
 	refusal := "\x00\x00\x00\x1bLERL\x04\x04\x01\x01\x08" + strings.Repeat("\x00", 18)
 	for name, stranger := range map[string]struct {
 		answer func(net.Conn)
@@ -291,7 +291,7 @@ func TestRaftlog_LeadershipEndsLostGraceBeforeLease(t *testing.T) {
 	require.NotNil(t, l)
 	deadline := l.Deadline()
 	remaining := b.lazyNode.created().Info().Lease
-	lease := time.Now().Add(remaining) // read after the deadline, so it is not too early
+	lease := time.Now().Add(remaining) // this time is read after the deadline, so it is not too early
 	require.GreaterOrEqual(t, lease.Sub(deadline), raftSession/8-5*time.Millisecond)
 	electiontest.Confirm(t, c.Resign)
 	require.NoError(t, <-ended)

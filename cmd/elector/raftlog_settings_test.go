@@ -73,7 +73,7 @@ func TestRaftlog_RejectsInvalidSettings(t *testing.T) {
 		require.NotContains(t, err.Error(), "xxxx", "the error contains the secret")
 		require.NoDirExists(t, data)
 	}
-	// A peer with a secret of clients needs one of peers.
+	// A peer with a secret of clients also needs a secret of peers.
 	_, err := executeLine("run", "--backend", "raftlog", "--leader-begin-command", "x", "--peers", good["peers"],
 		"--peer-id", "a", "--dir", data, "--client-secret-file", secret)
 	require.ErrorContains(t, err, "none of peers")

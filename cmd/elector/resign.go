@@ -13,7 +13,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/resign"
 )
 
-// successorWait is the time for which resign waits for the next leader.
+// successorWait is how long the command resign waits for the next leader.
 const successorWait = 3 * time.Second
 
 func newResign(s *settings) *cobra.Command {
@@ -98,7 +98,8 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 	return fmt.Sprintf("%s; %s leads, token %d", text, leader.Name, leader.Token), nil
 }
 
-// selectCandidate returns the candidate that the value of a flag names, or the leader if id is empty.
+// selectCandidate returns the candidate whose name or ID is id, the value of the given flag, or the leader if id is
+// empty.
 func (s *settings) selectCandidate(candidates []candidateInfo, flag, id string) (candidateInfo, error) {
 	if len(candidates) == 0 {
 		return candidateInfo{}, cmdline.Errorf(cmdline.NoLeader, "there are no candidates in %s", s.election)

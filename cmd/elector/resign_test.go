@@ -34,8 +34,7 @@ func TestResign_LeaderJoinsAgain(t *testing.T) {
 	a.waitForLog("follower") // the candidate follows again
 	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.readActions())
 
-	// The candidate can also be selected by its name, which does not change when it joins again, unlike
-	// its ID.
+	// The name of a candidate, unlike its ID, does not change when the candidate joins again.
 	status := h.command("status")
 	fields := strings.Fields(status.waitForOutput("follower"))
 	require.Equal(t, cmdline.OK, status.exitCode())
@@ -72,7 +71,7 @@ func TestResign_ReturnsAtTimeoutWhileLeaderHandsOver(t *testing.T) {
 	a.waitForOutput("ending")
 	resign.requireExit(cmdline.NotLeft, "a was requested to resign and has not left")
 	createFile(t, h.file+".done")
-	a.waitForOutput("started") // the leader has handed over to a
+	a.waitForOutput("started") // the next leader is a again, after its hand-over was completed
 	a.terminate()
 }
 

@@ -18,7 +18,7 @@ The file that --config names can contain the flags as well. The command line has
 the environment, then the file. See docs/elector.md for the backends, the guarantees and the exit
 codes.`
 
-// execute runs a command line, and returns the exit code.
+// execute runs a command line of elector, and returns its exit code.
 func execute(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -57,7 +57,8 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	root.AddCommand(others...)
 	cmdline.CompleteValues(root, map[string][]string{"backend": allBackends()})
 	root.SetGlobalNormalizationFunc(configuration.Normalize)
-	// Commands other than run accept the keys of run in the file, and use those that all commands have.
+	// In commands other than run, the file may contain the keys of run. These commands use the keys that all commands
+	// have.
 	s.keys = pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.keys.SetNormalizeFunc(configuration.Normalize)
 	s.keys.AddFlagSet(root.PersistentFlags())
@@ -66,8 +67,8 @@ func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cob
 	return root
 }
 
-// configuration describes the settings. Most of the earlier names are those of an older program named
-// elector.
+// configuration describes the settings of elector. Most of the earlier names are flags of an older program that was
+// also named elector.
 var configuration = cmdline.Settings{
 	Prefix: "ELECTOR_",
 	Earlier: map[string]string{

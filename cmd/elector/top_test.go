@@ -21,7 +21,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// tmuxScreen is a terminal of tmux in which elector top runs.
+// tmuxScreen is a terminal of tmux in which a test runs elector top.
 type tmuxScreen struct {
 	t      *testing.T
 	socket string
@@ -49,7 +49,7 @@ func (s *tmuxScreen) tmux(args ...string) string {
 	return string(out)
 }
 
-// waitForRow waits until a row contains all texts.
+// waitForRow waits until one row of the screen contains all texts.
 func (s *tmuxScreen) waitForRow(texts ...string) {
 	s.t.Helper()
 	text := ""

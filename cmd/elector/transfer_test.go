@@ -20,7 +20,7 @@ import (
 // unknown candidate, a missing election and the expiry of its timeout.
 func TestTransfer_NamedCandidateLeads(t *testing.T) {
 	t.Parallel()
-	// The name differs in each run, for -count 2.
+	// With -count 2, the test uses another name in each run.
 	h := newChangefeedHarness(t, fmt.Sprint("/jobs/transfer-", time.Now().UnixNano()))
 	none := h.command("transfer", "--to", "b")
 	require.Equal(t, cmdline.NoLeader, none.exitCode())

@@ -106,8 +106,8 @@ func TestUsage_ErrorsContainExampleOrAdvice(t *testing.T) {
 	} {
 		var configErr error
 		if args[0] == "run" {
-			// Check the settings instead of calling run, which would not return with settings that are
-			// accepted.
+			// Check the settings with the command config instead of run, which would not return if it accepted the
+			// settings.
 			_, configErr = executeLine(append([]string{"config"}, args[1:]...)...)
 			require.Error(t, configErr, "%v", args)
 		}

@@ -44,7 +44,7 @@ func (p *process) webClient() *webClient {
 	return &webClient{p.t, "http://" + address, &http.Client{Transport: transport, Timeout: patience}}
 }
 
-// get returns the status code and the text of a page. The code is 0 if the server does not listen.
+// get returns the status code and the text of a page, or the code 0 if the server does not listen.
 func (w *webClient) get(path string) (int, string) {
 	w.t.Helper()
 	resp, err := w.http.Get(w.base + path)
@@ -75,7 +75,7 @@ func (w *webClient) requirePage(path string, code int, text string) {
 	require.Contains(w.t, body, text, path)
 }
 
-// leaderPage is the content of /leader.
+// leaderPage is the JSON content of the page /leader.
 type leaderPage struct {
 	Leads    bool
 	Token    int64
@@ -83,7 +83,7 @@ type leaderPage struct {
 	Leader   *candidateInfo
 }
 
-// listening contains the flags that start a server.
+// listening contains the flags that start the HTTP server at an unused port.
 var listening = []string{"--listen", "127.0.0.1:0"}
 
 // TestWebServer_PagesFollowHandOver checks that the pages of --listen show the current state of the old and of the
@@ -206,7 +206,7 @@ func TestWebServer_IsAliveButNotReadyWithoutBackend(t *testing.T) {
 	a := h.run("a", graceful, listening...)
 	pa := a.webClient()
 	pa.requirePage("/readyz", 503, `{"ok":false,"reason":"disconnected"}`)
-	a.waitForLog("no session on zookeeper") // the log contains the text, and the page does not
+	a.waitForLog("no session on zookeeper") // only the log contains this text, not the page
 	pa.requirePage("/healthz", 200, "ok")
 	pa.requirePage("/leader", 503, `"leader":null`)
 	b := h.run("b", graceful)

@@ -22,8 +22,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// openTestBackend opens the backend zookeeper with settings, after setting those that are the same in
-// all tests.
+// openTestBackend opens the backend zookeeper with settings, after it has set the settings that all tests have in
+// common.
 func openTestBackend(t *testing.T, s *settings) backend {
 	t.Helper()
 	s.backend, s.instanceID, s.election = "zookeeper", "me", "/election"
@@ -93,7 +93,8 @@ func TestZooKeeper_RejectsElectionWithOpenACL(t *testing.T) {
 	require.ErrorContains(t, err, "--zookeeper-strict-acl")
 }
 
-// runAuthentication runs a test of a backend with credentials, whose connection has a session, in fake time.
+// runAuthentication runs a test in fake time. The backend of the test has credentials, and its connection has a
+// session.
 func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend)) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)

@@ -14,7 +14,7 @@ type change struct {
 	style    Style
 }
 
-// maxChanges is the maximum number of recent changes.
+// maxChanges is the maximum number of recent changes that a State keeps.
 const maxChanges = 200
 
 // changesBetween returns the changes between two states of an election, the oldest first. The first list

@@ -9,7 +9,7 @@ type Candidate struct {
 	Joined            time.Time // when the candidate joined; zero if the time is unknown
 }
 
-// Message is an event: one of the types below, or a Key.
+// Message is an event for [State.Update]: one of the types below, or a Key.
 type Message any
 
 type (
@@ -30,12 +30,12 @@ type (
 		Election string
 		Err      error
 	}
-	// Found adds elections to those that are shown.
+	// Found adds the elections that a search has found to those on the screen.
 	Found struct {
 		Elections []string
 		Note      string // a problem of the search, or ""
 	}
-	// Resigned is the result of a Request.
+	// Resigned is the result of a Request: whether the candidate has left its position.
 	Resigned struct {
 		At      time.Time
 		Request Request
@@ -49,7 +49,7 @@ type (
 	Typed struct{ Text string }
 )
 
-// Request requests a candidate to hand over.
+// Request requests a candidate to hand over its leadership or its position.
 type Request struct {
 	Election  string
 	Candidate Candidate

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// terminal is a call of Run on an emulated terminal.
+// terminal is an emulated terminal on which a test calls Run.
 type terminal struct {
 	*testing.T
 	term     vt.MockTerm
 	messages chan Message
-	done     chan error   // done receives the result of Run
-	requests chan Request // requests receives the requests that the user has confirmed
+	done     chan error   // receives the result of Run
+	requests chan Request // receives the requests that the user has confirmed
 	stop     context.CancelCauseFunc
 }
 
@@ -44,7 +44,7 @@ func startRunOn(t *testing.T, term vt.MockTerm, tty tcell.Tty, elections ...stri
 	return v
 }
 
-// waitForText waits until the screen contains a text, and returns its position.
+// waitForText waits until the screen contains a text, and returns the position of that text.
 func (v *terminal) waitForText(text string) (x, y int) {
 	v.Helper()
 	limit := time.After(10 * time.Second)
@@ -115,7 +115,7 @@ func TestRun_ReturnsAfterCtrlC(t *testing.T) {
 	require.NoError(t, <-v.done)
 }
 
-// closableTTY is a connection to a terminal. After closed is closed, Read returns io.EOF.
+// closableTTY is a connection to a terminal whose Read returns io.EOF after the channel closed is closed.
 type closableTTY struct {
 	vt.MockTerm
 	closed chan struct{}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// order is an order of the elections.
+// order is the order in which the screen lists elections.
 type order int
 
 const (
@@ -22,7 +22,7 @@ func (o order) String() string {
 	return [...]string{"as given", "by name", "by state", "by last change", "by candidates"}[o]
 }
 
-// visibleElections returns the elections that match the filter, in order.
+// visibleElections returns the elections that match the filter, in the selected order.
 func (s State) visibleElections() []election {
 	visible := slices.Clone(s.elections)
 	if s.filter != "" {

@@ -13,10 +13,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var start = time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 
-// secondsAfterStart returns a time after the start.
+// secondsAfterStart returns the time that many seconds after the variable start.
 func secondsAfterStart(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// newCandidate returns the n-th candidate of an election. It joined some time before the start.
+// newCandidate returns a candidate with the number n. The candidate has joined the given time before the variable
+// start.
 func newCandidate(name string, n int, before time.Duration) Candidate {
 	return Candidate{
 		Name: name, ID: fmt.Sprintf("/jobs/report/_c_0f1e2d3c-4b5a-8e1e-9786-a5b4c3d2e1%02x-latch-%010d", n, n),
@@ -24,7 +25,7 @@ func newCandidate(name string, n int, before time.Duration) Candidate {
 	}
 }
 
-// newQueue returns n candidates.
+// newQueue returns a queue of n candidates.
 func newQueue(n int) (queue []Candidate) {
 	for i := range n {
 		queue = append(queue, newCandidate(fmt.Sprintf("web-%d", i), i, time.Duration(n-i)*time.Hour))

@@ -15,7 +15,7 @@ import (
 // Style is a style of text.
 type Style int
 
-// The styles of texts. They add nothing that the text does not contain.
+// The styles of texts. A style shows nothing that the text does not also express, because terminals can lack colours.
 const (
 	Plain Style = iota
 	Title
@@ -36,7 +36,7 @@ type Span struct {
 // Row is one row of the screen. It is as wide as the screen.
 type Row []Span
 
-// The minimum width and height of the screen.
+// minWidth and minHeight are the size of the screen below which View shows only that the screen must be larger.
 const (
 	minWidth  = 40
 	minHeight = 10
@@ -233,7 +233,7 @@ func (s State) electionRows(visible []election, width, height int) []Row {
 	}
 	const leads, waiting = 8, 5
 	names := width - 2 - token - leads - waiting - 4*2
-	// Each column has at most its share, or more if the other column needs less.
+	// Each column gets at most its share of the width, or more if the other column needs less than its share.
 	name := max(8, min(longest, max(names*11/20, names-leader)))
 	widths := []int{name, max(6, min(leader, names-name)), -token, -leads, -waiting}
 	rows := []Row{textRow(Header, "  %s", joinColumns(widths, "ELECTION", "LEADER", "TOKEN", "LEADS", "WAIT"))}
@@ -296,7 +296,7 @@ func (s State) queueRows(width, height int) []Row {
 	}
 	const number, joined, minID, minWithSession = 4, 8, 19, 70
 	if width < minWithSession {
-		session = 0 // a width of 0 omits the column
+		session = 0 // joinColumns omits columns of width 0
 	}
 	names := width - 2 - number - joined - session - 4*2
 	id = max(minID, min(id, names-min(longest, 20)))
@@ -360,7 +360,7 @@ func (s State) changeRows(width, height int) []Row {
 
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// firstRow returns the first of n rows to show in a height, so that row at is visible.
+// firstRow returns the first of n rows to show on a screen of the given height, so that the row at is visible.
 func firstRow(at, height, n int) int {
 	return max(0, min(at-height/2, n-height))
 }
