@@ -18,7 +18,7 @@ import (
 // closes is the number of rounds of TestClose_EndsLeadershipBeforeSuccessorLeads.
 var closes = flag.Int("closes", 20, "number of connections that TestClose_EndsLeadershipBeforeSuccessorLeads closes")
 
-// openConn opens a connection of zkdial to all servers, and waits for its session.
+// openConn opens a connection of zkdial to all servers, and waits until the connection has a session.
 func openConn(t *testing.T, e *ensemble.Ensemble) *zk.Conn {
 	conn, _, err := zkdial.Connect(e.Addrs(), sessionTimeout)
 	require.NoError(t, err)

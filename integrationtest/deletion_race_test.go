@@ -22,9 +22,9 @@ func TestEndElection_NotifiesConcurrentCandidates(t *testing.T) {
 	})
 }
 
-// runDeletionRace starts candidates while the function end ends their election: some have joined
-// before, and others join at the same time. It keeps the server so busy that no other test should run
-// in parallel.
+// runDeletionRace calls the function end, which ends an election, while candidates take part in the election: some
+// have joined before, and others join at the same time. runDeletionRace keeps the server so busy that no other test
+// should run in parallel.
 func runDeletionRace(t *testing.T, existing, joining int, end func(*client, string, []*candidate)) {
 	t.Helper()
 	owner := connect(t)
@@ -41,8 +41,7 @@ func runDeletionRace(t *testing.T, existing, joining int, end func(*client, stri
 	for _, c := range joined {
 		require.NoError(t, c.nextStatus(t).Err)
 	}
-	// Half of the joining candidates are created before end is called, and the others at the same time
-	// as end runs.
+	// Half of the joining candidates are created before the call of end, and the others while end runs.
 	late := make([]*candidate, joining)
 	for i := range joining / 2 {
 		late[i] = newCandidate(t, conns[i%len(conns)], node)

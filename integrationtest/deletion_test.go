@@ -32,8 +32,9 @@ func TestDeleteElection_CompletesInterruptedDeletion(t *testing.T) {
 	}
 }
 
-// runInterruptedDeletion starts the deletion of an election that permanently loses its connection at
-// its k-th request. It returns false if the deletion has fewer requests.
+// runInterruptedDeletion calls DeleteElection on a connection that permanently breaks at the k-th request of the
+// deletion, and then requires that another call completes the deletion. It returns false if the deletion has fewer
+// requests than k.
 func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Action) (interrupted bool) {
 	t.Helper()
 	conn, deleter := connectDirectly(t), connect(t)
@@ -49,7 +50,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 	}
 
 	cut := deleter.Network[0].On(zkproxy.Rule{Op: zkproxy.OpAny, K: k, Action: action})
-	deleter.Network.Refuse() // prevents that the client connects again after the fault
+	deleter.Network.Refuse() // keep the client from connecting again after the fault
 	err := leaderelection.DeleteElection(deleter.Conn, node, leaderelection.WithSessionTimeout(500*time.Millisecond))
 	select {
 	case <-cut.Done():
@@ -57,7 +58,7 @@ func runInterruptedDeletion(t *testing.T, candidates, k int, action zkproxy.Acti
 		require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		require.ErrorIs(t, err, leaderelection.ErrUnreachable)
 	default:
-		if err != nil { // a busy server did not answer in time, which is an interruption as well
+		if err != nil { // a busy server that did not answer in time has interrupted the deletion as well
 			interrupted = true
 			require.ErrorIs(t, err, leaderelection.ErrUnconfirmed)
 		}
@@ -96,8 +97,8 @@ func TestEndElection_EndsElectionAfterReconnect(t *testing.T) {
 	require.NoError(t, follower.Current().Err)
 
 	conn.Network.Restore()
-	// The leader's znode may be deleted before the election is marked as over. The follower leads for a moment
-	// then.
+	// The leader's znode may be deleted before the election is marked as over. In that case the follower leads for a
+	// moment.
 	all := follower.remainingStatuses(t)
 	require.ErrorIs(t, all[len(all)-1].Err, leaderelection.ErrElectionOver)
 	waitDeleted(t, other, node)

@@ -33,8 +33,8 @@ func TestStranger_ClosesSessionWithoutCredentials(t *testing.T) {
 	}
 }
 
-// endSession closes a session as a client that knows only its ID. A server of ZooKeeper 3.8 generates the
-// password of a session by java.util.Random, from the ID.
+// endSession closes a session, as a client could that knows only the ID of the session: a server of ZooKeeper 3.8
+// computes the password of a session from the ID, with java.util.Random.
 func endSession(t *testing.T, server string, session int64) {
 	conn, err := net.DialTimeout("tcp", server, time.Minute)
 	require.NoError(t, err)

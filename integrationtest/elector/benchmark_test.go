@@ -75,7 +75,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 				}
 			}
 			for b.Loop() {
-				continue // b.Loop discards the metrics, and nothing needs to be repeated
+				continue // the loop runs nothing, because b.Loop would discard the metrics
 			}
 			time.Sleep(5 * shortTimeout) // leases are extended several times in this period
 			b.ReportMetric(residentMemory(b, leader.cmd.Process.Pid), "MB-leader")

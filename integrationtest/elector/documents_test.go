@@ -26,12 +26,12 @@ import (
 // example describes how a command line of the documentation is tested. Exactly one of the fields
 // backends, testedBy and notRun is set.
 type example struct {
-	backends []string // the backends on which TestDocuments_CommandsDoWhatPageDescribes runs the line, as the page claims
+	backends []string // the backends on which TestDocuments_CommandsDoWhatPageDescribes runs the line, because the page claims that it works there
 	prints   string   // the output must contain this text
-	until    string   // the command is terminated when it has printed this text
+	until    string   // the command is terminated as soon as it has printed this text
 	alone    bool     // whether the election has no other candidate
 
-	testedBy string // the test that runs the line, or the program in the line
+	testedBy string // the test that runs the same line, or the program in the line
 	notRun   string // the reason why the line cannot be run here
 }
 
@@ -42,7 +42,7 @@ var (
 	storeURLs   = []string{"postgres", "mysql", "redis", "nats"}
 )
 
-// notRunOn contains the backends on which no command line is run, each with the reason.
+// notRunOn contains the backends on which no test runs the command lines, each with the reason.
 var notRunOn = map[string]string{
 	"kubernetes": "make kubernetes runs the tests of Leases",
 	"mongodb":    needsServer,
@@ -55,8 +55,8 @@ const needsCluster = "needs the controllers of a cluster of Kubernetes, not only
 
 const needsHost = "changes the host, or needs an image from a registry"
 
-// examples contains the command lines of the documentation, without comments and repeated spaces, and
-// with continued lines joined.
+// examples contains the command lines of the documentation. Comments and repeated spaces are removed, and continued
+// lines are joined.
 var examples = map[string]example{
 	"elector run --backend zookeeper --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- report --serve": {backends: zookeeper, alone: true, prints: "report --serve"},
 	"elector run --zookeeper-servers zk1,zk2,zk3 --election /jobs/report -- /usr/local/bin/report":              {backends: zookeeper, alone: true, prints: "report"},
@@ -124,10 +124,10 @@ var examples = map[string]example{
 	"systemctl enable --now report":                                                                  {notRun: needsHost},
 }
 
-// commandLine is a line of a document.
+// commandLine is a command line in a code block of a document.
 type commandLine struct{ document, text string }
 
-// readCommandLines returns the lines of code blocks that begin with one of the programs.
+// readCommandLines returns the lines of code blocks in the documentation that begin with one of the given programs.
 func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	t.Helper()
 	out, err := exec.Command("git", "-C", "../..", "ls-files", "*.md").Output()
@@ -173,7 +173,7 @@ func TestDocuments_CommandLinesAreTestedOrListed(t *testing.T) {
 	programs := []string{"elector", "raftlog", "id=$(raftlog", "curl", "zkCli.sh", "docker", "install", "systemctl", "systemd-analyze", "psql", "kubectl", "etcdctl", "redis-cli"}
 	for _, line := range readCommandLines(t, programs...) {
 		if line.document == accessPage {
-			continue // TestDocuments_AccessCommandsProtectElection runs its blocks
+			continue // TestDocuments_AccessCommandsProtectElection runs the blocks of this page
 		}
 		assert.Contains(t, examples, line.text, line.document)
 		delete(missing, line.text)
@@ -222,7 +222,7 @@ func TestDocuments_GoAndMakeLinesNameExistingTargets(t *testing.T) {
 		}
 		dir := "../.."
 		if strings.HasPrefix(line.document, "examples/") || strings.HasPrefix(line.document, "docs/tasks/") || line.document == "docs/getting-started.md" {
-			continue // skip programs of the reader, which TestTasks and the tests of examples run
+			continue // skip programs that the reader writes; TestTasks and the tests of examples run these programs
 		}
 		if found := directory.FindStringSubmatch(line.text); found != nil {
 			dir = filepath.Join(dir, found[1])
@@ -275,8 +275,8 @@ func TestDocuments_SystemdAcceptsUnits(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// newBin returns a directory with the commands, and with programs that the documentation assumes. They
-// print their names and arguments.
+// newBin returns a directory with the commands elector and raftlog, and with scripts instead of the programs that the
+// documentation assumes, which print their names and arguments.
 func newBin(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -290,26 +290,26 @@ func newBin(t *testing.T) string {
 	return bin
 }
 
-// buildOf builds the commands as users do.
+// buildOf contains functions that build a command as users do, by the name of the command.
 var buildOf = map[string]func(testing.TB) string{"elector": buildPlain, "raftlog": buildOnce("raftlog", "raftlog")}
 
-// shell runs lines of the documentation.
+// shell runs command lines of the documentation.
 type shell struct {
 	*testing.T
 	bin     string
 	replace *strings.Replacer
 }
 
-// runningLine is a line that a shell runs.
+// runningLine is a command line that a shell runs.
 type runningLine struct {
 	*testing.T
 	line    string
 	cmd     *exec.Cmd
 	process *testenv.Process
-	log     string // the file with its output
+	log     string // the file with the output of the line
 }
 
-// start starts a line, which ends with the test at the latest.
+// start starts a command line. The processes of the line are killed when the test ends.
 func (s *shell) start(line string) *runningLine {
 	s.Helper()
 	line = s.replace.Replace(line)
@@ -339,36 +339,36 @@ func (r *runningLine) output() string {
 	return string(text)
 }
 
-// waitFor waits until the output contains the text.
+// waitFor waits until the output of the line contains the text.
 func (r *runningLine) waitFor(text string) {
 	r.Helper()
 	testenv.Eventually(r, func() bool { return strings.Contains(r.output(), text) }, text+" is not printed by "+r.line)
 }
 
-// requireSuccess waits until the line has ended with code 0.
+// requireSuccess waits until the line has ended, and requires exit code 0.
 func (r *runningLine) requireSuccess() {
 	r.Helper()
 	testenv.Receive(r, r.process.Done(), "the end of "+r.line)
 	require.Zero(r, r.cmd.ProcessState.ExitCode(), "%s: %s", r.line, r.output())
 }
 
-// terminate sends TERM to the line and requires that it ends with code 0.
+// terminate sends TERM to the line, and requires that the line ends with exit code 0.
 func (r *runningLine) terminate() {
 	r.Helper()
 	require.NoError(r, r.cmd.Process.Signal(syscall.SIGTERM))
 	r.requireSuccess()
 }
 
-// documentBackend is a backend on which lines are run.
+// documentBackend is a backend on which a test runs command lines of the documentation.
 type documentBackend struct {
 	flags    string // the flags that the documentation abbreviates with "..."
-	address  string // what replaces the address of the servers in a line
+	address  string // the text that replaces the addresses of servers in a line
 	election string
-	leader   []string // the additional flags of each elector of the test; web-1 is the first
+	leader   []string // the additional flags of each elector that the test starts; the first elector is web-1
 	other    string   // the additional flags of run and config in a line
 }
 
-// documentBackends starts the servers of a backend.
+// documentBackends contains functions that start the servers of a backend, by the name of the backend.
 var documentBackends = map[string]func(t *testing.T) documentBackend{
 	"zookeeper": func(t *testing.T) documentBackend {
 		election := "/jobs/" + testenv.NewPath(t)[1:]
@@ -451,7 +451,7 @@ func TestDocuments_CommandsDoWhatPageDescribes(t *testing.T) {
 	}
 }
 
-// newReplacer replaces what stands for the servers and the election of the reader.
+// newReplacer returns a Replacer that puts the servers and the election of the test into a line of the documentation.
 func (b documentBackend) newReplacer(t *testing.T, line string, e example) *strings.Replacer {
 	election, flags := b.election, b.flags
 	if e.alone {
@@ -471,10 +471,10 @@ func (b documentBackend) newReplacer(t *testing.T, line string, e example) *stri
 		" /jobs/report /jobs/clean", " "+election+" /jobs/clean", "/usr/local/bin/", "")
 }
 
-// run runs the line and requires what the example describes.
+// run runs the line, and requires the result that the example describes.
 func (e example) run(s *shell, line string) {
 	if strings.HasPrefix(line, "elector top") {
-		line += "' /dev/null" // script runs it in a terminal
+		line += "' /dev/null" // the program script runs the line in a terminal
 	}
 	r := s.start(line)
 	if e.until == "" {
@@ -493,7 +493,7 @@ func (e example) run(s *shell, line string) {
 func TestDocuments_DevServerLinesWork(t *testing.T) {
 	bin := newBin(t)
 	pid := os.Getpid()
-	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address of this process, so that the ports that the page names are free
+	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address that only this process uses, so that the ports that the page names are free
 	one := &shell{T: t, bin: bin, replace: strings.NewReplacer("exec elector dev-server", "exec elector dev-server --listen "+host+"1:2181")}
 	single := one.start("exec elector dev-server")
 	single.waitFor("listening on")

@@ -17,7 +17,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// startTwo starts two electors with programs: a is the leader, b the follower.
+// startTwo starts two electors, each with a program and additional arguments: a, which leads, and b, which follows.
 func (el *election) startTwo(a, b []string) (*elector, *elector) {
 	el.t.Helper()
 	leader := el.start(buildWithRace(el.t), "a", slices.Concat(a, program)...)
@@ -27,8 +27,8 @@ func (el *election) startTwo(a, b []string) (*elector, *elector) {
 	return leader, follower
 }
 
-// withShortSession contains the arguments of an elector with a short session, for tests in which a
-// session or a lease expires, and for benchmarks that depend on the timeout.
+// withShortSession contains the arguments that give an elector a short session, for tests that wait for the expiry of
+// a session or a lease, and for benchmarks that depend on the timeout.
 var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 
 // TestRun_KillsProgramThatIgnoresTERM checks that elector kills a program that ignores SIGTERM, and that the next

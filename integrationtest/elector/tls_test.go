@@ -37,7 +37,7 @@ func TestRun_SendsClientCertificate(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, statusCode(ready()))
 		p.terminate()
 	}
-	// The elector must not connect to a server with an unknown authority.
+	// Without --ca-file, the elector does not know the authority of the server, and must not connect.
 	p := el.start(buildWithRace(t), "unknown-server", append([]string{"--zookeeper-servers", addr, "--tls"}, program...)...)
 	p.waitLog("certificate signed by unknown authority")
 	p.terminate()

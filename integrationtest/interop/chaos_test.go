@@ -33,14 +33,14 @@ var (
 // chaosTimeout is the session timeout of the participants of TestChaos_HoldersDoNotOverlap.
 const chaosTimeout = 5 * time.Second
 
-// recordFormat is a record in a file of a participant: a resource, the time after the first check
-// of a hold that succeeded, and the time before the last one, in nanoseconds of CLOCK_MONOTONIC,
-// which all processes of a machine share. The participant overwrites the record with each check.
-// The resource of a lock is followed by a slash and the sequence number of the holder's znode, and that of
-// an item, if it is known, by the sequence number of the item.
+// recordFormat is the format of a record in the file of a participant: a resource, the time after the first
+// successful check of a hold, and the time before the last one, in nanoseconds of CLOCK_MONOTONIC, which all
+// processes of a machine share. The participant overwrites the record with each check. After a lock, the resource
+// contains a slash and the sequence number of the holder's znode; after an item, the sequence number of the item, if
+// it is known.
 const recordFormat = "%-40s %20d %20d\n"
 
-// recordedHold is a record, with the language of the participant.
+// recordedHold is one record, with the language of the participant that has written it.
 type recordedHold struct {
 	language, resource string
 	first, last        int64
@@ -53,10 +53,10 @@ type overlap struct {
 	length       time.Duration
 }
 
-// findOverlaps returns the overlaps of holds of one resource: a check of the former hold that
-// succeeded began after a check of the next one had succeeded. The servers grant a lock in the order of
-// the sequence numbers. Without them, the hold that was recorded first is the former one: that can be
-// wrong if a participant was paused between the grant and its first check.
+// findOverlaps returns the overlaps of holds of the same resource: a successful check of the former hold began after
+// a successful check of the next hold. The servers grant a lock in the order of the sequence numbers. If these are
+// unknown, findOverlaps assumes that the hold that was recorded first is the former one. That can be wrong if a
+// participant was paused between the grant and its first check.
 func findOverlaps(holds []recordedHold) (found []overlap) {
 	slices.SortFunc(holds, func(a, b recordedHold) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.first, b.first))
@@ -76,8 +76,8 @@ func findOverlaps(holds []recordedHold) (found []overlap) {
 	return found
 }
 
-// mayBeTwoItems reports whether the items that two participants have held can be different ones with the
-// same data: a producer of Curator puts an item again after it has lost the reply.
+// mayBeTwoItems reports whether the two participants may have held different items with the same data: a producer
+// that uses Curator puts an item again if it has lost the reply.
 func (o overlap) mayBeTwoItems() bool {
 	return strings.HasPrefix(o.former.resource, "item-java-") && (o.former.sequence != o.next.sequence || o.former.sequence == 0)
 }
@@ -94,26 +94,26 @@ func TestFindOverlaps_IgnoresConsecutiveHolds(t *testing.T) {
 	assert.Equal(t, []overlap{{a, b, 1}}, findOverlaps([]recordedHold{a, b}))
 }
 
-// chaosGroup is a set of participants that use one layout of znodes.
+// chaosGroup is a set of participants that use the same layout of znodes.
 type chaosGroup struct {
 	path    string
 	command []string // the command line of the participants that use the peer's library
 }
 
-// chaosProcess is a participant, which is started again after it was killed.
+// chaosProcess is the process of a participant, which the test starts again after it was killed.
 type chaosProcess struct {
 	language string
 	command  []string
 	*testenv.Process
 }
 
-// chaos runs the participants of TestChaos_HoldersDoNotOverlap.
+// chaos contains the servers and the participants of TestChaos_HoldersDoNotOverlap.
 type chaos struct {
 	*testing.T
 	servers *ensemble.Ensemble
 	dir     string
 
-	mu    sync.Mutex // guards the fields below; the test and one goroutine for each kind of fault use them
+	mu    sync.Mutex // guards the fields below, which the test and one goroutine for each kind of fault use
 	runs  int
 	count map[string]int // the number of faults of each kind
 }
@@ -134,8 +134,7 @@ func (c *chaos) start(p *chaosProcess, path string) {
 	require.NoError(c, err)
 }
 
-// wait waits for a random time from least to most or until ended is closed, and reports whether ended
-// was closed.
+// wait waits for a random time between least and most, or until ended is closed. It reports whether ended was closed.
 func (c *chaos) wait(ended <-chan struct{}, least, most time.Duration) (isOver bool) {
 	select {
 	case <-ended:
@@ -151,8 +150,7 @@ func (c *chaos) add(fault string) {
 	c.count[fault]++
 }
 
-// injectServerFaults injects one fault of a server after the other, so that there is a quorum most
-// of the time.
+// injectServerFaults injects faults of servers one after another, so that most of the time there is a quorum.
 func (c *chaos) injectServerFaults(random *rand.Rand, ended <-chan struct{}) {
 	for !c.wait(ended, time.Second, 4*time.Second) {
 		i := random.IntN(c.servers.Servers())

@@ -13,12 +13,12 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/bubble"
 )
 
-// acquireFunc acquires a lock, a lease of a semaphore, or leadership.
+// acquireFunc acquires a lock, a lease of a semaphore, or a leadership.
 type acquireFunc func(ctx context.Context) (hold, error)
 
 // hold is an acquired lock, lease or leadership.
 type hold interface {
-	Err() error // returns the reason why the hold is lost, or nil
+	Err() error // returns the reason why the hold was lost, or nil
 	Release() error
 }
 
@@ -28,14 +28,15 @@ type contention struct {
 	kind string // the word for the resource in the commands of the peer
 	max  int    // the limit of a semaphore; 1 otherwise
 	path string
-	// queuePath, appended to path, is the parent of the znodes of holders and waiters. For a
-	// semaphore it is the mutex, which contains only the znodes of waiters.
+	// queuePath, appended to path, is the parent of the znodes of holders and waiters. For a semaphore, it is the
+	// parent of the znodes of waiters only.
 	queuePath string
-	// open returns the acquireFunc of a Go participant.
+	// open returns the acquireFunc for a participant in Go.
 	open func(t *testing.T, conn *zk.Conn, path string) acquireFunc
 }
 
-// acquireOnce acquires and releases r once as a Go participant.
+// acquireOnce acquires and releases the resource once, as a participant in Go, and reports this to the monitor's
+// resource r.
 func acquireOnce(ctx context.Context, acquire acquireFunc, r *sharedResource, name, kind string) error {
 	h, err := acquire(ctx)
 	if err != nil {
@@ -50,8 +51,8 @@ func acquireOnce(ctx context.Context, acquire acquireFunc, r *sharedResource, na
 	return bubble.Repeated(h.Release)
 }
 
-// acquireRepeatedly lets a Go participant acquire and release r in the background. The returned
-// function waits until it has done so as often as rounds says.
+// acquireRepeatedly lets a participant in Go acquire and release the resource in the background, as often as rounds
+// says. The returned function waits until the participant has done so.
 func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *sharedResource, name, kind string, rounds int) (wait func()) {
 	ctx := testenv.ContextOf(t)
 	failed := make(chan error, 1)
@@ -71,14 +72,14 @@ func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *sharedResource, nam
 	return wait
 }
 
-// startPeer lets the peer acquire and release r, under the given name.
+// startPeer makes the peer acquire and release the resource. The peer reports this to the monitor's resource r under
+// the given name.
 func (c contention) startPeer(t *testing.T, session int, r *sharedResource, name string, rounds int) *call {
 	t.Helper()
 	return c.peer.sendCommand(t, "contend", session, c.kind, c.path, r.name, name, rounds, c.max)
 }
 
-// holderKind returns the kind, write or read, with which the monitor records a peer that holds the
-// resource.
+// holderKind returns the kind, write or read, under which the monitor records that the peer holds the resource.
 func (c contention) holderKind() string {
 	if c.kind == "read" {
 		return "read"
@@ -86,8 +87,8 @@ func (c contention) holderKind() string {
 	return "write"
 }
 
-// testExclusion lets two Go participants and two participants of the peer contend. The test holds the
-// resource until all of them wait, so that no participant ends before the others start.
+// testExclusion lets two participants in Go and two participants of the peer contend for the resource. The test
+// itself holds the resource until all four wait, so that none of them ends before the others start.
 func (c contention) testExclusion(t *testing.T, rounds int) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)
@@ -131,7 +132,7 @@ func (c contention) waitQueue(t *testing.T, conn *zk.Conn, n int) {
 	waitChildren(t, conn, n-c.max, c.path+c.queuePath)
 }
 
-// testHandOver lets the peer wait for a Go participant, and then a Go participant for the peer.
+// testHandOver makes the peer wait for a participant in Go, and then a participant in Go wait for the peer.
 func (c contention) testHandOver(t *testing.T) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)

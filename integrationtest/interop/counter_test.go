@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/value"
 )
 
-// counterFormat is a data format of counters, with the recipes of the peers that use it.
+// counterFormat is a data format of counters, with the recipes of the peers that use this format.
 type counterFormat struct {
 	name  string
 	peers map[*peer][]string // the names of the recipe in the commands of each peer

@@ -46,7 +46,7 @@ func TestDiscovery_FindsCuratorInstances(t *testing.T) {
 	waitMessage(t, cache, "changed "+unquoted(goInstance+","+javaInstance))
 	require.Equal(t, unquoted(goInstance+","+javaInstance), curator.runCommand(t, "discover", base, name))
 
-	// The provider must choose each instance in turn.
+	// The provider must return each of the two instances in turn.
 	chosen := map[string]bool{}
 	for range 2 {
 		i, err := provider.Choose()

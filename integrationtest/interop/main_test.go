@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// sessionTimeout is the timeout of all sessions, including those of the peers. It is long, because
-	// no session may expire while a Java program starts, which uses a whole CPU.
+	// sessionTimeout is the timeout of all sessions, including those of the peers. It is so long that no session
+	// expires while a Java program starts, which uses a whole CPU.
 	sessionTimeout = 10 * time.Second
 	// quietTime is how long a test waits for an event that must not occur.
 	quietTime = 50 * time.Millisecond
@@ -61,7 +61,7 @@ func connect(t *testing.T) *zk.Conn {
 	return zkproxy.ConnectDirectly(t, sessionTimeout, server.Addr(0)).Conn
 }
 
-// waitChildren waits until a znode has n children. It treats a missing znode as one without children.
+// waitChildren waits until a znode has n children. A znode that does not exist counts as one without children.
 func waitChildren(t *testing.T, conn *zk.Conn, n int, path string) {
 	t.Helper()
 	testenv.Eventually(t, func() bool {

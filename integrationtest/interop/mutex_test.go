@@ -15,7 +15,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/lock"
 )
 
-// layout returns the option for the layout that Go and the peer share.
+// layout returns the option for the layout of znodes that Go and the peer share.
 func (p *peer) layout() recipes.Option {
 	if p == kazoo {
 		return recipes.WithKazooLayout()
@@ -23,7 +23,7 @@ func (p *peer) layout() recipes.Option {
 	return recipes.Option{}
 }
 
-// asHold converts h to a hold, which is nil if err is not nil.
+// asHold converts the results of a function that acquires a lock. The hold is nil if err is not nil.
 func asHold[H hold](h H, err error) (hold, error) {
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (p *peer) newLeadership(t *testing.T, conn *zk.Conn, path string) acquireFu
 	}
 }
 
-// leadershipHold is a leadership as a hold. Its Release ends the candidacy.
+// leadershipHold is a leadership that implements hold: Release ends the candidacy.
 type leadershipHold struct {
 	*leaderelection.Leadership
 	election *leaderelection.Election

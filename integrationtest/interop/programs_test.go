@@ -21,8 +21,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/shard"
 )
 
-// program is a program in Go that docs/recipes/peers.md compares with those in testdata/programs, which
-// use Curator and kazoo. It calls work for its work.
+// program is a program in Go. docs/recipes/peers.md compares it with the programs in testdata/programs, which use
+// Curator and kazoo. It calls the function work when it would do its work.
 type program func(ctx context.Context, conn *zk.Conn, path string, work func(what string)) error
 
 func lockProgram(ctx context.Context, conn *zk.Conn, path string, work func(string)) error {
@@ -77,7 +77,8 @@ func tenantNames() (all []string) {
 	return all
 }
 
-// programs are the files with the programs, by purpose and library. The first file contains those in Go.
+// programs contains the files of the programs in other languages, by purpose and library. This file contains the
+// programs in Go.
 var programs = map[string]map[string]string{
 	"lock":   {"kazoo": "lock.py", "curator": "Lock.java"},
 	"queue":  {"kazoo": "workqueue.py", "curator": "Queue.java"},
@@ -175,7 +176,8 @@ func TestPrograms_HaveDocumentedNumbersOfLines(t *testing.T) {
 	}
 }
 
-// countLines returns the number of lines between two comments, without empty ones.
+// countLines returns the number of lines between the comment begin and the comment end in a file, without empty
+// lines.
 func countLines(t *testing.T, file, begin string) (n int) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
 
-// eachPeer runs f for each peer, with a queue in the layout of the peer and a resource that blocks the
-// peer's consumers.
+// eachPeer runs a test for each peer, with a queue in the layout of the peer, and with a resource of the monitor at
+// which the consumers of the peer wait.
 func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, pat
 	}
 }
 
-// startConsumer makes the peer consume items. The returned function ends it.
+// startConsumer makes the peer consume items of a queue. The returned function ends the consumer.
 func (p *peer) startConsumer(t *testing.T, r *sharedResource, path string) (stop func()) {
 	handle := "consumer-" + r.name
 	p.runCommand(t, "consume", handle, path, path+"-claims", r.name, p.name)
@@ -224,7 +224,7 @@ func TestQueue_HidesItemReturnedWithDelayFromPeer(t *testing.T) {
 		stop := p.startConsumer(t, r, path)
 		item, err = q.Take(ctx)
 		require.NoError(t, err)
-		// Half of the delay, because the clock of the server is known with an error.
+		// Require only half of the delay, because the time of the server is not known exactly.
 		require.GreaterOrEqual(t, time.Since(began), delay/2)
 		require.Equal(t, id, item.ID())
 		require.Equal(t, 2, item.Attempt())

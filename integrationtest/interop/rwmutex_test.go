@@ -33,7 +33,7 @@ func TestRWMutex_ExcludesPeer(t *testing.T) {
 	}
 }
 
-// testHandOverToReader lets a reader of Go wait for a writer of the peer.
+// testHandOverToReader makes a reader in Go wait for a writer of the peer.
 func testHandOverToReader(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
@@ -48,8 +48,8 @@ func testHandOverToReader(t *testing.T, p *peer) {
 	done()
 }
 
-// testReadersTogether lets a reader of Go and one of the peer hold the lock at the same time, in
-// either order, and a writer wait for both.
+// testReadersTogether requires that a reader in Go and a reader of the peer can hold the lock at the same time, in
+// either order, and that a writer waits for both.
 func testReadersTogether(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	for _, goFirst := range []bool{true, false} {
@@ -149,9 +149,9 @@ func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 		r.waitHolder(t, "writer").release()
 		writer.wait(t)
 	})
-	// In release 5.4.0 of Curator the reader of Curator has its own sequence number (CURATOR-621): it
-	// is behind the writers that wait already, and they do not wait for it, even those of Curator. So
-	// the writer joins after the downgrade here.
+	// In release 5.4.0 of Curator, a reader that was a writer has a new sequence number (CURATOR-621). It is behind
+	// the writers that are already waiting, and these writers do not wait for the reader, even if they use Curator.
+	// Therefore the writer of this test joins after the downgrade.
 	t.Run("of Curator without a waiting writer", func(t *testing.T) {
 		p.requirePeer(t)
 		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
@@ -161,7 +161,7 @@ func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 		waitChildren(t, conn, 2, path)
 		r.requireNoHolder(t)
 		v.release()
-		// After the downgrade, the former writer still holds the lock, as a reader.
+		// After the downgrade, the former writer still holds the lock as a reader.
 		both := map[string]*holder{}
 		for range 2 {
 			v := r.waitHolder(t, "")

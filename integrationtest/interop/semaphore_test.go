@@ -50,8 +50,8 @@ func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 	}
 }
 
-// testLeasesTogether lets Go and the peer hold one of two leases each, and each wait for the lease of
-// the other.
+// testLeasesTogether requires that Go and the peer can hold one of two leases each, and that each can wait for the
+// lease of the other.
 func testLeasesTogether(t *testing.T, m contention) {
 	m.peer.requirePeer(t)
 	m.path = testenv.NewPath(t)
@@ -69,11 +69,11 @@ func testLeasesTogether(t *testing.T, m contention) {
 	second := acquireRepeatedly(t, open, r, "go2", "write", 1)
 	m.waitQueue(t, conn, 4)
 	r.requireNoHolder(t)
-	g.release() // the lease of Go is then granted to the peer
+	g.release() // the peer then acquires the lease of Go
 	first()
 	v := r.waitHolder(t, "peer2")
 	r.requireNoHolder(t)
-	p.release() // the lease of the peer is then granted to Go
+	p.release() // Go then acquires the lease of the peer
 	peer1.wait(t)
 	w := r.waitHolder(t, "go2")
 	v.release()

@@ -21,7 +21,7 @@ import (
 
 var chaos = flag.Duration("chaos", 10*time.Second, "duration of TestLease_TermsDoNotOverlapDuringFaults")
 
-// storeBackend returns a backend for storetest whose stores use the API server.
+// storeBackend returns a backend for package storetest, whose stores use this API server.
 func (s *apiServer) storeBackend(t testing.TB) *storetest.Backend {
 	name := newName()
 	return &storetest.Backend{

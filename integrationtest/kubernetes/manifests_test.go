@@ -77,7 +77,8 @@ func TestManifests_KustomizationsListAllFiles(t *testing.T) {
 	}
 }
 
-// sidecarDeployment returns the Deployment of the base, patched for elector as a sidecar, as kustomize does.
+// sidecarDeployment returns the Deployment of the base with the patch that makes elector a sidecar, as kustomize
+// would apply it.
 func sidecarDeployment(t testing.TB) *unstructured.Unstructured {
 	t.Helper()
 	base, err := readObjects(t, manifests+"/base/deployment.yaml")[0].MarshalJSON()
@@ -104,7 +105,7 @@ func TestManifests_SidecarReplacesCommand(t *testing.T) {
 	require.NotNil(t, program["securityContext"])
 }
 
-// resourceName returns the name of the API resource of a kind of objects.
+// resourceName returns the name of the API resource for a kind of objects.
 func resourceName(kind string) string {
 	if kind == "NetworkPolicy" {
 		return "networkpolicies"
@@ -112,7 +113,7 @@ func resourceName(kind string) string {
 	return strings.ToLower(kind) + "s"
 }
 
-// apply applies an object with strict validation of its fields. With dryRun nothing is stored.
+// apply applies an object, and requires that all fields are valid. With dryRun the server stores nothing.
 func (s *apiServer) apply(t testing.TB, o *unstructured.Unstructured, dryRun bool) {
 	t.Helper()
 	version, err := schema.ParseGroupVersion(o.GetAPIVersion())

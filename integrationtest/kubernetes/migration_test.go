@@ -26,7 +26,7 @@ const (
 	tick     = 50 * time.Millisecond
 )
 
-// fleet counts the replicas that work.
+// fleet counts the replicas that work at the same time, and the overlaps.
 type fleet struct {
 	working, overlaps, terms atomic.Int32
 	last                     atomic.Value // the version of the last replica that began to work
@@ -46,9 +46,9 @@ func (f *fleet) newController(version string) manager.RunnableFunc {
 	}
 }
 
-// replica starts a replica, which is a manager. Version 1 uses the Lease of client-go, version 2 uses
-// that Lease and an election, and version 3 uses the election alone. The returned function stops the
-// replica, as TERM does.
+// replica starts a replica, which is a manager. Version 1 uses a Lease with client-go, version 2 uses the same Lease
+// and an election of this library, and version 3 uses the election alone. The returned function stops the replica, as
+// TERM would.
 func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop func()) {
 	t.Helper()
 	c := s.config()

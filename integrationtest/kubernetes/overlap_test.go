@@ -1,5 +1,5 @@
-// Package kubernetes tests managers of controller-runtime with real servers of elections, and the
-// manifests and elections on Kubernetes with a real API server.
+// Package kubernetes tests managers of controller-runtime with real servers, and the Kubernetes manifests and
+// elections on Leases with a real API server.
 package kubernetes
 
 import (
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// candidate is a candidate whose network can be cut off for good.
+// candidate is a candidate that the function cut permanently disconnects from its servers.
 type candidate struct {
 	leaderelection.Candidate
 	cut func()
@@ -79,9 +79,9 @@ func formatRange(all []time.Duration) string {
 	return fmt.Sprint(shortest.Round(time.Millisecond), " to ", longest.Round(time.Millisecond))
 }
 
-// cutOff runs managers with two candidates, and cuts the first off. It returns how long after that the
-// controllers of the first stopped, and those of the second started. On a machine that stalls, the
-// first can lose its leadership before it is cut off.
+// cutOff runs managers with two candidates, and cuts off the first candidate. It returns how long after that the
+// controllers of the first manager stopped, and the controllers of the second manager started. On a machine that
+// stalls, the first candidate can lose its leadership before it is cut off.
 func cutOff(t *testing.T, first, second candidate) (stopped, started time.Duration) {
 	t.Helper()
 	var working, overlaps atomic.Int32
@@ -132,8 +132,8 @@ func cutOff(t *testing.T, first, second candidate) (stopped, started time.Durati
 	return stopped, started
 }
 
-// sessionTimeout is the session timeout of candidates on ZooKeeper and etcd, and about the election
-// timeout of those on a changefeed.
+// sessionTimeout is the session timeout of candidates on ZooKeeper and etcd, and approximately the election timeout
+// of candidates on a changefeed.
 const sessionTimeout = 3 * time.Second
 
 func onZooKeeper(t testing.TB) func(int) candidate {

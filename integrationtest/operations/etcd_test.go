@@ -13,11 +13,11 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
-// etcdServers are etcd servers with two candidates.
+// etcdServers contains etcd servers on which two candidates compete.
 type etcdServers struct {
 	*dbserver.EtcdCluster
 	admin  *clientv3.Client
-	backup string // a backup from before the election
+	backup string // a backup of the data from before the election
 }
 
 // TestEtcd_OperationsKeepOneLeader checks that an operation on etcd servers, such as a restart or a restored backup,
@@ -62,8 +62,8 @@ func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 			e.WaitForNoLeader()
 			e.Networks.ConnectTo(s.Addr(0))
 		}},
-		// A server without space executes reads and keepalives, so the leader keeps the leadership. It
-		// rejects candidates that join.
+		// An etcd server without space executes reads and keepalives, so the leader keeps its leadership, but rejects
+		// the writes of candidates that join.
 		{Name: "Full", Short: true, Reason: "database space exceeded", Run: func(e *operators.Election, s *etcdServers) {
 			s.SetFull(true)
 			candidates, err := etcd.Candidates(t.Context(), s.admin, node)
@@ -137,7 +137,7 @@ func (s *etcdServers) newClient(e *operators.Election, user string, endpoints ..
 	return client
 }
 
-// addCandidates adds two candidates, each with a separate network to the first server.
+// addCandidates adds two candidates. Each has a separate network to the first server.
 func (s *etcdServers) addCandidates(e *operators.Election, user string) {
 	for range 2 {
 		endpoints := append([]string{"http://" + e.AddNetwork(s.Addr(0))}, s.Endpoints()[1:]...)

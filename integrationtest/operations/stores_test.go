@@ -23,7 +23,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/operators"
 )
 
-// storeServer is the server of a changefeed's store, with two candidates.
+// storeServer contains the server of a changefeed's store, on which two candidates compete.
 type storeServer struct {
 	*dbserver.Server
 	others []*dbserver.Server // the standbys of the server, or the other members of its cluster
@@ -36,7 +36,7 @@ func newStoreServer(e *operators.Election, start func() (*dbserver.Server, error
 	return &storeServer{Server: dbserver.StartServer(e, start), t: e}
 }
 
-// addCandidates starts two candidates. urlOf returns the address of the store for the addresses of the
+// addCandidates starts two candidates. The function urlOf returns the URL of the store for the addresses of its
 // servers, which are separated by commas.
 func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServer {
 	for range 2 {
@@ -57,10 +57,10 @@ func (s *storeServer) addCandidates(urlOf func(addrs string) string) *storeServe
 	return s
 }
 
-// execSQL executes statements as the superuser.
+// execSQL executes statements as the superuser of the PostgreSQL server.
 func (s *storeServer) execSQL(statements ...string) { s.execSQLAt(s.Server, statements...) }
 
-// execSQLAt executes statements as the superuser of a server.
+// execSQLAt executes statements as the superuser of the given PostgreSQL server.
 func (s *storeServer) execSQLAt(server *dbserver.Server, statements ...string) {
 	conn, err := pgx.Connect(s.t.Context(), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable")
 	require.NoError(s.t, err)
@@ -215,8 +215,8 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 		return newStoreServer(e, start()).addCandidates(func(addr string) string { return "redis://elector:secret@" + addr })
 	})
 	operators.Test(t, []operators.Operation[*storeServer]{
-		// The operator gives the name or the address that the clients use to the replica. In this test
-		// the replica has all acknowledged writes, which Redis does not guarantee.
+		// After the failure, the operator changes the address that the clients use so that it leads to the replica.
+		// In this test the replica has all acknowledged writes, which Redis does not guarantee.
 		{Name: "FailedOver", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			s.runCommand("WAIT", 1, 0)
 			require.NoError(e, s.Kill())
@@ -233,7 +233,8 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// stream connects as an operator, and calls f with the name of the stream that contains the records.
+// stream connects to NATS as an operator, and calls f with the name of the stream that contains the records of
+// elections.
 func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) {
 	conn, err := natsclient.Connect("nats://" + s.Addr())
 	require.NoError(s.t, err)
@@ -243,8 +244,8 @@ func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) 
 	require.NoError(s.t, f(js, "KV_leaderelection"))
 }
 
-// configure restarts the server with a password and permissions of the candidates. It restarts the
-// server, because a server whose arguments name its directory does not reload its configuration.
+// configure restarts the NATS server with another password and other permissions of the candidates. A restart is
+// necessary, because a server whose arguments name its directory does not reload its configuration.
 func (s *storeServer) configure(password, permissions string) {
 	s.writeConfig(password, permissions)
 	require.NoError(s.t, s.Restart())
@@ -311,8 +312,8 @@ func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 		return nil
 	}
 	operators.Test(t, []operators.Operation[*storeServer]{
-		// The server that fails does not have the only replica of the bucket. Candidates that were
-		// connected to it connect to another server.
+		// The server that fails does not have the only replica of the bucket. Candidates that used this server
+		// connect to another server.
 		{Name: "FailedOver", Run: func(e *operators.Election, s *storeServer) { require.NoError(e, server(e, s, false).Kill()) }},
 		{Name: "BucketServerRestarted", Reason: "failed", Run: func(e *operators.Election, s *storeServer) {
 			one := server(e, s, true)

@@ -18,7 +18,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zkdial"
 )
 
-// zkServers are ZooKeeper servers with two candidates.
+// zkServers contains ZooKeeper servers on which two candidates compete.
 type zkServers struct {
 	*ensemble.Ensemble
 	backup string // a copy of the data from before the election
@@ -26,7 +26,7 @@ type zkServers struct {
 
 const oldUser, newUser = "user:old", "user:new"
 
-// noSession is the beginning of the message that explains why a candidate has no session for two seconds.
+// noSession is the beginning of the message that a candidate logs if it has had no session for two seconds.
 const noSession = "no ZooKeeper server has granted a session"
 
 // TestZooKeeper_OperationsKeepOneLeader checks that an operation on ZooKeeper servers, such as a restart or a
@@ -65,8 +65,8 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 			e.WaitForLog(noSession)
 			e.Networks.ConnectTo(s.Addr(0))
 		}},
-		// The requests of a leader only compare znodes, so it keeps the leadership when the quota is
-		// exceeded. Candidates that join are rejected.
+		// The leader only compares znodes in its requests, so it keeps the leadership when the quota is exceeded. The
+		// servers reject candidates that join.
 		{Name: "Full", Reason: "QUOTAEXCEEDED", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			const quota = "/zookeeper/quota" + node
@@ -106,8 +106,8 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 			restrictNode(e, admin, newUser)
 			e.WaitForLeader(time.Now().Add(operators.Timeout))
 		}},
-		// The leader keeps the leadership when its permission is revoked. A candidacy that is not
-		// permitted to join ends, and a supervisor starts the program again.
+		// The leader keeps the leadership when its permission is revoked. A candidate that may not join ends its
+		// candidacy, and a supervisor starts the program again.
 		{Name: "PermissionRevoked", Short: true, Reason: "NOAUTH", Run: func(e *operators.Election, s *zkServers) {
 			admin := s.connect(e)
 			restrictNode(e, admin, newUser)
@@ -132,8 +132,8 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 			require.NoError(e, s.Kill(leader))
 			ensemble.WaitReady(e, s.Ensemble)
 		}},
-		// Without a quorum, the remaining server serves only clients that accept a read-only server. It
-		// closes the connections of the candidates.
+		// Without a quorum, the remaining server serves only clients that accept a read-only server. It closes the
+		// connections of the candidates, which do not.
 		{Name: "ReadOnly", Reason: noSession, Run: func(e *operators.Election, s *zkServers) {
 			require.NoError(e, s.Kill(1))
 			require.NoError(e, s.Kill(2))
@@ -151,7 +151,7 @@ func TestZooKeeper_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// startZooKeeper starts servers.
+// startZooKeeper starts ZooKeeper servers without candidates.
 func startZooKeeper(e *operators.Election, cfg ensemble.Config) *zkServers {
 	cfg.Backend = ensemble.Process
 	return &zkServers{Ensemble: ensemble.StartServers(e, cfg)}
@@ -171,8 +171,8 @@ func startWithCandidates(e *operators.Election, cfg ensemble.Config) *zkServers 
 	return s
 }
 
-// addCandidate adds a candidate with a separate network to the first server. user is the user and the
-// password of the scheme digest, or empty.
+// addCandidate adds a candidate with a separate network to the first server. user contains the user name and the
+// password for the scheme digest, or is empty.
 func (s *zkServers) addCandidate(e *operators.Election, user string) {
 	conn, events, err := zkdial.Connect(append([]string{e.AddNetwork(s.Addr(0))}, s.Addrs()[1:]...), operators.Timeout, zkdial.WithLogger(e.Logger()))
 	require.NoError(e, err)
@@ -200,7 +200,7 @@ func aclOf(users ...string) (acl []zk.ACL) {
 	return acl
 }
 
-// restrictNode changes the ACL of the election node.
+// restrictNode changes the ACL of the election node so that only the given users have access.
 func restrictNode(e *operators.Election, admin *zkproxy.Client, users ...string) {
 	_, err := admin.SetACL(node, aclOf(users...), -1)
 	require.NoError(e, err)
@@ -231,7 +231,7 @@ func (s *zkServers) start(e *operators.Election) {
 	ensemble.WaitReady(e, s.Ensemble)
 }
 
-// replaceData replaces the data of the first server by a directory.
+// replaceData replaces the data of the first server by the content of a directory.
 func (s *zkServers) replaceData(e *operators.Election, dir string) {
 	require.NoError(e, s.Kill(0))
 	require.NoError(e, os.RemoveAll(s.DataDir(0)))

@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// mutant is an edit that breaks a rule, and the tests that must then fail.
+// mutant is an edit that breaks a rule of the library, and the tests that must fail because of that.
 type mutant struct {
 	name   string // unique; an area and a number, such as line/W6
-	breaks string // what the edit breaks, in a few words
+	breaks string // the rule that the edit breaks, or its consequence, in a few words
 	file   string // the file that is edited, relative to the root of the repository
-	// edits are applied in order. The old text of each occurs exactly once in the file.
+	// edits are applied in this order. The old text of each edit occurs exactly once in the file.
 	edits []edit
-	// tests are the arguments of go test: packages, and -run to name the tests that must
-	// fail. They should take no more than a few seconds.
+	// tests are the arguments of go test: packages, and -run with the tests that must fail. These tests should take
+	// no more than a few seconds.
 	tests string
-	// equivalent is the reason why the edit changes no behaviour that a client can observe.
-	// Such a mutant is listed, so that it is not examined again, but it is not run.
+	// equivalent is the reason why the edit changes no behaviour that a client can observe. Such a mutant stays in
+	// the table so that nobody examines it again, but it is not run.
 	equivalent string
 }
 

@@ -16,8 +16,8 @@ import (
 // repositoryRoot is the root of the repository.
 const repositoryRoot = "../.."
 
-// testLimit is how long the tests of a mutant may take in TestRunner_RecognizesOutcomesOfMutants. hangLimit is the limit
-// for a mutant whose tests hang.
+// testLimit is how long the tests of a mutant may take in TestRunner_RecognizesOutcomesOfMutants. hangLimit is the
+// limit for a mutant whose tests hang.
 const (
 	testLimit = time.Minute
 	hangLimit = time.Second
@@ -43,8 +43,8 @@ func TestTable_NamesExistingCodeAndTests(t *testing.T) {
 	}
 }
 
-// requireTests requires that the packages exist and contain the tests that -run names. known contains the names of
-// the tests of packages, by their arguments; it adds those that are missing.
+// requireTests requires that the packages that m names exist, and contain tests that match its -run. known caches the
+// names of the tests of packages, by the arguments for the packages.
 func requireTests(t *testing.T, m *mutant, known map[string][]string) {
 	t.Helper()
 	var pattern string
@@ -90,7 +90,7 @@ func TestRunner_RecognizesOutcomesOfMutants(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":  "module example\n\ngo 1.26\n",
-		"go.work": "go 1.26\n\nuse .\n", // hides a go.work in a directory above
+		"go.work": "go 1.26\n\nuse .\n", // hides the go.work of a parent directory
 		"abs.go":  "package example\n\nfunc abs(n int) int {\n\tif n < 0 {\n\t\treturn -n\n\t}\n\treturn n\n}\n",
 		"abs_test.go": "package example\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n" +
 			"\tif abs(-1) != 1 {\n\t\tt.Error(\"abs(-1) is not 1\")\n\t}\n}\n",

@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/api.txt")
 
-// apiFile contains the exported API of all packages that users import, so that a change of it is visible
-// in a review.
+// apiFile is the file with the exported API of all packages that users import. Because of this file, a review shows
+// each change of the API.
 const apiFile = "docs/api.txt"
 
 // TestAPI_DocumentIsUpToDate checks that docs/api.txt lists the exported API. "make api" writes the file.
@@ -83,7 +83,7 @@ func exported(t *testing.T, dir string) (decls []string) {
 	add := func(node any) {
 		var b bytes.Buffer
 		require.NoError(t, format.Node(&b, files, node))
-		decls = append(decls, strings.ReplaceAll(b.String(), "\n\n", "\n")) // removed comments leave empty lines
+		decls = append(decls, strings.ReplaceAll(b.String(), "\n\n", "\n")) // removed comments leave empty lines behind
 	}
 	addValues := func(values []*doc.Value) {
 		for _, v := range values {

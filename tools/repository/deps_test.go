@@ -125,7 +125,7 @@ func TestDemoDependencies_AreFew(t *testing.T) {
 	}
 }
 
-// isBase reports whether a package of this module is part of every election.
+// isBase reports whether a package of this module is linked into every program with an election.
 func isBase(name string) bool {
 	switch name {
 	case "", "/event", "/candidacy", "/candidacy/limit", "/candidacy/record", "/transport":
@@ -136,8 +136,7 @@ func isBase(name string) bool {
 
 var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/store", "/adapters/changefeed/internal/protocol", "/resign"}
 
-// linked returns the packages that a package of this module links, without those of the
-// standard library.
+// linked returns the packages that a package of this module depends on, without the packages of the standard library.
 func linked(t *testing.T, name string) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", core+name).Output()

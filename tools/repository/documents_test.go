@@ -74,7 +74,7 @@ func TestLinksOfDocuments_Exist(t *testing.T) {
 		code    = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$")
 		heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 		link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
-		dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`) // what the anchor of a heading does not contain
+		dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`) // the parts of a heading that its anchor does not contain
 	)
 	out, err := exec.Command("git", "ls-files", "*.md").Output()
 	if err != nil {

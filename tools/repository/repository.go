@@ -27,7 +27,7 @@ type module struct {
 	file *modfile.File // the contents of its go.mod
 }
 
-// findOthers returns the modules that are not part of the workspace, such as the benchmarks.
+// findOthers returns the modules of the repository that go.work does not list, such as the benchmarks.
 func (r *repository) findOthers() (others []*module, err error) {
 	err = filepath.WalkDir(r.root, func(name string, d os.DirEntry, err error) error {
 		if err != nil || d.Name() != "go.mod" {
@@ -42,7 +42,7 @@ func (r *repository) findOthers() (others []*module, err error) {
 	return others, err
 }
 
-// readModule reads the module in a directory.
+// readModule reads the go.mod in a directory.
 func (r *repository) readModule(dir string) (*module, error) {
 	relative, err := filepath.Rel(r.root, dir)
 	if err != nil {
@@ -60,7 +60,7 @@ func (r *repository) readModule(dir string) (*module, error) {
 	return &module{path: file.Module.Mod.Path, dir: filepath.ToSlash(relative), file: file}, nil
 }
 
-// readRepository reads go.work in a directory or the nearest directory above it.
+// readRepository reads the go.work in a directory, or in the nearest parent directory that has one.
 func readRepository(dir string) (*repository, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
@@ -97,12 +97,12 @@ func (m *module) isProgram() bool {
 	return m.dir == "cmd" || m.isInternal()
 }
 
-// isInternal reports whether a module is neither imported nor installed by users.
+// isInternal reports whether users neither import nor install a module.
 func (m *module) isInternal() bool {
 	return m.dir == "examples" || m.dir == "integrationtest"
 }
 
-// find returns the module with a path, or nil.
+// find returns the module with the given path, or nil.
 func (r *repository) find(path string) *module {
 	for _, m := range r.modules {
 		if m.path == path {
@@ -140,7 +140,7 @@ func (r *repository) requiredVersion() (string, error) {
 	return version, nil
 }
 
-// goMod returns the go.mod of a module, with requirements of a version of the repository's modules.
+// goMod returns the go.mod of a module, in which the modules of the repository have the given version.
 func (r *repository) goMod(m *module, version string) ([]byte, error) {
 	text, err := m.file.Format()
 	if err != nil {
@@ -160,8 +160,8 @@ func (r *repository) goMod(m *module, version string) ([]byte, error) {
 	return changed.Format()
 }
 
-// setVersion lets the modules require each other with a version. go.work replaces this version by the
-// working tree, because it may not be published yet.
+// setVersion makes the modules of the repository require each other with the given version. The version may not be
+// published yet, so setVersion makes go.work replace it by the working tree.
 func setVersion(r *repository, version string) error {
 	if !semver.IsValid(version) || semver.Canonical(version) != version {
 		return fmt.Errorf("%q is not a version of the form vX.Y.Z", version)

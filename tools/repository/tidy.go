@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// tidyModules runs go mod tidy in a copy of every module. If write is true, it writes the results back;
-// otherwise it returns an error if they differ.
+// tidyModules runs go mod tidy in a copy of every module. If write is true, it writes the results back to the working
+// tree. Otherwise it returns an error if a module is not tidy.
 func (p *proxy) tidyModules(ctx context.Context, write bool) error {
 	version, err := p.repository.requiredVersion()
 	if err != nil {
@@ -29,7 +29,8 @@ func (p *proxy) tidyModules(ctx context.Context, write bool) error {
 	return errors.Join(untidy...)
 }
 
-// tidyModule reports whether the go.mod or go.sum of a module was not tidy.
+// tidyModule runs go mod tidy in a copy of a module, and reports whether this has changed the go.mod or the go.sum.
+// If write is true, it writes the result back to the working tree.
 func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write bool) (changed bool, err error) {
 	dir, err := p.copyModule(m)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 )
 
 // runTypes checks the types of packages for another platform. It finds what differs between platforms, such as a
-// function that a file for another system lacks, and a constant that an int of 32 bits cannot hold. It takes a
-// fraction of the compiler's time, because it generates no code, and skips the bodies of functions outside of the
-// repository. "make cross" compiles them as well.
+// function that a file for another system lacks, or a constant that an int of 32 bits cannot hold. It is several
+// times faster than the compiler, because it generates no code, and skips the bodies of functions outside of the
+// repository. "make cross" compiles these bodies as well.
 func runTypes(args []string) error {
 	flags := flag.NewFlagSet("types", flag.ExitOnError)
 	platform := flags.String("platform", "", "`GOOS/GOARCH`")
@@ -76,7 +76,7 @@ func checkTypes(dir, platform string, tests bool, patterns []string) (errs []err
 	return errs, nil
 }
 
-// removeBodies removes the bodies of all functions. The types of what other packages can use stay the same.
+// removeBodies removes the bodies of all functions, which other packages do not need to check their types.
 func removeBodies(f *ast.File) {
 	for _, d := range f.Decls {
 		if function, ok := d.(*ast.FuncDecl); ok {

@@ -25,7 +25,7 @@ func TestCheckTypes_FindsErrorsOnOtherPlatforms(t *testing.T) {
 	for _, c := range []struct {
 		platform string
 		tests    bool
-		want     string // in one of the errors, "" for none
+		want     string // a part of one of the errors; "" if no error is expected
 	}{
 		{"linux/amd64", false, ""},
 		{"linux/386", false, "overflows"},
