@@ -85,7 +85,7 @@ func (e *baselineEntry) await(predecessor string) error {
 	case zk.EventNotWatching:
 		return zk.ErrClosing
 	default:
-		return fmt.Errorf("waiting for the deletion of %s: %v", predecessor, event)
+		return fmt.Errorf("unexpected event instead of the deletion of %s: %v", predecessor, event)
 	}
 }
 

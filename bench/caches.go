@@ -48,7 +48,7 @@ func (l *localContestant) writeCached(session int, dir string) (time.Duration, e
 	case err := <-l.updates:
 		return time.Duration(now() - begin), err
 	case <-time.After(responseTimeout):
-		return 0, errors.New("the cache does not report the write")
+		return 0, errors.New("the cache has not reported the write in time")
 	}
 }
 
@@ -89,7 +89,7 @@ func fillBaselineCache(conn *zk.Conn, dir string, n int) (time.Duration, error) 
 	reading.Wait()
 	took := time.Duration(now() - begin)
 	if len(cached) != n {
-		return 0, fmt.Errorf("the baseline has read %d znodes of %d", len(cached), n)
+		return 0, fmt.Errorf("the baseline has read %d instead of %d znodes", len(cached), n)
 	}
 	return took, nil
 }
@@ -124,11 +124,11 @@ func (l libraryRecipes) fillCache(conn *zk.Conn, dir string, n int) (time.Durati
 	select {
 	case <-c.Filled():
 	case <-time.After(responseTimeout * time.Duration(1+n/cachedNumber)):
-		return 0, errors.New("the cache is not filled")
+		return 0, errors.New("the cache was not filled in time")
 	}
 	took := time.Duration(now() - begin)
 	if c.Len() != n+1 {
-		return 0, fmt.Errorf("the cache has %d znodes of %d", c.Len(), n+1)
+		return 0, fmt.Errorf("the cache contains %d instead of %d znodes", c.Len(), n+1)
 	}
 	return took, nil
 }

@@ -116,7 +116,7 @@ func (p *process) contend(k lockingPattern, dir string) (contention, error) {
 		return contention{}, err
 	}
 	if len(values)%4 != 1 {
-		return contention{}, fmt.Errorf("%s: contend: %d numbers", p.title, len(values))
+		return contention{}, fmt.Errorf("%s: contend: the response has %d numbers, not four for each lock after the start", p.title, len(values))
 	}
 	cycles := make([]lockCycle, 0, len(values)/4)
 	for c := values[1:]; len(c) > 0; c = c[4:] {

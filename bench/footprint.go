@@ -115,7 +115,7 @@ func printFootprint(ctx context.Context, name, addr string, n int, w waiting, pr
 	}
 	newContestant := constructors[name]
 	if newContestant == nil {
-		return fmt.Errorf("the memory of %q cannot be measured", name)
+		return fmt.Errorf("-footprint %q: only the memory of contestants in Go can be measured", name)
 	}
 	c := newContestant(addr, sessionTimeout)
 	defer runtime.KeepAlive(c)

@@ -67,7 +67,7 @@ func (e electionEntry) acquire(queued func()) error {
 		case status.Err != nil:
 			return status.Err
 		case status.Role == leaderelection.Leader && status.Leadership.Token() == 0:
-			return errors.New("the leadership has no token")
+			return errors.New("the leadership has no fencing token")
 		case status.Role == leaderelection.Leader:
 			return nil
 		}
@@ -88,7 +88,7 @@ func (e *mutexEntry) acquire(func()) error {
 		return err
 	}
 	if e.hold.Token() == 0 {
-		return errors.New("the hold has no token")
+		return errors.New("the hold of the lock has no fencing token")
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func (s *server) readCounter(dir string) (int, error) {
 		return sum, nil
 	}
 	if len(data) != 8 {
-		return 0, fmt.Errorf("the counter has %d bytes", len(data))
+		return 0, fmt.Errorf("the counter has %d bytes, which are neither a text nor an integer of 8 bytes", len(data))
 	}
 	return int(binary.BigEndian.Uint64(data)), nil
 }

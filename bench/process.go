@@ -80,7 +80,7 @@ func startProcess(title string, limit int, cmd *exec.Cmd) (*process, error) {
 	ready, err := p.receive()
 	version, ok := strings.CutPrefix(ready, "ready ")
 	if err == nil && !ok {
-		err = fmt.Errorf("unexpected output %q", ready)
+		err = fmt.Errorf("the first line of the output is %q, not ready and the version", ready)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.close())

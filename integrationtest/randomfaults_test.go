@@ -282,7 +282,7 @@ func (s *faultSchedule) waitRegained() error {
 			return s.history.waitWriteAfter(stat.Mzxid, time.Until(limit))
 		}
 		if time.Now().After(limit) {
-			return fmt.Errorf("the ensemble does not serve: %w", err)
+			return fmt.Errorf("the ensemble does not serve clients: %w", err)
 		}
 		s.pause(20 * time.Millisecond)
 	}

@@ -77,7 +77,7 @@ func replaceLeader(ctx context.Context, sys system, leader, next *candidate, cra
 	time.Sleep(500*time.Millisecond + rand.N(sys.timeout/2))
 	select {
 	case <-next.leads:
-		return 0, errors.New("two candidates lead")
+		return 0, errors.New("two candidates lead at the same time")
 	default:
 	}
 	resigned := make(chan error, 1)

@@ -67,11 +67,11 @@ func (a *migrationFlags) register(flags *pflag.FlagSet) {
 func (a *migrationFlags) check(s *settings, checkBackend func(*settings) error) error {
 	switch {
 	case a.backend == "" && a.election != "":
-		return usage("--also-election %s: it needs --also, for example --also etcd", a.election)
+		return usage("--also-election %s requires --also, for example --also etcd", a.election)
 	case a.backend == "":
 		return nil
 	case a.backend == s.backend:
-		return usage("--also %s: it is the backend of --backend: name another one, for example --also %s, or a file with the settings of the second election, for example --also new.yaml", a.backend, otherBackend(s.backend))
+		return usage("--also %s: --backend already names this backend: name another backend, for example --also %s, or a file with the settings of the second election, for example --also new.yaml", a.backend, otherBackend(s.backend))
 	case backendKinds[a.backend].open == nil:
 		return a.checkFile(s, checkBackend)
 	}
@@ -92,7 +92,7 @@ func (a *migrationFlags) checkFile(s *settings, checkBackend func(*settings) err
 	case err != nil:
 		return second.nameKeys(err)
 	case sameElection(s, second):
-		return usage("--also %s: it is the election of --backend %s: name one on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
+		return usage("--also %s: the settings of --backend %s already name this election: name an election on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
 	}
 	a.second = second
 	return nil
@@ -297,7 +297,7 @@ func (a *migrationFlags) checkDistinct(ctx context.Context, first, second backen
 	if inSecond, err := second.epoch(ctx); err != nil || inSecond != inFirst {
 		return nil
 	}
-	return usage("--also %s: its store contains the election of --store: it is the same store by another address, or a copy of it; name another store, or another election, for example in the key %q of the file: %w", a.backend, flagElection, leaderelection.ErrInvalid)
+	return usage("--also %s: its store contains the election of --store, so it is the same store at another address, or a copy: name another store, or another election, for example in the key %q of the file: %w", a.backend, flagElection, leaderelection.ErrInvalid)
 }
 
 // advise adds advice for the user to an error that has ended the command run.

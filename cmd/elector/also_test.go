@@ -181,14 +181,14 @@ func TestMigration_RejectsInvalidFileOfSecondBackend(t *testing.T) {
 		args []string
 	}{
 		"in which keys replace the flags of this backend: --store is required: ": {cmdline.Usage, "backend: changefeed\nelection: jobs", nil},
-		"unknown key \"storre\"":                         {cmdline.Usage, "storre: redis://db", nil},
-		"the file must contain the name of the election": {cmdline.Usage, "store: redis://db", nil},
-		"the file contains the key \"also\"":             {cmdline.Usage, "store: redis://db\nelection: jobs\nalso: etcd", nil},
-		"the file contains the key \"also-election\"":    {cmdline.Usage, "store: redis://db\nelection: jobs\nalso-election: jobs", nil},
-		"omit the flag":                                  {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--also-election", "jobs"}},
-		"it is the election of --backend changefeed":     {cmdline.Usage, "store: redis://" + addr + "\nelection: jobs/files", nil},
-		"--value: backend changefeed":                    {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--value", "v", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs"}},
-		"is store-unsafe: restart":                       {cmdline.Permanent, "store: redis://" + srv.Addr() + "\nelection: jobs", nil},
+		"unknown key \"storre\"":                                          {cmdline.Usage, "storre: redis://db", nil},
+		"the file must contain the name of the election":                  {cmdline.Usage, "store: redis://db", nil},
+		"the file contains the key \"also\"":                              {cmdline.Usage, "store: redis://db\nelection: jobs\nalso: etcd", nil},
+		"the file contains the key \"also-election\"":                     {cmdline.Usage, "store: redis://db\nelection: jobs\nalso-election: jobs", nil},
+		"omit the flag":                                                   {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--also-election", "jobs"}},
+		"the settings of --backend changefeed already name this election": {cmdline.Usage, "store: redis://" + addr + "\nelection: jobs/files", nil},
+		"--value: backend changefeed":                                     {cmdline.Usage, "store: redis://db\nelection: jobs", []string{"--value", "v", "--backend", "zookeeper", "--zookeeper-servers", "127.0.0.1:1", "--election", "/jobs"}},
+		"is store-unsafe: restart":                                        {cmdline.Permanent, "store: redis://" + srv.Addr() + "\nelection: jobs", nil},
 	} {
 		file := writeConfigFile(t, c.file)
 		p := start(t, slices.Concat([]string{"run", "--store", "redis://" + addr, "--election", "jobs/files", "--also", file}, c.args, []string{"--", "true"})...)
@@ -275,9 +275,9 @@ func TestMigration_WarnsOfVariablesThatOverrideFile(t *testing.T) {
 // that names the flag.
 func TestMigration_RejectsInvalidSettings(t *testing.T) {
 	for text, args := range map[string][]string{
-		"--also zookeeper: it is the backend of --backend": {"--also", "zookeeper"},
-		"--also paper: not one of this build's backends":   {"--also", "paper"},
-		"--also-election /jobs/two: it needs --also":       {"--also-election", "/jobs/two"},
+		"--also zookeeper: --backend already names this backend": {"--also", "zookeeper"},
+		"--also paper: not one of this build's backends":         {"--also", "paper"},
+		"--also-election /jobs/two requires --also":              {"--also-election", "/jobs/two"},
 		`--also-election: invalid argument: path "report" does not begin with a slash; for example --also-election /`: {
 			"--backend", "changefeed", "--store", "nats://127.0.0.1:1", "--election", "report", "--also", "zookeeper",
 		},

@@ -69,7 +69,7 @@ func (d *devServer) addresses() ([]string, error) {
 		host, text, err := net.SplitHostPort(given)
 		port, portErr := strconv.ParseUint(text, 10, 16)
 		if err = errors.Join(err, portErr); err != nil {
-			return nil, usage("--listen %s: it must be host:port: %w", given, err)
+			return nil, usage("--listen %s: not of the form host:port: %w", given, err)
 		}
 		if further := i - len(d.listen) + 1; further > 0 && port > 0 {
 			if port += uint64(further); port > 65535 {
@@ -90,7 +90,7 @@ func (d *devServer) serve(cmd *cobra.Command) error {
 		return err
 	}
 	if _, password, ok := strings.Cut(d.super, ":"); d.super != "" && (!ok || password == "") {
-		return usage("--super: it must be user:password")
+		return usage("--super: not of the form user:password")
 	}
 	options := []zktest.Option{
 		zktest.WithAddr(addresses...), zktest.WithTick(d.tick), zktest.WithSessionTimeouts(d.minSession, d.maxSession),

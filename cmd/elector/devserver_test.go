@@ -34,8 +34,8 @@ func TestDevServer_DerivesAddressesFromFlags(t *testing.T) {
 		{0, "a:1", "--servers 0: an ensemble has at least one server"},
 		{1, "a:1,b:2", "--listen a:1,b:2: 2 addresses for 1 servers; give at most one for each"},
 		{2, "a:65535", "--listen a:65535: no ports are left for 2 servers"},
-		{1, "a", "--listen a: it must be host:port"},
-		{1, "a:zk", "--listen a:zk: it must be host:port"},
+		{1, "a", "--listen a: not of the form host:port"},
+		{1, "a:zk", "--listen a:zk: not of the form host:port"},
 	} {
 		d := devServer{servers: c.servers, listen: strings.Split(c.listen, ",")}
 		got, err := d.addresses()

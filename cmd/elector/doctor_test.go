@@ -34,7 +34,7 @@ func TestDoctor_ReportsFindingsAndLeavesNoZnode(t *testing.T) {
 	} {
 		require.Contains(t, out, want)
 	}
-	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+	require.Equal(t, tree, h.srv.Tree(), "doctor has left a znode behind")
 
 	conn, _, err := h.srv.Connect(patience)
 	require.NoError(t, err)
@@ -72,13 +72,13 @@ func TestDoctor_DeletesContainerAfterLostReply(t *testing.T) {
 	out, err := executeLine(append([]string{"doctor"}, h.flags...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, "unknown  containers ")
-	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+	require.Equal(t, tree, h.srv.Tree(), "doctor has left a znode behind")
 
 	h.srv.Before(zktest.Match{Op: zktest.OpDelete, Nth: 1}, zktest.Fail(zk.ErrNoAuth))
 	out, err = executeLine(append([]string{"doctor"}, h.flags...)...)
 	require.NoError(t, err)
 	require.Contains(t, out, "ok       containers ")
-	require.Equal(t, tree, h.srv.Tree(), "it has left a znode behind")
+	require.Equal(t, tree, h.srv.Tree(), "doctor has left a znode behind")
 }
 
 // TestDoctor_RejectsInvalidMigrationSettings checks that doctor rejects the same invalid settings of a migration
@@ -86,7 +86,7 @@ func TestDoctor_DeletesContainerAfterLostReply(t *testing.T) {
 func TestDoctor_RejectsInvalidMigrationSettings(t *testing.T) {
 	for _, program := range [][]string{nil, {"--", "true"}} {
 		_, err := executeLine(append([]string{"doctor", "--zookeeper-servers", "127.0.0.1:1", "--also", "zookeeper"}, program...)...)
-		require.ErrorContains(t, err, "--also zookeeper: it is the backend of --backend")
+		require.ErrorContains(t, err, "--also zookeeper: --backend already names this backend")
 		require.Equal(t, cmdline.Usage, exitCode(err))
 	}
 }

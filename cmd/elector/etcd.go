@@ -178,7 +178,7 @@ func (c serverCredentials) ClientHandshake(ctx context.Context, authority string
 }
 
 func (c serverCredentials) ServerHandshake(net.Conn) (net.Conn, grpccredentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are for clients")
+	return nil, nil, errors.New("server handshake with credentials that only clients can use")
 }
 
 func (c serverCredentials) Info() grpccredentials.ProtocolInfo          { return c.forHost("").Info() }

@@ -18,7 +18,7 @@ func TestLostGrace_RejectsMoreThanGrantedTimeoutAllows(t *testing.T) {
 	h := newZooKeeperHarness(t, zktest.WithSessionTimeouts(100*time.Millisecond, time.Second))
 	a := h.run("a", stubborn, "--lost-grace", "84ms") // a twelfth of the session timeout of 1s is less than 84ms
 	a.requireExit(cmdline.Usage, "--lost-grace 84ms: more than 83ms, a twelfth of the granted session timeout of 1s")
-	require.NotContains(t, h.srv.Tree(), "one", "it has joined the election")
+	require.NotContains(t, h.srv.Tree(), "one", "elector has joined the election")
 	a = h.lead("a", stubborn, "--lost-grace", "83ms", "--grace", "10ms")
 	a.terminate()
 }

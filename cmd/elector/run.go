@@ -144,19 +144,19 @@ func (r *runCommand) check() error {
 		return usage("nothing to run: neither --leader-begin-command nor a program after --, for example elector run ... -- report --serve")
 	}
 	if r.endTries < 1 {
-		return usage("--end-tries %d: it must be at least 1", r.endTries)
+		return usage("--end-tries %d: must be at least 1", r.endTries)
 	}
 	for name, d := range map[string]time.Duration{
 		"begin-timeout": r.beginTimeout, "end-timeout": r.endTimeout, "end-pause": r.endPause,
 		"error-timeout": r.errorTimeout, "grace": r.grace,
 	} {
 		if d <= 0 {
-			return usage("--%s %v: it must be more than zero", name, d)
+			return usage("--%s %v: must be more than zero", name, d)
 		}
 	}
 	switch {
 	case r.lostGrace < 0:
-		return usage("--lost-grace %v: it must not be negative; for example --lost-grace 200ms", r.lostGrace)
+		return usage("--lost-grace %v: must not be negative; for example --lost-grace 200ms", r.lostGrace)
 	case r.stdin && !hasProgram:
 		return usage("--stdin: there is no program that could read it; give one after --, for example elector run --stdin ... -- report < input")
 	case r.stdin && s.backend == "console":

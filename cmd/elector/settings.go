@@ -91,7 +91,7 @@ func (s *settings) complete(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if d, err := cmd.Flags().GetDuration("timeout"); err == nil && (d < 0 || d == 0 && !slices.Contains([]string{"run", "config", "doctor"}, cmd.Name())) {
-		return usage("--timeout %v: it must be more than zero", d)
+		return usage("--timeout %v: must be more than zero", d)
 	}
 	s.inferBackend()
 	least := slog.LevelDebug

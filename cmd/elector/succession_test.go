@@ -21,7 +21,7 @@ func TestSuccession_RecordsWhenLeadershipsBegan(t *testing.T) {
 		s.observe(c, now)
 		return c.LeadsSince
 	}
-	require.Zero(t, observe(1, 7), "it was already the leader")
+	require.Zero(t, observe(1, 7), "the first observed leader may have led before")
 	require.Zero(t, observe(2, 7))
 	require.Equal(t, time.Unix(3, 0), observe(3, 8))
 	require.Equal(t, time.Unix(3, 0), observe(4, 8))

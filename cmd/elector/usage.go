@@ -82,9 +82,9 @@ func checkAddress(flag, address string) error {
 func checkText(flag, text string, limit int) error {
 	switch {
 	case strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return usage("--%s %q: it contains characters that cannot be printed", flag, text)
+		return usage("--%s %q contains characters that cannot be printed", flag, text)
 	case len(text) > limit:
-		return usage("--%s: it has %d bytes, which is more than %d", flag, len(text), limit)
+		return usage("--%s has %d bytes, but the maximum is %d", flag, len(text), limit)
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ func TestWebServer_ElectorExitsIfPortIsInUse(t *testing.T) {
 	a := h.run("a", stubborn, "--listen", other.Addr().String())
 	a.requireExit(cmdline.Failed, "address already in use")
 	require.NotContains(t, a.log.Text(), "joining election")
-	require.NotContains(t, h.srv.Tree(), "one", "it has joined the election")
+	require.NotContains(t, h.srv.Tree(), "one", "elector has joined the election")
 	require.Equal(t, cmdline.Usage, h.run("b", stubborn, "--listen", "8080").exitCode())
 }
 

@@ -83,7 +83,7 @@ func (s *settings) zooKeeperServers() ([]string, *tls.Config, error) {
 		return nil, nil, usage("--zookeeper-auth: not of the form user:password")
 	}
 	if z.strictACL && z.auth == "" {
-		return nil, nil, usage("--zookeeper-strict-acl: it needs credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
+		return nil, nil, usage("--zookeeper-strict-acl requires credentials: set ELECTOR_ZOOKEEPER_AUTH (--zookeeper-auth)")
 	}
 	if err := s.checkSessionTimeout(100 * time.Millisecond); err != nil {
 		return nil, nil, err
@@ -228,7 +228,7 @@ func (z *zooKeeperBackend) checkConnected() error {
 	return err
 }
 
-var errDataLost = errors.New("the servers have lost their data, and with it the session of this client; it has no new session yet")
+var errDataLost = errors.New("the servers have lost their data, and with it the session of this client, which has no new session yet")
 
 // healthy returns an error from the time at which the servers have lost their data until the next session. A restart
 // of this process may shorten this time, and is harmless, because a candidate without a session cannot lead.

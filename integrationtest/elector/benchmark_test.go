@@ -101,6 +101,6 @@ func residentMemory(b *testing.B, pid int) float64 {
 			return kb * 1024 / 1e6
 		}
 	}
-	require.Fail(b, "no VmRSS")
+	require.Fail(b, "/proc/PID/status contains no VmRSS")
 	return 0
 }

@@ -132,7 +132,7 @@ func readCommandLines(t *testing.T, programs ...string) (lines []commandLine) {
 	t.Helper()
 	out, err := exec.Command("git", "-C", "../..", "ls-files", "*.md").Output()
 	if err != nil {
-		t.Skip("not a checkout:", err)
+		t.Skip("the repository is not a git checkout:", err)
 	}
 	comment, variable, spaces := regexp.MustCompile(`(^|\s)#.*`), regexp.MustCompile(`^([A-Z_]+=\S* )+`), regexp.MustCompile(`\s+`)
 	for document := range strings.FieldsSeq(string(out)) {

@@ -20,11 +20,11 @@ import (
 // processes send each of their steps to the monitor as a line on a connection, and continue when the monitor has
 // answered:
 //
-// \tacquire <resource> <name> write|read
-// \tchange <resource> <name> read            the participant holds the resource as a reader from now on
-// \thold <resource> <name>                   the participant waits until the test lets it continue
-// \trelease <resource> <name>
-// \ttake <resource> <name> <item>            the participant has received an item of a queue
+//	acquire <resource> <name> write|read
+//	change <resource> <name> read            the participant holds the resource as a reader from now on
+//	hold <resource> <name>                   the participant waits until the test lets it continue
+//	release <resource> <name>
+//	take <resource> <name> <item>            the participant has received an item of a queue
 type monitor struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -84,20 +84,20 @@ func (m *monitor) serveConn(conn net.Conn) {
 
 func (m *monitor) execute(words []string) error {
 	if len(words) < 3 {
-		return errors.New("too few words")
+		return errors.New("the step has too few words")
 	}
 	m.mu.Lock()
 	r := m.resources[words[1]]
 	m.mu.Unlock()
 	switch {
 	case r == nil:
-		return errors.New("unknown resource")
+		return errors.New("no test has created this resource")
 	case words[0] == "release":
 		r.release(words[2])
 	case words[0] == "hold":
 		r.block(words[2], "hold")
 	case len(words) < 4:
-		return errors.New("too few words")
+		return errors.New("the step has too few words")
 	case words[0] == "acquire":
 		r.acquire(words[2], words[3])
 	case words[0] == "change":

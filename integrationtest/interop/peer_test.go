@@ -120,7 +120,7 @@ func (p *peer) readAnswers(lines *bufio.Scanner) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.err = errors.New("the program has ended")
+	p.err = errors.New("the program of the peer has ended")
 	for _, c := range p.pending {
 		close(c)
 	}

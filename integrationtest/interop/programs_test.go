@@ -192,6 +192,6 @@ func countLines(t *testing.T, file, begin string) (n int) {
 			n++
 		}
 	}
-	require.Fail(t, "no comment end", file)
+	require.Fail(t, "the file has no comment end", file)
 	return 0
 }

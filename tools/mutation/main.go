@@ -84,9 +84,9 @@ type runner struct {
 }
 
 var (
-	errSurvived   = errors.New("survived: its tests pass")
-	errHung       = errors.New("its tests hang instead of failing")
-	errDoesNotRun = errors.New("its tests do not build or do not run")
+	errSurvived   = errors.New("survived: the tests pass with the edit")
+	errHung       = errors.New("the tests hang instead of failing")
+	errDoesNotRun = errors.New("the tests do not build or do not run")
 )
 
 var failure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
@@ -99,7 +99,7 @@ func (r *runner) runMutant(ctx context.Context, m *mutant) (by string, err error
 	}
 	if !r.passing[m.tests] {
 		if out, err := r.runTests(ctx, m.tests, ""); err != nil {
-			return "", fmt.Errorf("its tests fail without the mutant: %w\n%s", err, out)
+			return "", fmt.Errorf("the tests fail even without the edit: %w\n%s", err, out)
 		}
 		r.passing[m.tests] = true
 	}

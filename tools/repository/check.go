@@ -54,7 +54,7 @@ func (p *proxy) checkThirdParty(ctx context.Context) error {
 	}
 	for _, args := range [][]string{{"get", p.repository.corePath() + "@" + p.version}, {"mod", "tidy"}, {"vet", "./..."}, {"test", "-cpu", "1", "./..."}} {
 		if _, err := runCommand(ctx, dir, p.env, "go", args...); err != nil {
-			return fmt.Errorf("a store of another author: %w", err)
+			return fmt.Errorf("test a store by another author: %w", err)
 		}
 	}
 	fmt.Println("a store of another author passes its tests")

@@ -78,7 +78,7 @@ func TestLinksOfDocuments_Exist(t *testing.T) {
 	)
 	out, err := exec.Command("git", "ls-files", "*.md").Output()
 	if err != nil {
-		t.Skip("not a checkout:", err)
+		t.Skip("the repository is not a git checkout:", err)
 	}
 	for document := range strings.FieldsSeq(string(out)) {
 		source, err := os.ReadFile(document)
@@ -146,7 +146,7 @@ func TestReadingTimes_AreRight(t *testing.T) {
 func TestDocuments_NameOnlyExistingTests(t *testing.T) {
 	out, err := exec.Command("git", "grep", "-hoE", "func Test[A-Z][A-Za-z0-9_]*", "--", "*_test.go", "*_test.go.txt").Output()
 	if err != nil {
-		t.Skip("not a checkout:", err)
+		t.Skip("the repository is not a git checkout:", err)
 	}
 	tests := strings.Fields(string(out))
 	out, err = exec.Command("git", "grep", "-oE", "`Test[A-Z][A-Za-z0-9_]*`", "--", "*.md").Output()

@@ -98,7 +98,7 @@ func (p *proxy) close() {
 func (p *proxy) publish(r *repository, version string) error {
 	for _, m := range r.modules {
 		if err := p.addModule(r, m, version); err != nil {
-			return fmt.Errorf("%s: %w", m.dir, err)
+			return fmt.Errorf("add module %s to the proxy: %w", m.dir, err)
 		}
 	}
 	return nil

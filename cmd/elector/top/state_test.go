@@ -54,7 +54,7 @@ func TestTakeRequest_ReturnsOnlyConfirmedRequest(t *testing.T) {
 	require.Nil(t, s.unconfirmed, "there is no candidate")
 	s = s.Update(Listed{secondsAfterStart(1), "/a", []Candidate{one, two}}).Update(Typed{"r"})
 	_, request := s.TakeRequest()
-	require.Nil(t, request, "it was not confirmed")
+	require.Nil(t, request, "the user has not confirmed the request")
 	for _, no := range []Message{Typed{"n"}, KeyBack, KeyDown, Typed{"q"}} {
 		_, request = s.Update(no).TakeRequest()
 		require.Nil(t, request)

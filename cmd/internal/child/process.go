@@ -45,7 +45,7 @@ type Process struct {
 // the program does not exist.
 func Start(c Command) (*Process, error) {
 	if len(c.Args) == 0 {
-		return nil, errors.New("start: no program")
+		return nil, errors.New("start: Args contains no program")
 	}
 	p, err := withReserve(func() (*Process, error) { return startProcess(c) })
 	if err != nil {
