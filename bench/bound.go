@@ -20,26 +20,26 @@ const (
 	tokenName = "verified baseline with token"
 )
 
-// newBound returns the verified baseline with the given name.
-func newBound(name, addr string, timeout time.Duration) *localContestant {
+// newVerifiedBaseline returns the verified baseline with the given name.
+func newVerifiedBaseline(name, addr string, timeout time.Duration) *localContestant {
 	l := newLocal(name, addr, timeout, implementation{
 		newEntry: func(_ recipe, conn *zk.Conn, dir string) (entry, error) {
-			return &boundEntry{baselineEntry{conn: conn, dir: dir}, name == tokenName}, nil
+			return &verifiedEntry{baselineEntry{conn: conn, dir: dir}, name == tokenName}, nil
 		},
 	})
 	l.countsQueued = true
 	return l
 }
 
-// boundEntry is an entry that sends as many requests as this library does if sessions take turns: it creates its
+// verifiedEntry is an entry that sends as many requests as this library does if sessions take turns: it creates its
 // znode, reads the predecessor's znode with a watch, lists the queue after the event, and deletes its znode. Because
-// all names have the same prefix, boundEntry knows the name of its predecessor without a listing.
-type boundEntry struct {
+// all names have the same prefix, verifiedEntry knows the name of its predecessor without a listing.
+type verifiedEntry struct {
 	baselineEntry
 	token bool
 }
 
-func (e *boundEntry) acquire(queued func()) error {
+func (e *verifiedEntry) acquire(queued func()) error {
 	alone, err := e.create()
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (e *boundEntry) acquire(queued func()) error {
 }
 
 // create creates the znode. It reports whether the reply shows that the znode is the only one in the queue.
-func (e *boundEntry) create() (alone bool, err error) {
+func (e *verifiedEntry) create() (alone bool, err error) {
 	acl := zk.WorldACL(zk.PermAll)
 	if !e.token {
 		e.znode, err = e.conn.Create(e.dir+"/"+baselinePrefix, nil, zk.FlagEphemeral|zk.FlagSequence, acl)

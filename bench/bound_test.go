@@ -16,7 +16,7 @@ import (
 func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)
-		l := newBound(name, srv.Addr(), sessionTimeout)
+		l := newVerifiedBaseline(name, srv.Addr(), sessionTimeout)
 		require.NoError(t, connectSessions(l, 3))
 		_, err := l.conn(0).Create("/lock", nil, 0, zk.WorldACL(zk.PermAll))
 		require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 			<-joined
 		}
 		require.NoError(t, <-acquired)
-		holder := entries[0].(*boundEntry).znode
+		holder := entries[0].(*verifiedEntry).znode
 		require.Eventually(t, func() bool { return len(srv.Watches()) == 2 }, time.Minute, time.Millisecond)
 
 		go func() { acquired <- entries[1].release() }() // the znode of the second entry is deleted while that entry waits
@@ -53,7 +53,7 @@ func TestVerifiedEntry_WaitsForHolderIfPredecessorLeaves(t *testing.T) {
 func TestVerifiedEntry_ExcludesOtherSessions(t *testing.T) {
 	for _, name := range []string{verifiedName, tokenName} {
 		srv := zktest.Start(t)
-		l := newBound(name, srv.Addr(), sessionTimeout)
+		l := newVerifiedBaseline(name, srv.Addr(), sessionTimeout)
 		require.NoError(t, connectSessions(l, 4))
 		for _, path := range []string{"/locks", childPath("/locks", 0)} {
 			_, err := l.conn(0).Create(path, nil, 0, zk.WorldACL(zk.PermAll))

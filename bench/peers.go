@@ -40,7 +40,7 @@ var unavailable = []absentContestant{{
 func (b *bench) startContestants(ctx context.Context, addr string, timeout time.Duration) ([]contestant, []absentContestant) {
 	all := []contestant{newBaseline(addr, timeout), newLibrary(addr, timeout)}
 	if b.bounds {
-		all = append(all, newBound(verifiedName, addr, timeout), newBound(tokenName, addr, timeout))
+		all = append(all, newVerifiedBaseline(verifiedName, addr, timeout), newVerifiedBaseline(tokenName, addr, timeout))
 	}
 	if b.peers.MatchString(zkLockName) {
 		all = append(all, newZKLock(addr, timeout))

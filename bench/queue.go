@@ -107,13 +107,13 @@ func (q *queue) addCandidates(ctx context.Context, n int) error {
 // waitSize waits until the queue has n candidates.
 func (q *queue) waitSize(ctx context.Context, n int) error {
 	if err := q.server.waitChildren(ctx, q.dir, n); err != nil {
-		return fmt.Errorf("%w%s", err, failure(q.contestant))
+		return fmt.Errorf("%w%s", err, failureText(q.contestant))
 	}
 	return nil
 }
 
-// failure returns a text about the failure of a candidate, or "" if no candidate has failed.
-func failure(c contestant) string {
+// failureText returns a text about the failure of a candidate, or "" if no candidate has failed.
+func failureText(c contestant) string {
 	select {
 	case err := <-c.failures():
 		return fmt.Sprintf(" (a candidate has failed: %v)", err)
@@ -130,7 +130,7 @@ func waitAcquisition(ctx context.Context, c contestant) (acquisition, error) {
 	case a := <-c.acquisitions():
 		return a, nil
 	case <-limit.C:
-		return acquisition{}, fmt.Errorf("no candidate has become the head of the queue%s", failure(c))
+		return acquisition{}, fmt.Errorf("no candidate has become the head of the queue%s", failureText(c))
 	case <-ctx.Done():
 		return acquisition{}, ctx.Err()
 	}
@@ -220,8 +220,8 @@ func (q *queue) replaceHeads(ctx context.Context, n int, rejoin bool) (time.Dura
 	return time.Duration(last.at - d.at), q.waitSize(ctx, size)
 }
 
-// empty lets the only candidate that remains leave the queue.
-func (q *queue) empty(ctx context.Context) error {
+// removeLast lets the only candidate that remains leave the queue.
+func (q *queue) removeLast(ctx context.Context) error {
 	d := <-q.removeHead(false)
 	q.head = -1
 	if d.err != nil {

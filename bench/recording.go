@@ -94,7 +94,7 @@ func newRecording(ctx context.Context, r *report, at time.Time) recording {
 	}
 	machine := r.Environment.Machine
 	rec.config = map[string]string{
-		keyCommit: commit(ctx), keyDate: at.UTC().Format(time.DateOnly),
+		keyCommit: describeCommit(ctx), keyDate: at.UTC().Format(time.DateOnly),
 		"goos-goarch": machine.Platform, "cpu": machine.Processor, "cpus": strconv.Itoa(machine.CPUs), "go": machine.Go,
 		"zookeeper": r.Environment.ZooKeeper, "delay": r.Delay,
 	}
@@ -104,8 +104,8 @@ func newRecording(ctx context.Context, r *report, at time.Time) recording {
 	return rec
 }
 
-// commit describes the commit of the working directory, with the suffix "-dirty" if files differ from it.
-func commit(ctx context.Context) string {
+// describeCommit describes the commit of the working directory, with the suffix "-dirty" if files differ from it.
+func describeCommit(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
 		return "unknown"

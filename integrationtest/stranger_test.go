@@ -42,7 +42,7 @@ func endSession(t *testing.T, server string, session int64) {
 	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
 	var e wire.Encoder
 	start := e.Begin()
-	e.ConnectRequest(&wire.ConnectRequest{Timeout: 4000, Session: session, Password: passwordOf(session), HasReadOnly: true})
+	e.ConnectRequest(&wire.ConnectRequest{Timeout: 4000, Session: session, Password: sessionPassword(session), HasReadOnly: true})
 	e.End(start)
 	start = e.Begin()
 	e.Header(wire.Header{Xid: 1, Op: wire.CloseSession})
@@ -53,7 +53,7 @@ func endSession(t *testing.T, server string, session int64) {
 	require.NoError(t, err)
 }
 
-func passwordOf(session int64) (password []byte) {
+func sessionPassword(session int64) (password []byte) {
 	const multiplier, mask = 0x5DEECE66D, 1<<48 - 1
 	state := (uint64(session^0xB3415C00) ^ multiplier) & mask
 	for len(password) < 16 {

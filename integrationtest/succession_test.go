@@ -11,10 +11,10 @@ import (
 func TestElection_FourCandidatesLeadInTurn(t *testing.T) {
 	t.Parallel()
 	conn := connect(t)
-	runElectionAndRecovery(t, conn, createElectionNode(t, conn))
+	runSuccessionOfFour(t, conn, createElectionNode(t, conn))
 }
 
-func runElectionAndRecovery(t testing.TB, conn *client, node string) {
+func runSuccessionOfFour(t testing.TB, conn *client, node string) {
 	t.Helper()
 	leader, grant := startLeader(t, conn, node)
 	all := []*candidate{leader}
@@ -36,6 +36,6 @@ func BenchmarkElection_FourCandidatesLeadInTurn(b *testing.B) {
 	conn := connect(b)
 	node := createElectionNode(b, conn)
 	for b.Loop() {
-		runElectionAndRecovery(b, conn, node)
+		runSuccessionOfFour(b, conn, node)
 	}
 }

@@ -32,11 +32,11 @@ type migrationFlags struct {
 	second *settings // the settings of the second backend; nil without a migration, and before check was called
 
 	candidate atomic.Pointer[migration.Candidate] // the newest candidate, which takes part on both backends
-	last      atomic.Pointer[alsoToken]           // the last result of the method token
+	last      atomic.Pointer[secondToken]         // the last result of the method token
 }
 
-// alsoToken is the fencing token on the second backend of a leadership that an instance has on both backends.
-type alsoToken struct {
+// secondToken is the fencing token on the second backend of a leadership that an instance has on both backends.
+type secondToken struct {
 	leadership *leaderelection.Leadership
 	token      int64
 }
@@ -47,7 +47,7 @@ type alsoToken struct {
 func (a *migrationFlags) token(l *leaderelection.Leadership) (token int64, known bool) {
 	if c := a.candidate.Load(); c != nil {
 		if _, second := c.Leaderships(l); second != nil {
-			a.last.Store(&alsoToken{l, second.Token()})
+			a.last.Store(&secondToken{l, second.Token()})
 		}
 	}
 	last := a.last.Load()
@@ -90,7 +90,7 @@ func (a *migrationFlags) checkFile(s *settings, checkBackend func(*settings) err
 	err = checkBackend(second)
 	switch {
 	case err != nil:
-		return second.nameKeys(err)
+		return second.addFileToError(err)
 	case sameElection(s, second):
 		return usage("--also %s: the settings of --backend %s already name this election: name an election on other servers, or with another name, for example in the key %q of the file", a.backend, s.backend, flagElection)
 	}
@@ -128,9 +128,9 @@ func (a *migrationFlags) readFile(s *settings) (*settings, error) {
 	return second, nil
 }
 
-// nameKeys adds the name of the file of --also to an error, if there is such a file. The error then names flags by
+// addFileToError adds the name of the file of --also to an error, if there is such a file. The error then names flags by
 // the keys and lines of the file.
-func (s *settings) nameKeys(err error) error {
+func (s *settings) addFileToError(err error) error {
 	if err == nil || s.alsoFile == "" {
 		return err
 	}
@@ -173,10 +173,10 @@ func (s *settings) warnOfVariables() {
 // sameElection reports whether two settings name the same election. It compares the names of servers as text.
 func sameElection(a, b *settings) bool {
 	k := backendKinds[a.backend]
-	if a.backend != b.backend || k.places == nil {
+	if a.backend != b.backend || k.electionKeys == nil {
 		return false
 	}
-	return slices.ContainsFunc(k.places(b), func(place string) bool { return slices.Contains(k.places(a), place) })
+	return slices.ContainsFunc(k.electionKeys(b), func(key string) bool { return slices.Contains(k.electionKeys(a), key) })
 }
 
 // otherBackend returns the name of another backend than the given one, for an example in an error.
@@ -197,7 +197,7 @@ func (a *migrationFlags) openRun(s *settings) (backend, error) {
 	second, err := a.second.openRun()
 	if err != nil {
 		first.close()
-		return backend{}, a.second.nameKeys(err)
+		return backend{}, a.second.addFileToError(err)
 	}
 	if a.second.alsoFile != "" { // without a separate file, monitoring s covers the files of the second backend
 		stop, closeBackend := a.second.monitorFiles(), second.close
@@ -257,17 +257,17 @@ func (a *migrationFlags) combineBackends(s *settings, first, second backend) bac
 		grace := timeout + timeout/leaseMargin
 		if second.start != nil {
 			if err := second.start(); err != nil {
-				return nil, a.second.nameKeys(err)
+				return nil, a.second.addFileToError(err)
 			}
 		}
-		checking, cancel := context.WithTimeout(ctx, distinctLimit)
+		checking, cancel := context.WithTimeout(ctx, differentElectionsLimit)
 		defer cancel()
-		if err := a.checkDistinct(checking, first, second); err != nil {
+		if err := a.checkDifferentElections(checking, first, second); err != nil {
 			return nil, err
 		}
 		candidate, err := migration.NewCandidate(ctx, first.newCandidate, func(ctx context.Context) (leaderelection.Candidate, error) {
 			// Check again, because a backend may not have answered the first check.
-			if err := a.checkDistinct(ctx, first, second); err != nil {
+			if err := a.checkDifferentElections(ctx, first, second); err != nil {
 				return nil, err
 			}
 			return second.newCandidate(ctx)
@@ -281,12 +281,12 @@ func (a *migrationFlags) combineBackends(s *settings, first, second backend) bac
 	return b
 }
 
-// distinctLimit is how long the creation of a candidate waits for the answers that checkDistinct needs.
-const distinctLimit = 2 * time.Second
+// differentElectionsLimit is how long the creation of a candidate waits for the answers that checkDifferentElections needs.
+const differentElectionsLimit = 2 * time.Second
 
-// checkDistinct returns an error if both backends answer and contain the same election. In one election, no instance
+// checkDifferentElections returns an error if both backends answer and contain the same election. In one election, no instance
 // could lead twice: its second candidate would wait for its first.
-func (a *migrationFlags) checkDistinct(ctx context.Context, first, second backend) error {
+func (a *migrationFlags) checkDifferentElections(ctx context.Context, first, second backend) error {
 	if first.epoch == nil || second.epoch == nil {
 		return nil
 	}
@@ -303,7 +303,7 @@ func (a *migrationFlags) checkDistinct(ctx context.Context, first, second backen
 // advise adds advice for the user to an error that has ended the command run.
 func (a *migrationFlags) advise(s *settings, err error) error {
 	if errors.Is(err, migration.ErrNewElection) {
-		return a.second.nameKeys(a.second.advise(err))
+		return a.second.addFileToError(a.second.advise(err))
 	}
 	return s.advise(err)
 }

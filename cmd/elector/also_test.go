@@ -23,7 +23,7 @@ import (
 func TestMigration_RunsOneInstanceAtATime(t *testing.T) {
 	t.Parallel()
 	zooKeeper, etcd := zktest.Start(t), dbserver.StartEtcd(t, dbserver.EtcdConfig{})
-	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", session.String(), "--grace", "10ms"})
+	h := newHarness(t, []string{"--election", "/jobs/one", "--session-timeout", sessionTimeout.String(), "--grace", "10ms"})
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zooKeeper.Addr()}
 	newOnly := []string{"--backend", "etcd", "--etcd-endpoints", etcd.Addr(0), "--election", "/jobs/two"}
 	h.requireMigration(oldOnly, slices.Concat(oldOnly, []string{"--also", "etcd", "--also-election", "/jobs/two", "--etcd-endpoints", etcd.Addr(0)}), newOnly)
@@ -240,7 +240,7 @@ func TestMigration_WaitsForProgramIfElectionEnds(t *testing.T) {
 func TestMigration_AdvisesSettingsOfFailedBackend(t *testing.T) {
 	t.Parallel()
 	srv := zktest.Start(t)
-	conn, _, err := srv.Connect(session)
+	conn, _, err := srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = conn.Create("/protected", nil, 0, append(zk.DigestACL(zk.PermAll, "user", "password"), zk.WorldACL(zk.PermRead)...))

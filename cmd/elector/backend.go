@@ -111,9 +111,9 @@ type backendKind struct {
 	flags func(*settings, *pflag.FlagSet)
 	// servers returns the servers in the settings without passwords, or "" if they do not contain any.
 	servers func(*settings) string
-	// places returns a text for each server. Two settings that check has accepted name the same election if they have
-	// one of these texts in common. places is nil for a backend whose elections exist within one process.
-	places func(*settings) []string
+	// electionKeys returns a text for each server. Two settings that check has accepted name the same election if they have
+	// one of these texts in common. electionKeys is nil for a backend whose elections exist within one process.
+	electionKeys func(*settings) []string
 	// check returns an error if the settings are invalid. It does not contact servers.
 	check func(*settings) error
 	// checkRun checks settings that only the command run needs. It is optional.
@@ -185,9 +185,9 @@ func (s *settings) checkElection(check func(name string) error) error {
 	return nil
 }
 
-// placesAt returns a text for each server, which contains the server and the election. Two settings name the same
+// electionKeysAt returns a text for each server, which contains the server and the election. Two settings name the same
 // election if they have one of these texts in common.
-func (s *settings) placesAt(servers []string) []string {
+func (s *settings) electionKeysAt(servers []string) []string {
 	var all []string
 	for _, server := range servers {
 		all = append(all, strings.ToLower(server)+" "+s.election)

@@ -24,7 +24,7 @@ func init() {
 		functions:      (*changefeedBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.changefeed.register(flags) },
 		servers:        func(s *settings) string { return storeurl.Redacted(s.changefeed.store) },
-		places:         func(s *settings) []string { return s.placesAt([]string{s.changefeed.store}) }, // checkDistinct finds out if two addresses refer to the same store
+		electionKeys:   func(s *settings) []string { return s.electionKeysAt([]string{s.changefeed.store}) }, // checkDifferentElections finds out if two addresses refer to the same store
 		check:          checkChangefeed,
 		open:           openChangefeed,
 		sessionTimeout: (*settings).requestedTimeout,

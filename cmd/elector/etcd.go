@@ -30,7 +30,7 @@ func init() {
 		functions:      (*etcdBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.etcd.register(flags) },
 		servers:        func(s *settings) string { return strings.Join(s.etcd.endpoints, ",") },
-		places:         etcdPlaces,
+		electionKeys:   etcdElectionKeys,
 		check:          checkEtcd,
 		open:           openEtcd,
 		sessionTimeout: etcdTTL,
@@ -53,14 +53,14 @@ func checkEtcd(s *settings) error {
 	return s.checkElection(etcd.CheckKey)
 }
 
-func etcdPlaces(s *settings) []string {
+func etcdElectionKeys(s *settings) []string {
 	var servers []string
 	for _, endpoint := range s.etcd.endpoints {
 		// parseEndpoint cannot fail, because checkEtcd has accepted the endpoint.
 		server, _, _ := parseEndpoint(strings.TrimSpace(endpoint))
 		servers = append(servers, server)
 	}
-	return s.placesAt(servers)
+	return s.electionKeysAt(servers)
 }
 
 func adviseEtcd(s *settings, err error) error {

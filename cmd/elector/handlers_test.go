@@ -40,7 +40,7 @@ func TestFitVariable_RemovesNoMoreThanNecessary(t *testing.T) {
 // that a command starts, and that elector logs once that it has removed a part of the data.
 func TestHandlerEnvironment_FitsDataOfOtherCandidates(t *testing.T) {
 	var log bytes.Buffer
-	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return session }}
+	r := &runCommand{settings: &settings{log: slog.New(slog.NewTextHandler(&log, nil))}, grace: time.Second, sessionTimeout: func() time.Duration { return sessionTimeout }}
 	file := t.TempDir() + "/value"
 	for _, value := range []string{"a\x00b", strings.Repeat("A", 200<<10), "\xff", strings.Repeat("\xff", 200<<10)} {
 		log.Reset()

@@ -24,9 +24,9 @@ import (
 const (
 	// patience is the time limit for events that occur sooner even on a busy machine.
 	patience = time.Minute
-	// session is the session timeout of the electors on ZooKeeper. The lease of a leader, which is half
+	// sessionTimeout is the session timeout of the electors on ZooKeeper. The lease of a leader, which is half
 	// of it, must be longer than a stall of a busy machine.
-	session = 4 * time.Second
+	sessionTimeout = 4 * time.Second
 )
 
 // The programs that electors of the tests run with /bin/sh. For each of their actions they append a line to FILE.
@@ -62,7 +62,7 @@ func newHarnessIn(t *testing.T, dir string, flags []string) *harness {
 func newZooKeeperHarness(t *testing.T, options ...zktest.Option) *harness {
 	srv := zktest.Start(t, options...)
 	h := newHarness(t, []string{
-		"--backend", "zookeeper", "--zookeeper-servers", srv.Addr(), "--election", "/jobs/one", "--session-timeout", session.String(),
+		"--backend", "zookeeper", "--zookeeper-servers", srv.Addr(), "--election", "/jobs/one", "--session-timeout", sessionTimeout.String(),
 	})
 	h.srv, h.addr = srv, srv.Addr()
 	return h

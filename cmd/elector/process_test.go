@@ -168,7 +168,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			e.signal(syscall.SIGKILL)
 			e.waitForAction("TERM")
 		}, actions: []string{"TERM"}, code: -1}},
-		"STOP, and later CONT": {{program: obedient, flags: []string{"--session-timeout", session.String()}, act: func(e *eventTest) {
+		"STOP, and later CONT": {{program: obedient, flags: []string{"--session-timeout", sessionTimeout.String()}, act: func(e *eventTest) {
 			e.signal(syscall.SIGSTOP)
 			e.waitForAction("TERM")
 			e.signal(syscall.SIGCONT)

@@ -35,7 +35,7 @@ func init() {
 			s.raftlog.RegisterAccess(flags)
 		},
 		servers:        func(s *settings) string { return s.raftlog.Peers.String() },
-		places:         raftlogPlaces,
+		electionKeys:   raftlogElectionKeys,
 		check:          checkRaftlog,
 		checkRun:       checkRaftlogPeer,
 		open:           openRaftlogClient,

@@ -20,12 +20,12 @@ func checkRaftlog(s *settings) error {
 	return s.checkElection(raftlog.CheckName)
 }
 
-func raftlogPlaces(s *settings) []string {
+func raftlogElectionKeys(s *settings) []string {
 	var servers []string
 	for _, p := range s.raftlog.Peers {
 		servers = append(servers, p.Addr)
 	}
-	return s.placesAt(servers)
+	return s.electionKeysAt(servers)
 }
 
 // checkRaftlogPeer checks the settings that only a peer needs.

@@ -95,7 +95,7 @@ func TestResign_SignalWithdrawsRequest(t *testing.T) {
 	resign.signal(syscall.SIGTERM)
 	require.Equal(t, cmdline.NotLeft, resign.exitCode())
 	require.Less(t, time.Since(signalled), patience)
-	conn, _, err := h.srv.Connect(session)
+	conn, _, err := h.srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	data, _, err := conn.Get("/jobs/one")
 	require.NoError(t, err)

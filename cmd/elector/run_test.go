@@ -99,7 +99,7 @@ func TestRun_CommandsReceiveVariables(t *testing.T) {
 	require.Regexp(t, `^[0-9T:-]+\.[0-9]{9}Z$`, until)
 	deadline, err := time.Parse(time.RFC3339Nano, until)
 	require.NoError(t, err)
-	require.WithinRange(t, deadline, started, time.Now().Add(session))
+	require.WithinRange(t, deadline, started, time.Now().Add(sessionTimeout))
 	require.Equal(t, "END LEADER   QUOTED", a.waitForOutput("END"))
 	require.Equal(t, cmdline.OK, a.exitCode())
 }

@@ -65,7 +65,7 @@ func TestTransfer_LastCandidateInQueueLeads(t *testing.T) {
 	unknown := h.command("transfer", "--to", "x")
 	require.Equal(t, cmdline.NoLeader, unknown.exitCode())
 	unknown.waitForLog("x is not a candidate")
-	conn, _, err := h.srv.Connect(session)
+	conn, _, err := h.srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	defer conn.Close()
 	deaf, err := leaderelection.NewElection(conn, "/jobs/one", leaderelection.WithName("deaf"))

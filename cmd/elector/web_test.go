@@ -110,7 +110,7 @@ func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	_, text := pa.get("/leader")
 	require.NoError(t, json.Unmarshal([]byte(text), &l))
 	require.Positive(t, l.Token)
-	require.WithinRange(t, *l.Deadline, time.Now(), time.Now().Add(session))
+	require.WithinRange(t, *l.Deadline, time.Now(), time.Now().Add(sessionTimeout))
 	require.Equal(t, "a", l.Leader.Name)
 	require.Equal(t, "a:80", l.Leader.Value)
 	require.Equal(t, l.Token, l.Leader.Token)
@@ -187,7 +187,7 @@ func TestWebServer_LeaderPageFailsAfterLeaseExpires(t *testing.T) {
 		deadline = *l.Deadline
 	}
 	require.NotZero(t, deadline)
-	require.Less(t, time.Until(deadline), session/2, "the leadership ended long before the lease expired")
+	require.Less(t, time.Until(deadline), sessionTimeout/2, "the leadership ended long before the lease expired")
 	pa.waitForPage("/readyz", 503, "ok")
 	pa.requirePage("/healthz", 200, "ok") // the instance is healthy while the end command runs
 	h.srv.Heal()

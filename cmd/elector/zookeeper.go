@@ -23,7 +23,7 @@ func init() {
 		functions:      (*zooKeeperBackend)(nil).backend(),
 		flags:          func(s *settings, flags *pflag.FlagSet) { s.zookeeper.register(flags) },
 		servers:        func(s *settings) string { return s.zookeeper.servers },
-		places:         zooKeeperPlaces,
+		electionKeys:   zooKeeperElectionKeys,
 		check:          checkZooKeeper,
 		open:           openZooKeeper,
 		sessionTimeout: (*settings).requestedTimeout,
@@ -66,10 +66,10 @@ func checkZooKeeper(s *settings) error {
 	return s.checkElection(zkdial.CheckPath)
 }
 
-func zooKeeperPlaces(s *settings) []string {
+func zooKeeperElectionKeys(s *settings) []string {
 	// ParseServers cannot fail, because checkZooKeeper has accepted the servers.
 	servers, _ := zkdial.ParseServers(s.zookeeper.servers)
-	return s.placesAt(servers)
+	return s.electionKeysAt(servers)
 }
 
 // zooKeeperServers checks the settings, and returns the servers and the TLS configuration, which is nil without TLS.

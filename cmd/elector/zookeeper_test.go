@@ -53,7 +53,7 @@ func TestZooKeeper_RequiresCredentialsToChangeElection(t *testing.T) {
 		_, err := z.newCandidate(t.Context())
 		require.NoError(t, err)
 	}
-	other, _, err := srv.Connect(session)
+	other, _, err := srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	acl, _, err := other.GetACL("/election")
 	require.NoError(t, err)
@@ -70,7 +70,7 @@ func TestZooKeeper_RequiresCredentialsToChangeElection(t *testing.T) {
 // ACL, but no advice to check the credentials.
 func TestZooKeeper_RejectsElectionWithOpenACL(t *testing.T) {
 	srv := zktest.Start(t)
-	other, _, err := srv.Connect(session)
+	other, _, err := srv.Connect(sessionTimeout)
 	require.NoError(t, err)
 	_, err = other.Create("/election", nil, 0, zk.WorldACL(zk.PermAll))
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestZooKeeper_RejectsElectionWithOpenACL(t *testing.T) {
 func runAuthentication(t *testing.T, test func(t *testing.T, srv *zktest.Server, z *zooKeeperBackend)) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := zktest.Start(t)
-		conn, _, err := srv.Connect(session)
+		conn, _, err := srv.Connect(sessionTimeout)
 		require.NoError(t, err)
 		_, err = zkdial.Wait(t.Context(), conn)
 		require.NoError(t, err)

@@ -44,7 +44,7 @@ func accessBlocks(t *testing.T, section string) (protect []string, instance stri
 // instance of elector with the credentials must lead, and a client without credentials must not be able to end the
 // election.
 func TestDocuments_AccessCommandsProtectElection(t *testing.T) {
-	bin := newBin(t)
+	bin := newBinDirectory(t)
 	// The servers of the tests have no certificates; their addresses are local.
 	withoutTLS := []string{"--tls --ca-file ca.pem ", "", "--tls --cacert ca.pem ", "", " --ca-file ca.pem", "", " ETCDCTL_CACERT=ca.pem", ""}
 	protected := func(t *testing.T, section, denied string, replace ...string) *shell {

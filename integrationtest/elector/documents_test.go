@@ -241,7 +241,7 @@ func TestDocuments_GoAndMakeLinesNameExistingTargets(t *testing.T) {
 // TestDocuments_SystemdAcceptsUnits checks that systemd accepts each unit file of the documentation, and that elector
 // accepts the configuration of the systemd example.
 func TestDocuments_SystemdAcceptsUnits(t *testing.T) {
-	bin := newBin(t)
+	bin := newBinDirectory(t)
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		testenv.SkipMissing(t, "systemd", err)
 	}
@@ -275,9 +275,9 @@ func TestDocuments_SystemdAcceptsUnits(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// newBin returns a directory with the commands elector and raftlog, and with scripts instead of the programs that the
+// newBinDirectory returns a directory with the commands elector and raftlog, and with scripts instead of the programs that the
 // documentation assumes, which print their names and arguments.
-func newBin(t *testing.T) string {
+func newBinDirectory(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
 	for _, command := range []string{"elector", "raftlog"} {
@@ -422,7 +422,7 @@ func newStoreBackend(url string) documentBackend {
 // TestDocuments_CommandsDoWhatPageDescribes checks that each command line of the documentation does what its page
 // describes, on each backend for which the page claims that.
 func TestDocuments_CommandsDoWhatPageDescribes(t *testing.T) {
-	bin := newBin(t)
+	bin := newBinDirectory(t)
 	for name, start := range documentBackends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -491,7 +491,7 @@ func (e example) run(s *shell, line string) {
 // TestDocuments_DevServerLinesWork checks that the command lines for elector dev-server work in the order in which
 // the page lists them.
 func TestDocuments_DevServerLinesWork(t *testing.T) {
-	bin := newBin(t)
+	bin := newBinDirectory(t)
 	pid := os.Getpid()
 	host := fmt.Sprintf("127.%d.%d.", 64+pid>>14&63, pid>>7&127) // an address that only this process uses, so that the ports that the page names are free
 	one := &shell{T: t, bin: bin, replace: strings.NewReplacer("exec elector dev-server", "exec elector dev-server --listen "+host+"1:2181")}
@@ -531,7 +531,7 @@ func TestDocuments_RaftlogLinesWork(t *testing.T) {
 		config += fmt.Sprintf("  - tcp://127.0.0.1:%d/%s\n", port.Number, id)
 	}
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
-	s := &shell{T: t, bin: newBin(t), replace: strings.NewReplacer("/etc/raftlog.yaml", file)}
+	s := &shell{T: t, bin: newBinDirectory(t), replace: strings.NewReplacer("/etc/raftlog.yaml", file)}
 	for _, id := range []string{"a", "b", "c"} {
 		s.start("exec raftlog serve -c /etc/raftlog.yaml --peer-id " + id)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// startTwo starts two electors, each with a program and additional arguments: a, which leads, and b, which follows.
-func (el *election) startTwo(a, b []string) (*elector, *elector) {
+// startLeaderAndFollower starts two electors, each with a program and additional arguments: a, which leads, and b, which follows.
+func (el *election) startLeaderAndFollower(a, b []string) (*elector, *elector) {
 	el.t.Helper()
 	leader := el.start(buildWithRace(el.t), "a", slices.Concat(a, program)...)
 	el.waitEvent("a", eventWork, 1)
@@ -35,7 +35,7 @@ var withShortSession = []string{"--session-timeout", shortTimeout.String()}
 // leader does not start its program before that.
 func TestRun_KillsProgramThatIgnoresTERM(t *testing.T) {
 	el := newElection(t)
-	a, b := el.startTwo([]string{stubborn, "--grace", "200ms"}, nil)
+	a, b := el.startLeaderAndFollower([]string{stubborn, "--grace", "200ms"}, nil)
 	a.terminate()
 	el.waitEvent("b", eventWork, 1)
 	b.terminate()
@@ -47,7 +47,7 @@ func TestRun_KillsProgramThatIgnoresTERM(t *testing.T) {
 func TestRun_EndsProgramOfKilledElector(t *testing.T) {
 	el := newElection(t)
 	longer := []string{"--session-timeout", (20 * tick).String()}
-	a, b := el.startTwo(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
+	a, b := el.startLeaderAndFollower(append(longer, stubborn, "--grace", "100ms", "--listen", "127.0.0.1:0"), longer)
 	_, text := a.getPage("/leader")()
 	var leader struct{ Deadline time.Time }
 	require.NoError(t, json.Unmarshal([]byte(text), &leader))
@@ -67,7 +67,7 @@ func TestRun_EndsProgramOfKilledElector(t *testing.T) {
 // while another elector leads, and that the suspended elector follows the new leader after SIGCONT.
 func TestRun_EndsProgramOfPausedElector(t *testing.T) {
 	el := newElection(t)
-	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
+	a, b := el.startLeaderAndFollower(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0"}), withShortSession)
 	isLeader := a.getPage("/leader")
 	require.Equal(t, http.StatusOK, statusCode(isLeader()))
 	a.sendSignal(syscall.SIGSTOP)
@@ -88,7 +88,7 @@ func TestRun_EndsProgramOfPausedElector(t *testing.T) {
 // run while another elector leads, and that only the other elector reports on /leader that it leads.
 func TestRun_EndsProgramOfElectorWithoutNetwork(t *testing.T) {
 	el := newElection(t)
-	a, b := el.startTwo(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
+	a, b := el.startLeaderAndFollower(slices.Concat(withShortSession, []string{stubborn, "--grace", "1m", "--listen", "127.0.0.1:0", "--leader-end-command", "echo ended $ELECTOR_ROLE"}),
 		slices.Concat(withShortSession, []string{"--listen", "127.0.0.1:0"}))
 	b.read = 0
 	aIsLeader, bIsLeader := a.getPage("/leader"), b.getPage("/leader")
@@ -116,7 +116,7 @@ func TestRun_StartsNoProgramWhileEndCommandFails(t *testing.T) {
 	appendEvent := func(event string) string {
 		return `echo "$ELECTOR_INSTANCE_ID ` + event + ` $$ $(date +%s%N)" >> "$` + lockFileVariable + `"`
 	}
-	a, b := el.startTwo([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", appendEvent("fails") + "; exit 1"},
+	a, b := el.startLeaderAndFollower([]string{"--end-tries", "3", "--end-pause", "300ms", "--leader-end-command", appendEvent("fails") + "; exit 1"},
 		[]string{"--leader-begin-command", appendEvent("begun")})
 	a.sendSignal(syscall.SIGTERM)
 	require.Equal(t, 3, a.waitExit())

@@ -144,7 +144,7 @@ func (c *chaos) wait(ended <-chan struct{}, least, most time.Duration) (isOver b
 	}
 }
 
-func (c *chaos) add(fault string) {
+func (c *chaos) countFault(fault string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count[fault]++
@@ -157,15 +157,15 @@ func (c *chaos) injectServerFaults(random *rand.Rand, ended <-chan struct{}) {
 		var repair func(int) error
 		switch random.IntN(4) {
 		case 0:
-			c.add("server killed")
+			c.countFault("server killed")
 			assert.NoError(c, c.servers.Kill(i))
 			repair = c.servers.Start
 		case 1, 2:
-			c.add("server paused")
+			c.countFault("server paused")
 			assert.NoError(c, c.servers.Pause(i))
 			repair = c.servers.Resume
 		case 3:
-			c.add("server partitioned")
+			c.countFault("server partitioned")
 			assert.NoError(c, c.servers.CutOff(i))
 			repair = c.servers.Heal
 		}
@@ -179,11 +179,11 @@ func (c *chaos) injectProcessFaults(random *rand.Rand, ended <-chan struct{}, pr
 	for !c.wait(ended, time.Second, 3*time.Second) {
 		i := random.IntN(len(processes))
 		if p := processes[i]; random.IntN(2) == 0 {
-			c.add(p.language + " killed")
+			c.countFault(p.language + " killed")
 			assert.NoError(c, p.Kill(c.Context()))
 			c.start(p, paths[i])
 		} else {
-			c.add(p.language + " paused")
+			c.countFault(p.language + " paused")
 			assert.NoError(c, p.Pause())
 			c.wait(ended, chaosTimeout/5, chaosTimeout*7/5)
 			assert.NoError(c, p.Resume())

@@ -93,7 +93,7 @@ func (c contention) testExclusion(t *testing.T, rounds int) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)
 	a, b := connect(t), connect(t)
-	r := exclusion.newResource(t, max(c.max, 1), false)
+	r := exclusionMonitor.newResource(t, max(c.max, 1), false)
 	holds := c.acquireAll(t, a)
 	c.waitQueue(t, a, len(holds))
 
@@ -137,7 +137,7 @@ func (c contention) testHandOver(t *testing.T) {
 	c.peer.requirePeer(t)
 	c.path = testenv.NewPath(t)
 	conn := connect(t)
-	r := exclusion.newResource(t, 1, true)
+	r := exclusionMonitor.newResource(t, 1, true)
 	open := c.open(t, conn, c.path)
 
 	first := acquireRepeatedly(t, open, r, "go1", "write", 1)

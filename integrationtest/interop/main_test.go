@@ -33,8 +33,8 @@ const (
 )
 
 var (
-	server    *ensemble.Ensemble
-	exclusion *monitor
+	server           *ensemble.Ensemble
+	exclusionMonitor *monitor
 )
 
 func TestMain(m *testing.M) {
@@ -44,14 +44,14 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	goleak.VerifyTestMain(ensemble.Tests(m, ensemble.Config{TickTime: sessionTimeout / 20}, func(e *ensemble.Ensemble) (cleanup func() error, err error) {
 		server = e
-		if exclusion, err = newMonitor(); err != nil {
+		if exclusionMonitor, err = newMonitor(); err != nil {
 			return nil, err
 		}
 		// The programs of the other libraries start while the first tests run.
 		for _, p := range []*peer{curator, kazoo} {
-			p.start(server.Addr(0), exclusion.addr())
+			p.start(server.Addr(0), exclusionMonitor.addr())
 		}
-		return func() error { return errors.Join(curator.stop(), kazoo.stop(), exclusion.close()) }, nil
+		return func() error { return errors.Join(curator.stop(), kazoo.stop(), exclusionMonitor.close()) }, nil
 	}))
 }
 

@@ -23,8 +23,8 @@ func (p *peer) layout() recipes.Option {
 	return recipes.Option{}
 }
 
-// asHold converts the results of a function that acquires a lock. The hold is nil if err is not nil.
-func asHold[H hold](h H, err error) (hold, error) {
+// toHold converts the results of a function that acquires a lock. The hold is nil if err is not nil.
+func toHold[H hold](h H, err error) (hold, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (p *peer) newMutex(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 	m, err := lock.NewMutex(conn, path, p.layout())
 	require.NoError(t, err)
 	return func(ctx context.Context) (hold, error) {
-		return asHold(m.Lock(ctx))
+		return toHold(m.Lock(ctx))
 	}
 }
 
@@ -48,14 +48,14 @@ func (p *peer) newRWMutex(t *testing.T, conn *zk.Conn, path string) *lock.RWMute
 func (p *peer) newWriteLock(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 	m := p.newRWMutex(t, conn, path)
 	return func(ctx context.Context) (hold, error) {
-		return asHold(m.Lock(ctx))
+		return toHold(m.Lock(ctx))
 	}
 }
 
 func (p *peer) newReadLock(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 	m := p.newRWMutex(t, conn, path)
 	return func(ctx context.Context) (hold, error) {
-		return asHold(m.RLock(ctx))
+		return toHold(m.RLock(ctx))
 	}
 }
 
@@ -144,7 +144,7 @@ func TestElection_ExcludesLeaderOfPeer(t *testing.T) {
 func TestMonitor_FindsOverlap(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		m.peer.requirePeer(t)
-		r := exclusion.newUncheckedResource(t, 1, true)
+		r := exclusionMonitor.newUncheckedResource(t, 1, true)
 		m.path = testenv.NewPath(t)
 		done := acquireRepeatedly(t, m.open(t, connect(t), m.path), r, "go", "write", 1)
 		v := r.waitHolder(t, "go")

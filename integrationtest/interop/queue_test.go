@@ -14,16 +14,16 @@ import (
 	"github.com/go-leaderelection/leaderelection/recipes/queue"
 )
 
-// eachPeer runs a test for each peer, with a queue in the layout of the peer, and with a resource of the monitor at
+// forEachPeerQueue runs a test for each peer, with a queue in the layout of the peer, and with a resource of the monitor at
 // which the consumers of the peer wait.
-func eachPeer(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue)) {
+func forEachPeerQueue(t *testing.T, f func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) {
 			p.requirePeer(t)
 			path := testenv.NewPath(t)
 			q, err := queue.New(connect(t), path, p.layout())
 			require.NoError(t, err)
-			f(t, p, exclusion.newResource(t, 1, true), path, q)
+			f(t, p, exclusionMonitor.newResource(t, 1, true), path, q)
 			require.NoError(t, bubble.Repeated(q.Close))
 		})
 	}
@@ -40,7 +40,7 @@ func (p *peer) startConsumer(t *testing.T, r *sharedResource, path string) (stop
 // peer put and consume items of one queue. The first items are held until both have taken one. The consumers of the
 // peers claim items: Curator's DistributedQueue with a lock path, and kazoo's LockingQueue.
 func TestQueue_DeliversItemsToGoAndPeer(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		want := map[string]bool{}
 		var theirs []any
 		for i := range 10 {
@@ -97,7 +97,7 @@ func TestQueue_DeliversItemsToGoAndPeer(t *testing.T) {
 
 // TestQueue_KeepsOrderOfPeer checks that a consumer takes items in the order in which the other library has put them.
 func TestQueue_KeepsOrderOfPeer(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		items := []any{"a", "b", "c"}
 		p.runCommand(t, "put", append([]any{path}, items...)...)
 		for _, want := range items {
@@ -123,7 +123,7 @@ func TestQueue_KeepsOrderOfPeer(t *testing.T) {
 // TestQueue_ClaimedItemIsNotDelivered checks that the peer does not receive an item that Go has taken, and receives
 // the item after Go has returned it.
 func TestQueue_ClaimedItemIsNotDelivered(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		p.runCommand(t, "put", path, "first", "second")
 		mine, err := q.Take(testenv.ContextOf(t))
 		require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 		t.Run(c.peer.name+" "+c.kind, func(t *testing.T) {
 			const items = 100 // the number of items that each participant puts
 			c.peer.requirePeer(t)
-			r, path := exclusion.newResource(t, 1, false), testenv.NewPath(t)
+			r, path := exclusionMonitor.newResource(t, 1, false), testenv.NewPath(t)
 			q, err := queue.New(connect(t), path, c.peer.layout())
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(testenv.ContextOf(t))
@@ -212,7 +212,7 @@ func TestQueue_ItemsAreTakenOnce(t *testing.T) {
 // TestQueue_HidesItemReturnedWithDelayFromPeer checks that a peer does not take an item that Go has returned with a
 // delay, and that Go takes the item after the delay.
 func TestQueue_HidesItemReturnedWithDelayFromPeer(t *testing.T) {
-	eachPeer(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
+	forEachPeerQueue(t, func(t *testing.T, p *peer, r *sharedResource, path string, q *queue.Queue) {
 		ctx := testenv.ContextOf(t)
 		id, err := q.Put(ctx, []byte("later"))
 		require.NoError(t, err)

@@ -36,7 +36,7 @@ func TestRWMutex_ExcludesPeer(t *testing.T) {
 // testHandOverToReader makes a reader in Go wait for a writer of the peer.
 func testHandOverToReader(t *testing.T, p *peer) {
 	p.requirePeer(t)
-	r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+	r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 	writer := p.sendCommand(t, "contend", 0, "write", path, r.name, p.name, 1, 0)
 	v := r.waitHolder(t, p.name)
 	done := acquireRepeatedly(t, p.newReadLock(t, conn, path), r, "go", "read", 1)
@@ -53,7 +53,7 @@ func testHandOverToReader(t *testing.T, p *peer) {
 func testReadersTogether(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	for _, goFirst := range []bool{true, false} {
-		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+		r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		var reader *call
 		var done func()
 		var readers []*holder
@@ -89,7 +89,7 @@ func testReadersTogether(t *testing.T, p *peer) {
 func testReadersAndWriters(t *testing.T, p *peer) {
 	p.requirePeer(t)
 	const rounds = 10
-	r, path, conn := exclusion.newResource(t, 1, false), testenv.NewPath(t), connect(t)
+	r, path, conn := exclusionMonitor.newResource(t, 1, false), testenv.NewPath(t), connect(t)
 	rw := p.newRWMutex(t, conn, path)
 	h, err := rw.Lock(testenv.ContextOf(t))
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 	p := curator
 	t.Run("of Go", func(t *testing.T) {
 		p.requirePeer(t)
-		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+		r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		h, err := p.newRWMutex(t, conn, path).Lock(testenv.ContextOf(t))
 		require.NoError(t, err)
 		done := make(chan struct{})
@@ -154,7 +154,7 @@ func TestRWMutex_DowngradeAdmitsReadersOfPeer(t *testing.T) {
 	// Therefore the writer of this test joins after the downgrade.
 	t.Run("of Curator without a waiting writer", func(t *testing.T) {
 		p.requirePeer(t)
-		r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+		r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 		c := p.sendCommand(t, "contend", 0, "downgrade", path, r.name, p.name, 1, 0)
 		v := r.waitHolder(t, p.name)
 		reader := acquireRepeatedly(t, p.newReadLock(t, conn, path), r, "reader", "read", 1)
@@ -191,7 +191,7 @@ func TestRWMutex_KazooReaderWaitsForLaterWriter(t *testing.T) {
 	if p.version != kazooWithBug649 {
 		t.Skipf("kazoo %s is not the version with the defect", p.version)
 	}
-	r, path, conn := exclusion.newResource(t, 1, true), testenv.NewPath(t), connect(t)
+	r, path, conn := exclusionMonitor.newResource(t, 1, true), testenv.NewPath(t), connect(t)
 	rw := p.newRWMutex(t, conn, path)
 	h, err := rw.Lock(testenv.ContextOf(t))
 	require.NoError(t, err)

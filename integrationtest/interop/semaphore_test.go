@@ -25,7 +25,7 @@ func (p *peer) semaphoreOpener(limit int) lockOpener {
 	return func(t *testing.T, conn *zk.Conn, path string) acquireFunc {
 		s := p.newSemaphore(t, conn, path, limit)
 		return func(ctx context.Context) (hold, error) {
-			return asHold(s.Acquire(ctx, 1))
+			return toHold(s.Acquire(ctx, 1))
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestSemaphore_SharesLimitWithPeer(t *testing.T) {
 func testLeasesTogether(t *testing.T, m contention) {
 	m.peer.requirePeer(t)
 	m.path = testenv.NewPath(t)
-	r, conn := exclusion.newResource(t, m.max, true), connect(t)
+	r, conn := exclusionMonitor.newResource(t, m.max, true), connect(t)
 	open := m.open(t, conn, m.path)
 	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
 	g := r.waitHolder(t, "go1")
@@ -91,8 +91,8 @@ func TestSemaphore_FollowsLimitOfSharedCount(t *testing.T) {
 	s, err := lock.NewSemaphore(conn, path, 1, lock.WithCuratorLayout(), lock.WithSharedCount(path+"-limit"))
 	require.NoError(t, err)
 	c := contention{peer: curator, kind: "counted", max: 1, path: path}
-	r := exclusion.newResource(t, 3, true)
-	open := func(ctx context.Context) (hold, error) { return asHold(s.Acquire(ctx, 1)) }
+	r := exclusionMonitor.newResource(t, 3, true)
+	open := func(ctx context.Context) (hold, error) { return toHold(s.Acquire(ctx, 1)) }
 
 	first := acquireRepeatedly(t, open, r, "go1", "write", 1)
 	g := r.waitHolder(t, "go1")

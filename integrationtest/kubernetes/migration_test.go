@@ -46,10 +46,10 @@ func (f *fleet) newController(version string) manager.RunnableFunc {
 	}
 }
 
-// replica starts a replica, which is a manager. Version 1 uses a Lease with client-go, version 2 uses the same Lease
+// startReplica starts a replica, which is a manager. Version 1 uses a Lease with client-go, version 2 uses the same Lease
 // and an election of this library, and version 3 uses the election alone. The returned function stops the replica, as
 // TERM would.
-func (s *apiServer) replica(t testing.TB, f *fleet, version, id string) (stop func()) {
+func (s *apiServer) startReplica(t testing.TB, f *fleet, version, id string) (stop func()) {
 	t.Helper()
 	c := s.config()
 	lease, deadline, retry := 3*time.Second, 2*time.Second, 300*time.Millisecond
@@ -98,12 +98,12 @@ func TestMigration_ReplicasOfClientGoDoNotOverlap(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool { return f.working.Load() == 1 && f.last.Load() == version }, patience, tick)
 	}
-	running := []func(){s.replica(t, f, "1", "1-a")}
+	running := []func(){s.startReplica(t, f, "1", "1-a")}
 	await("1")
-	running = append(running, s.replica(t, f, "1", "1-b"))
+	running = append(running, s.startReplica(t, f, "1", "1-b"))
 	for _, version := range []string{"2", "3"} {
 		for i, id := range []string{"a", "b"} {
-			running = append(running, s.replica(t, f, version, version+"-"+id))
+			running = append(running, s.startReplica(t, f, version, version+"-"+id))
 			running[0]()
 			running = running[1:]
 			if i == 1 {

@@ -62,7 +62,7 @@ func TestManager_ControllersDoNotOverlap(t *testing.T) {
 			newCandidate := newCandidate(t)
 			var stopped, started []time.Duration
 			for i := range *runs {
-				a, b := cutOff(t, newCandidate(2*i), newCandidate(2*i+1))
+				a, b := measureCutOff(t, newCandidate(2*i), newCandidate(2*i+1))
 				stopped, started = append(stopped, a), append(started, b)
 			}
 			t.Logf("%d runs, overlaps: 0, the leader stops after %v, its successor starts after %v", *runs, formatRange(stopped), formatRange(started))
@@ -79,10 +79,10 @@ func formatRange(all []time.Duration) string {
 	return fmt.Sprint(shortest.Round(time.Millisecond), " to ", longest.Round(time.Millisecond))
 }
 
-// cutOff runs managers with two candidates, and cuts off the first candidate. It returns how long after that the
+// measureCutOff runs managers with two candidates, and cuts off the first candidate. It returns how long after that the
 // controllers of the first manager stopped, and the controllers of the second manager started. On a machine that
 // stalls, the first candidate can lose its leadership before it is cut off.
-func cutOff(t *testing.T, first, second candidate) (stopped, started time.Duration) {
+func measureCutOff(t *testing.T, first, second candidate) (stopped, started time.Duration) {
 	t.Helper()
 	var working, overlaps atomic.Int32
 	ctx, cancel := context.WithCancel(context.Background())

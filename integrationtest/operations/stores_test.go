@@ -168,10 +168,10 @@ func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 }
 
 // runCommand executes a command as an operator of the first Redis server.
-func (s *storeServer) runCommand(args ...any) { s.doAt(s.Server, args...) }
+func (s *storeServer) runCommand(args ...any) { s.runCommandAt(s.Server, args...) }
 
-// doAt executes a command as an operator of the given Redis server.
-func (s *storeServer) doAt(server *dbserver.Server, args ...any) {
+// runCommandAt executes a command as an operator of the given Redis server.
+func (s *storeServer) runCommandAt(server *dbserver.Server, args ...any) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DisableIdentity: true})
 	defer client.Close()
 	require.NoError(s.t, client.Do(s.t.Context(), args...).Err(), args)
@@ -221,7 +221,7 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 			s.runCommand("WAIT", 1, 0)
 			require.NoError(e, s.Kill())
 			e.WaitForNoLeader()
-			s.doAt(s.others[0], "REPLICAOF", "NO", "ONE")
+			s.runCommandAt(s.others[0], "REPLICAOF", "NO", "ONE")
 			e.Networks.ConnectTo(s.others[0].Addr())
 		}},
 	}, func(e *operators.Election) *storeServer {
@@ -233,9 +233,9 @@ func TestRedis_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// stream connects to NATS as an operator, and calls f with the name of the stream that contains the records of
+// withStream connects to NATS as an operator, and calls f with the name of the stream that contains the records of
 // elections.
-func (s *storeServer) stream(f func(js jetstream.JetStream, name string) error) {
+func (s *storeServer) withStream(f func(js jetstream.JetStream, name string) error) {
 	conn, err := natsclient.Connect("nats://" + s.Addr())
 	require.NoError(s.t, err)
 	defer conn.Close()
@@ -266,7 +266,7 @@ func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 	t.Parallel()
 	operators.Test(t, operators.OfStore(
 		operators.Operation[*storeServer]{Name: "Emptied", Short: true, Reason: "the record of the election was deleted", Run: func(e *operators.Election, s *storeServer) {
-			s.stream(func(js jetstream.JetStream, name string) error { return js.DeleteStream(e.Context(), name) })
+			s.withStream(func(js jetstream.JetStream, name string) error { return js.DeleteStream(e.Context(), name) })
 		}},
 		operators.Harmless("ConnectionsKilled", func(s *storeServer) { s.t.Networks.Drop() }),
 		operators.Operation[*storeServer]{Name: "IdleTimeout", Run: func(e *operators.Election, _ *storeServer) { e.Networks.LimitIdle(operators.Timeout / 8) }},
@@ -277,7 +277,7 @@ func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 			s.configure(map[bool]string{true: "another", false: "secret"}[on], "")
 		}),
 		operators.Lasting("Full", "maximum bytes exceeded", func(s *storeServer, on bool) {
-			s.stream(func(js jetstream.JetStream, name string) error {
+			s.withStream(func(js jetstream.JetStream, name string) error {
 				stream, err := js.Stream(s.t.Context(), name)
 				if err != nil {
 					return err
@@ -296,7 +296,7 @@ func TestNATS_OperationsKeepOneLeader(t *testing.T) {
 	})
 	server := func(e *operators.Election, s *storeServer, ofBucket bool) *dbserver.Server {
 		var name string
-		s.stream(func(js jetstream.JetStream, bucket string) error {
+		s.withStream(func(js jetstream.JetStream, bucket string) error {
 			stream, err := js.Stream(e.Context(), bucket)
 			if err == nil {
 				name = stream.CachedInfo().Cluster.Leader

@@ -129,7 +129,7 @@ var commandMutants = []mutant{
 		name: "command/also-same-start", breaks: "an instance of a migration joins an election that both of its stores contain",
 		file: "cmd/elector/also.go",
 		edits: []edit{
-			{"if err := a.checkDistinct(checking, first, second); err != nil {", "if err := a.checkDistinct(checking, first, second); false {"},
+			{"if err := a.checkDifferentElections(checking, first, second); err != nil {", "if err := a.checkDifferentElections(checking, first, second); false {"},
 		},
 		tests: "./cmd/elector -run ^TestMigration_RejectsSameElectionAtOtherAddress$",
 	},
@@ -137,7 +137,7 @@ var commandMutants = []mutant{
 		name: "command/also-same-created", breaks: "a leader in a migration joins an election that it has created by another address",
 		file: "cmd/elector/also.go",
 		edits: []edit{
-			{"if err := a.checkDistinct(ctx, first, second); err != nil {", "if err := a.checkDistinct(ctx, first, second); false {"},
+			{"if err := a.checkDifferentElections(ctx, first, second); err != nil {", "if err := a.checkDifferentElections(ctx, first, second); false {"},
 		},
 		tests: "./cmd/elector -run ^TestMigration_RejectsSameElectionAtOtherAddress$",
 	},

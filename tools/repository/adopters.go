@@ -241,7 +241,7 @@ func removeDeclarations(source []byte, names []string) (changed []byte, removed 
 		return nil, nil, err
 	}
 	for _, decl := range slices.Backward(file.Decls) {
-		name := declared(decl)
+		name := declarationName(decl)
 		receiver, _, _ := strings.Cut(name, ".")
 		if !slices.Contains(names, name) && !slices.Contains(names, receiver) {
 			continue
@@ -272,9 +272,9 @@ func removeDeclarations(source []byte, names []string) (changed []byte, removed 
 	return b.Bytes(), removed, err
 }
 
-// declared returns the name under which the table of adopters lists a declaration: the name of a function, T.M for a
+// declarationName returns the name under which the table of adopters lists a declaration: the name of a function, T.M for a
 // method M of a type T, or the name of a type that is declared alone.
-func declared(decl ast.Decl) string {
+func declarationName(decl ast.Decl) string {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
 		if d.Recv == nil {

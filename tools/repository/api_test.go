@@ -29,7 +29,7 @@ const apiFile = "docs/api.txt"
 func TestAPI_DocumentIsUpToDate(t *testing.T) {
 	var text strings.Builder
 	for _, dir := range publicPackages(t) {
-		fmt.Fprintf(&text, "# %s\n\n%s\n\n", dir, strings.Join(exported(t, dir), "\n"))
+		fmt.Fprintf(&text, "# %s\n\n%s\n\n", dir, strings.Join(exportedDeclarations(t, dir), "\n"))
 	}
 	if *update {
 		require.NoError(t, os.WriteFile(apiFile, []byte(text.String()), 0o644))
@@ -42,7 +42,7 @@ func TestAPI_DocumentIsUpToDate(t *testing.T) {
 // TestAPI_RootPackageExportsAtMost60Names checks that the root package exports at most 60 constants, errors,
 // functions, types and methods. Parts that few users need belong in other packages.
 func TestAPI_RootPackageExportsAtMost60Names(t *testing.T) {
-	names := exported(t, ".")
+	names := exportedDeclarations(t, ".")
 	require.LessOrEqual(t, len(names), 60, "%q", names)
 	require.Greater(t, len(names), 40, "identifiers are not counted: %q", names)
 }
@@ -65,8 +65,8 @@ func publicPackages(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// exported returns the declarations of a package's exported identifiers, without comments.
-func exported(t *testing.T, dir string) (decls []string) {
+// exportedDeclarations returns the declarations of a package's exported identifiers, without comments.
+func exportedDeclarations(t *testing.T, dir string) (decls []string) {
 	files := token.NewFileSet()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)

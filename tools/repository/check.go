@@ -179,7 +179,7 @@ func (p *proxy) measureModule(ctx context.Context, m *module) error {
 	if _, err := runCommand(ctx, dir, p.env, "go", "mod", "tidy"); err != nil {
 		return err
 	}
-	before, err := requirements(dir)
+	before, err := readRequirements(dir)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (p *proxy) measureModule(ctx context.Context, m *module) error {
 			return err
 		}
 	}
-	after, err := requirements(dir)
+	after, err := readRequirements(dir)
 	if err != nil {
 		return err
 	}
@@ -216,8 +216,8 @@ func (p *proxy) measureModule(ctx context.Context, m *module) error {
 	return nil
 }
 
-// requirements returns the versions of the modules that a go.mod requires.
-func requirements(dir string) (map[string]string, error) {
+// readRequirements returns the versions of the modules that a go.mod requires.
+func readRequirements(dir string) (map[string]string, error) {
 	name := filepath.Join(dir, "go.mod")
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -97,13 +97,13 @@ func neverReleased(module string) bool {
 // library, this module and the ZooKeeper client. The module requires further modules only for its tests.
 func TestDependencies_AreFew(t *testing.T) {
 	for _, name := range []string{"", "/elector", "/electiontest", "/zkdial", "/adapters/console", "/adapters/changefeed", "/adapters/changefeed/memory"} {
-		packages := linked(t, name)
+		packages := dependenciesOf(t, name)
 		require.Contains(t, packages, "github.com/go-zookeeper/zk")
 		for _, p := range packages {
 			own, isOwn := strings.CutPrefix(p, core)
 			switch {
 			case p == "github.com/go-zookeeper/zk":
-			case isOwn && (own == name || isBase(own)):
+			case isOwn && (own == name || isPartOfElections(own)):
 			case isOwn && strings.HasPrefix(name, "/adapters/changefeed") && slices.Contains(changefeedPackages, own):
 			default:
 				t.Errorf("%s links %s", core+name, p)
@@ -115,18 +115,18 @@ func TestDependencies_AreFew(t *testing.T) {
 // TestDemoDependencies_AreFew checks that the demo, which new users compile first, links only the ZooKeeper client,
 // the election, its dialer and the embedded servers.
 func TestDemoDependencies_AreFew(t *testing.T) {
-	for _, p := range linked(t, "/demo") {
+	for _, p := range dependenciesOf(t, "/demo") {
 		switch own, isOwn := strings.CutPrefix(p, core); {
 		case p == "github.com/go-zookeeper/zk":
-		case isOwn && (isBase(own) || own == "/demo" || own == "/zkdial" || own == "/internal/wire" || strings.HasPrefix(own, "/zktest")):
+		case isOwn && (isPartOfElections(own) || own == "/demo" || own == "/zkdial" || own == "/internal/wire" || strings.HasPrefix(own, "/zktest")):
 		default:
 			t.Errorf("demo links %s", p)
 		}
 	}
 }
 
-// isBase reports whether a package of this module is linked into every program with an election.
-func isBase(name string) bool {
+// isPartOfElections reports whether a package of this module is linked into every program with an election.
+func isPartOfElections(name string) bool {
 	switch name {
 	case "", "/event", "/candidacy", "/candidacy/limit", "/candidacy/record", "/transport":
 		return true
@@ -136,8 +136,8 @@ func isBase(name string) bool {
 
 var changefeedPackages = []string{"/adapters/changefeed", "/adapters/changefeed/store", "/adapters/changefeed/internal/protocol", "/resign"}
 
-// linked returns the packages that a package of this module depends on, without the packages of the standard library.
-func linked(t *testing.T, name string) []string {
+// dependenciesOf returns the packages that a package of this module depends on, without the packages of the standard library.
+func dependenciesOf(t *testing.T, name string) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", core+name).Output()
 	require.NoError(t, err)

@@ -24,9 +24,9 @@ func (f Certificates) authorities() *authorities {
 	}}
 }
 
-// trustCurrent makes a client trust the authorities that a file contains at the time of each handshake. It replaces
+// trustCurrentAuthorities makes a client trust the authorities that a file contains at the time of each handshake. It replaces
 // the verification by crypto/tls, in which the authorities of a configuration cannot be changed.
-func trustCurrent(c *tls.Config, file *authorities) {
+func trustCurrentAuthorities(c *tls.Config, file *authorities) {
 	c.RootCAs = nil
 	c.InsecureSkipVerify = true // VerifyConnection verifies the certificate.
 	c.VerifyConnection = func(s tls.ConnectionState) error {

@@ -100,7 +100,7 @@ func (m *monitor) check(now time.Time) {
 	switch remaining := leaf.NotAfter.Sub(now); {
 	case remaining <= 0:
 		m.report(now, slog.LevelError, "the certificate has expired: new connections fail until --cert-file and --key-file are replaced; a restart is not necessary", "cert-file", m.certificate.files[0], "expiry", leaf.NotAfter)
-	case remaining <= notice(leaf):
+	case remaining <= noticePeriod(leaf):
 		m.report(now, slog.LevelWarn, "the certificate expires soon: replace --cert-file and --key-file; a restart is not necessary", "cert-file", m.certificate.files[0], "expiry", leaf.NotAfter)
 	}
 }
@@ -115,9 +115,9 @@ func (m *monitor) reportFailure(now time.Time, text string, err error) {
 	}
 }
 
-// notice returns the time before the expiry of a certificate in which warnings are logged. Programs that
+// noticePeriod returns the time before the expiry of a certificate in which warnings are logged. Programs that
 // renew certificates do so when a third of the lifetime is left, which must not cause warnings.
-func notice(c *x509.Certificate) time.Duration {
+func noticePeriod(c *x509.Certificate) time.Duration {
 	return min(maxNotice, c.NotAfter.Sub(c.NotBefore)/4)
 }
 

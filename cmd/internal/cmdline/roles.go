@@ -26,7 +26,7 @@ func NewRoles(peers, clients *Secrets, log *slog.Logger) (*Roles, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &Roles{peers: peers, clients: clients, log: log, lastPeers: peers.Current(), lastClients: clients.Current()}
-	if shareSecret(r.lastPeers, r.lastClients) {
+	if haveCommonSecret(r.lastPeers, r.lastClients) {
 		return nil, fmt.Errorf("%s, %s: peers and clients have the same secret, so that a client could act as a peer: use another secret for clients, for example the output of head -c 32 /dev/urandom | base64", peers.flags, clients.flags)
 	}
 	return r, nil
@@ -38,7 +38,7 @@ func (r *Roles) Current() (peers, clients [][]byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	peers, clients = r.peers.Current(), r.clients.Current()
-	common := shareSecret(peers, clients)
+	common := haveCommonSecret(peers, clients)
 	if common && !r.common {
 		r.log.Error("the secrets before the replacement are still used: peers and clients have the same secret, so that a client could act as a peer", "files", r.peers.flags+", "+r.clients.flags)
 	}
@@ -48,8 +48,8 @@ func (r *Roles) Current() (peers, clients [][]byte) {
 	return r.lastPeers, r.lastClients
 }
 
-// shareSecret reports whether a secret is in both lists.
-func shareSecret(a, b [][]byte) bool {
+// haveCommonSecret reports whether a secret is in both lists.
+func haveCommonSecret(a, b [][]byte) bool {
 	return slices.ContainsFunc(a, func(secret []byte) bool {
 		return slices.ContainsFunc(b, func(other []byte) bool { return bytes.Equal(secret, other) })
 	})

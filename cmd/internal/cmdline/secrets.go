@@ -36,7 +36,7 @@ func (f SecretFile) secrets() *Secrets {
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", f.Flag, err)
 		}
-		secrets, err := parse(text)
+		secrets, err := parseSecrets(text)
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %s: %w", f.Flag, f.Name, err)
 		}
@@ -54,7 +54,7 @@ func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warn
 	case !f.isSet() && value == "":
 		return nil, "", nil
 	case !f.isSet():
-		secrets, err := parse([]byte(value))
+		secrets, err := parseSecrets([]byte(value))
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", f.Flag, err)
 		}
@@ -89,8 +89,8 @@ func (s *Secrets) Current() [][]byte {
 // First returns the secret for connections that this process makes.
 func (s *Secrets) First() []byte { return s.Current()[0] }
 
-// parse returns the secrets in a text. Its errors contain no secret.
-func parse(text []byte) (secrets [][]byte, err error) {
+// parseSecrets returns the secrets in a text. Its errors contain no secret.
+func parseSecrets(text []byte) (secrets [][]byte, err error) {
 	const create = "head -c 32 /dev/urandom | base64 makes one"
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {

@@ -225,8 +225,8 @@ type configFile struct {
 	errs []error
 }
 
-// fail adds an error in the line of a node. The error contains no values, which may be credentials.
-func (c *configFile) fail(at *yaml.Node, format string, args ...any) {
+// addError adds an error in the line of a node. The error contains no values, which may be credentials.
+func (c *configFile) addError(at *yaml.Node, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s:%d: %w", c.name, at.Line, fmt.Errorf(format, args...)))
 }
 
@@ -238,7 +238,7 @@ func (c *configFile) keysAndValues(mapping *yaml.Node) func(yield func(key, valu
 			key, value := mapping.Content[i], mapping.Content[i+1]
 			name := string(c.keys.GetNormalizeFunc()(c.keys, key.Value))
 			if line, twice := lines[name]; twice {
-				c.fail(key, "%q is set in line %d already: remove one of them", key.Value, line)
+				c.addError(key, "%q is set in line %d already: remove one of them", key.Value, line)
 				continue
 			}
 			lines[name] = key.Line
@@ -258,20 +258,20 @@ func (c *configFile) set(f *pflag.Flag, key, value *yaml.Node) {
 	given := f.Changed
 	switch {
 	case value.Tag == "!!null":
-		c.fail(key, "%q has no value: set it, or remove the key", key.Value)
+		c.addError(key, "%q has no value: set it, or remove the key", key.Value)
 	case value.Kind == yaml.SequenceNode && isList && !given:
 		c.setList(list, key, value)
 		f.Changed = true
 	case value.Kind == yaml.SequenceNode && isList: // ignore the list, because a source with precedence has set it
 	case f.Value.Type() == "stringArray":
-		c.fail(value, "%q is not a list: write each element on a line of its own, after a dash", key.Value)
+		c.addError(value, "%q is not a list: write each element on a line of its own, after a dash", key.Value)
 	case value.Kind != yaml.ScalarNode && isList:
-		c.fail(value, "%q is a mapping: use one value, or a list of values", key.Value)
+		c.addError(value, "%q is a mapping: use one value, or a list of values", key.Value)
 	case value.Kind != yaml.ScalarNode:
-		c.fail(value, "%q is a list or a mapping: use one value", key.Value)
+		c.addError(value, "%q is a list or a mapping: use one value", key.Value)
 	case !given:
 		if err := c.keys.Set(f.Name, value.Value); err != nil {
-			c.fail(value, "%q%w", key.Value, describeMismatch(err))
+			c.addError(value, "%q%w", key.Value, describeMismatch(err))
 		}
 	}
 	if !given {
@@ -302,7 +302,7 @@ func (c *configFile) setList(list pflag.SliceValue, key, value *yaml.Node) {
 			err = list.Append(text)
 		}
 		if err != nil {
-			c.fail(element, "an element of %q: %w", key.Value, err)
+			c.addError(element, "an element of %q: %w", key.Value, err)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// sameRequest is the time in which several stop signals are one request: GNU timeout sends TERM to a process and to
+// sameRequestPeriod is the time in which several stop signals are one request: GNU timeout sends TERM to a process and to
 // its group, and service managers and shells signal several times as well.
-const sameRequest = time.Second
+const sameRequestPeriod = time.Second
 
 // Signals describes how a command reacts to signals. Signals that were ignored when the process started,
 // as HUP is by nohup, have no effect; Go programs can recognize that for HUP and INT only.
@@ -61,7 +61,7 @@ func (s Signals) serve(signals <-chan os.Signal, quit <-chan struct{}, exit func
 			case stopped.IsZero():
 				stopped = time.Now()
 				s.Stop(sig)
-			case time.Since(stopped) >= sameRequest:
+			case time.Since(stopped) >= sameRequestPeriod:
 				if s.Exit != nil {
 					s.Exit(sig)
 				}
