@@ -36,8 +36,8 @@ type baselineEntry struct {
 	znode string
 }
 
-// baselinePrefix makes the names as long as those of the other contestants, so that listings are
-// equally long.
+// baselinePrefix is a prefix for the names of znodes that makes them as long as the names of the other contestants,
+// so that lists of the queue have the same size.
 const baselinePrefix = "_c_00000000-0000-0000-0000-000000000000-latch-"
 
 func (e *baselineEntry) acquire(queued func()) error {

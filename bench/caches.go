@@ -94,7 +94,7 @@ func fillBaselineCache(conn *zk.Conn, dir string, n int) (time.Duration, error) 
 	return took, nil
 }
 
-// watchBaselineCache reads the znode again each time its watch fires.
+// watchBaselineCache reads the znode cachedName each time the watch on it fires, and then sends to updates.
 func watchBaselineCache(conn *zk.Conn, dir string, updates chan<- error) error {
 	znode := dir + "/" + cachedName
 	_, _, watch, err := conn.GetW(znode)

@@ -21,11 +21,11 @@ type comparison struct {
 	change float64
 	// noise is the relative change that a repetition of the same measurement can cause.
 	noise   float64
-	p       float64 // the p-value of the U test; NaN if there are too few values
+	p       float64 // the p-value of the U test; NaN if there are too few values for the test
 	verdict verdict
 }
 
-// verdict is the result of a comparison.
+// verdict states whether a row became better or worse.
 type verdict string
 
 const (
@@ -55,7 +55,7 @@ type samples struct {
 
 func (s samples) allValues() []float64 { return slices.Concat(s.halves[0], s.halves[1]) }
 
-// noise returns the change between the halves, or 0 if there is only one value.
+// noise returns the relative change from the first half to the second, or 0 if there is only one value.
 func (s samples) noise() float64 {
 	if len(s.halves[0]) == 0 || len(s.halves[1]) == 0 {
 		return 0

@@ -32,7 +32,8 @@ type contention struct {
 // and after its release.
 type lockCycle struct{ lock, granted, releasing, released int64 }
 
-// errOverlap means that the lock was not exclusive, so that the figures are not comparable.
+// errOverlap means that two sessions held the same lock at the same time, so that the figures of the contestant are
+// not comparable.
 var errOverlap = errors.New("two sessions had the lock at the same time")
 
 // summarizeCycles returns the result of the cycles of all sessions in a period that started at start.
@@ -131,7 +132,7 @@ type contentionRows struct {
 	cpu, client, server *row // the processor time per lock: of both processes, of the client and of the server
 }
 
-// measureContention measures sessions that acquire and release locks repeatedly.
+// measureContention fills rows with the figures of sessions that acquire and release locks as k describes.
 func (b *bench) measureContention(ctx context.Context, rows contentionRows, k lockingPattern) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn

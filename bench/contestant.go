@@ -30,7 +30,7 @@ type contestant interface {
 	connect(session int) error
 	// disconnect closes a session. It returns the time just before the request to close.
 	disconnect(session int) (at int64, err error)
-	// reset closes all sessions and forgets the candidates.
+	// reset closes all sessions and removes the candidates.
 	reset() error
 	// close calls reset and releases all resources.
 	close() error
@@ -57,16 +57,16 @@ type contestant interface {
 	// open.
 	failures() <-chan error
 
-	// contend acquires and releases locks repeatedly. The locks are children of dir, and childPath
-	// returns their paths.
+	// contend acquires and releases locks repeatedly, as l describes, and returns the result. The locks are children
+	// of dir, whose paths childPath returns.
 	contend(l lockingPattern, dir string) (contention, error)
-	// repeat repeats an operation on an object at dir, in each of the sessions 0 to n-1.
+	// repeat repeats an operation on an object at dir in each of the sessions 0 to n-1, during the period p.
 	repeat(o operation, n int, dir string, p benchmark.Period) (completions, error)
 
 	// fillCache fills a cache of dir and its n children and closes it. It returns the time from
 	// the construction of the cache until all znodes are in memory.
 	fillCache(session int, dir string, n int) (time.Duration, error)
-	// watchCache fills a cache of dir, which remains open until reset is called.
+	// watchCache fills a cache of dir. The cache remains open until reset is called.
 	watchCache(session int, dir string) error
 	// writeCached writes the child of dir with the name cachedName. It returns the time from just
 	// before the write until the cache of watchCache has reported the change.

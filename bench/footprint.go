@@ -20,7 +20,7 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// footprint is the memory of a process per idle candidate.
+// footprint is the number of goroutines and the memory of a process, divided by the number of idle candidates.
 type footprint struct {
 	Goroutines float64 `json:"goroutines"`
 	HeapKiB    float64 `json:"heap_kib"`  // the live heap, after a collection
@@ -69,7 +69,7 @@ func (b *bench) measureFootprints(ctx context.Context, rows footprintRows, w wai
 	return nil
 }
 
-// runFootprint runs this program again with a single contestant.
+// runFootprint starts this program again, to measure the memory of a single contestant.
 func runFootprint(ctx context.Context, name, addr string, n int, w waiting) (footprint, error) {
 	var f footprint
 	program, err := os.Executable()
@@ -213,7 +213,7 @@ func joinIdleBaseline(conn *zk.Conn, dir, predecessor string) (string, error) {
 	return znode, err
 }
 
-// usage is the number of goroutines and the memory of the process in KiB.
+// usage contains the number of goroutines and the memory of this process in KiB.
 type usage struct{ goroutines, heap, stack, resident, peak float64 }
 
 // measureUsage measures this process two seconds after the candidates have set their last watch.
@@ -225,7 +225,7 @@ func measureUsage(ctx context.Context, s *server) (u usage, err error) {
 	if u.peak, err = residentMemory(); err != nil {
 		return u, err
 	}
-	for range 3 { // finalizers and pools need more than one collection
+	for range 3 { // more than once, because finalizers and pools keep memory until a later collection
 		debug.FreeOSMemory()
 		sleep(ctx, 100*time.Millisecond)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/zkproxy"
 )
 
-// installation contains servers, and the contestants that use them.
+// installation contains the running servers, and the contestants that use them.
 type installation struct {
 	// startServers starts n servers. It returns their addresses and the backend that runs them.
 	startServers func(ctx context.Context, n int) (addrs []string, backend string, stop func() error, err error)

@@ -18,7 +18,7 @@ import (
 // localContestant is a contestant in this process.
 type localContestant struct {
 	title string
-	// sessions contains the open connections.
+	// sessions contains the open sessions, by number.
 	sessions
 	implementation implementation
 	// background contains the goroutines of the implementation, which must return soon after the sessions were
@@ -28,7 +28,7 @@ type localContestant struct {
 	countsQueued bool
 
 	generation *generation
-	updates    chan error   // receives a value from the cache of watchCache for each write
+	updates    chan error   // receives a value from the cache of watchCache for each write of the znode cachedName
 	leaving    atomic.Int64 // the number of candidates that must leave as soon as they become the head of the queue
 
 	mu       sync.Mutex
@@ -187,7 +187,8 @@ func (l *localContestant) reset() error {
 
 func (l *localContestant) close() error { return l.reset() }
 
-// waitTimeout reports whether all goroutines of wg return within limit.
+// waitTimeout waits until all goroutines of wg have returned, but not longer than limit. It reports whether they have
+// returned.
 func waitTimeout(wg *sync.WaitGroup, limit time.Duration) bool {
 	done := make(chan struct{})
 	go func() {

@@ -125,7 +125,8 @@ func simulateLoss(t *testing.T, candidates int, leader bool) {
 	reads := log.Requests().Filter(func(x zktest.Entry) bool { return !isTransaction(x.Op) })
 	require.Less(t, len(reads), (4*lossGroup+20)*affected, "requests grow with the number of affected candidates")
 
-	// If a connection is closed while it sends requests, the client library can block forever.
+	// Resign before the connections are closed: if a connection is closed while it sends requests, the client library
+	// can block forever.
 	for _, election := range slices.Backward(elections) {
 		require.NoError(t, election.Resign())
 	}

@@ -40,7 +40,7 @@ type completions struct{ counted, total int }
 // itemSize is the size of the data of a queue item in bytes.
 const itemSize = 100
 
-// countCompletions counts the completions in a period that started at start.
+// countCompletions counts the times in a period that started at start. Each time is that of a completed operation.
 func countCompletions(start int64, times []int64, p benchmark.Period) completions {
 	c := completions{total: len(times)}
 	for _, at := range times {

@@ -122,7 +122,7 @@ func failureText(c contestant) string {
 	}
 }
 
-// waitAcquisition waits until a candidate of c leads or holds a lock.
+// waitAcquisition waits until a candidate of c becomes the leader or acquires a lock.
 func waitAcquisition(ctx context.Context, c contestant) (acquisition, error) {
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
@@ -142,7 +142,8 @@ type departure struct {
 	err error
 }
 
-// removeHead requests that the head leaves, or closes its session. It does not wait.
+// removeHead makes the head of the queue leave, or closes its session, without waiting. The returned channel receives
+// the time.
 func (q *queue) removeHead(disconnect bool) <-chan departure {
 	departed := make(chan departure, 1)
 	head, session := q.head, q.sessionOf[q.head]

@@ -27,8 +27,8 @@ type recording struct {
 	rows   []samples
 }
 
-// The keys of the configuration in a recording. Times and rates are not comparable if the value of one of
-// machineKeys differs.
+// The keys of the configuration in a recording. Times and rates of two recordings are not comparable if the value of
+// a key in machineKeys differs.
 const (
 	keyCommit = "commit"
 	keyDate   = "date"
@@ -37,7 +37,7 @@ const (
 
 var machineKeys = []string{"goos-goarch", "cpu", "cpus", "go", "zookeeper", "delay"}
 
-// recordedUnits are the units in recordings.
+// recordedUnits maps the units of rows to the units in recordings.
 var recordedUnits = map[unit]string{
 	unitMillis: "multiple", unitRate: "share", unitKiB: "KiB", unitPerMinute: "per-minute", unitNumber: "number",
 }

@@ -29,7 +29,7 @@ type contestantTurn struct {
 	measure    func(ctx context.Context) ([]float64, error)
 }
 
-// newTurn returns a turn that measures a duration.
+// newTurn returns a turn whose only value is the duration that measure returns, in ms.
 func newTurn(c contestant, measure func(ctx context.Context) (time.Duration, error)) contestantTurn {
 	return contestantTurn{c.name(), func(ctx context.Context) ([]float64, error) {
 		took, err := measure(ctx)
@@ -104,7 +104,7 @@ func (b *bench) eligibleContestants(rows []*row, contestants []contestant, n int
 	return eligible
 }
 
-// connectSessions opens the sessions 0 to n-1.
+// connectSessions opens the sessions 0 to n-1 of a contestant.
 func connectSessions(c contestant, n int) error {
 	for session := range n {
 		if err := c.connect(session); err != nil {

@@ -29,9 +29,9 @@ type row struct {
 	Goal goal   `json:"goal,omitzero"`
 	// Values contains the values of all rounds, by contestant.
 	Values map[string][]float64 `json:"values"`
-	// Missing contains the reason why a contestant has no values.
+	// Missing contains the reason why a contestant has no values, by contestant.
 	Missing map[string]string `json:"missing,omitempty"`
-	// Details contains additional text about the values of a contestant.
+	// Details contains an additional text about the values of a contestant, by contestant.
 	Details map[string]string `json:"details,omitempty"`
 	// Others describes what other programs used while the row was measured, in the pass in which they used the most
 	// processor time. It is nil if this is unknown.
@@ -85,7 +85,7 @@ func (r *row) otherPrograms() string {
 	}
 }
 
-// roundCount returns the greatest number of values that a contestant has.
+// roundCount returns the number of values of the contestant that has the most.
 func (r *row) roundCount() int {
 	n := 0
 	for _, values := range r.Values {

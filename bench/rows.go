@@ -12,7 +12,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv/ensemble"
 )
 
-// mediumQueue is the number of candidates with which every contestant is measured.
+// mediumQueue is the number of candidates in measurements of all contestants. kazoo supports no more than that.
 const mediumQueue = 100
 
 // measurement measures several rows together.
@@ -90,7 +90,7 @@ func (b *bench) handOverMeasurements() []measurement {
 }
 
 func (b *bench) successionMeasurements() []measurement {
-	const successions = 100 // successions in a row, in each round
+	const successions = 100 // the number of successions that follow one another in each round
 	rounds := max(2, b.rounds/8)
 	large := func(when string, joining bool) measurement {
 		r := newRow(fmt.Sprintf("immediate resignations, %d candidates, %s", b.candidates, when), unitMillis, limitGoal(1.5))

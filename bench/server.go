@@ -23,7 +23,7 @@ type server struct {
 	asked int // the number of calls of metric, which Apache's server counts as requests
 }
 
-// serverClass is the main class of the server.
+// serverClass is the main class of a ZooKeeper server, by which findChild finds its process.
 const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 // connectServer connects to the first server of an address list.
@@ -137,13 +137,13 @@ func (s *server) requests() (int, error) {
 		return 0, err
 	}
 	second, err := s.metric(name)
-	if second == first { // the server does not count the commands that read its metrics
+	if second == first { // the number has not changed, so the server does not count the commands that read its metrics
 		return second, err
 	}
 	return second - s.asked, err
 }
 
-// metric returns the sum of a metric of the servers.
+// metric returns the sum of a metric over all servers.
 func (s *server) metric(name string) (int, error) {
 	s.asked++
 	sum := 0

@@ -47,7 +47,7 @@ func onZooKeeper(timeout time.Duration) systemStarter {
 	}
 }
 
-// libraryOnEtcd joins the election with this library.
+// libraryOnEtcd joins the election on etcd with this library.
 func libraryOnEtcd(timeout time.Duration) joinEtcd {
 	return func(c *connection, name string) (*candidate, error) {
 		e, err := etcd.NewElection(c.client, "/election",

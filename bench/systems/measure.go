@@ -20,10 +20,11 @@ type system struct {
 // systemStarter starts the servers of a system, which stop stops.
 type systemStarter func(ctx context.Context) (join candidateJoiner, stop func(), err error)
 
-// candidateJoiner adds a candidate to the election, without waiting for its role.
+// candidateJoiner adds a candidate with the given name to the election. It does not wait until the candidate leads or
+// follows.
 type candidateJoiner func(name string) (*candidate, error)
 
-// candidate is a candidate of any system.
+// candidate is a candidate of one of the systems.
 type candidate struct {
 	leads  chan time.Time // receives the time at which the candidate's program was notified that it leads; capacity 1
 	resign func() error   // makes the candidate leave the election

@@ -170,7 +170,8 @@ func (s *settings) warnOfVariables() {
 	})
 }
 
-// sameElection reports whether two settings name the same election. It compares the names of servers as text.
+// sameElection reports whether two settings name the same election. It compares the names of servers as text, without
+// resolving them.
 func sameElection(a, b *settings) bool {
 	k := backendKinds[a.backend]
 	if a.backend != b.backend || k.electionKeys == nil {

@@ -91,7 +91,7 @@ func TestMigration_MovesElectionToRaftlog(t *testing.T) {
 	oldOnly := []string{"--backend", "zookeeper", "--zookeeper-servers", zktest.Start(t).Addr(), "--election", "/one"}
 	first := h.lead("first", stubborn, oldOnly...)
 	all := h.runAll(stubborn, append(oldOnly, "--also", "raftlog", "--also-election", "one")...)
-	// No leader was found, but a majority of the peers has answered.
+	// Wait until a majority of the peers answers. There is no leader on raftlog yet.
 	h.command("status", "--timeout", "1m").requireExit(cmdline.NoLeader)
 	first.terminate()
 	leader := h.waitForLeader(all)
@@ -132,7 +132,7 @@ func TestMigration_RejectsSameElectionAtOtherAddress(t *testing.T) {
 	srv := redisServer.Get(t)
 	h := newHarness(t, []string{"--store", "redis://" + srv.Addr(), "--election", "jobs/same", "--session-timeout", "5s", "--grace", "10ms"})
 	same := writeConfigFile(t, "store: redis://localhost:"+srv.Port()+"\nelection: /jobs/same\n")
-	early := h.run("early", graceful, "--also", same) // this instance starts before a record exists
+	early := h.run("early", graceful, "--also", same) // this instance starts before the election exists
 	early.requireExit(cmdline.Usage, "contains the election of --store")
 	a := h.lead("a", graceful)
 	b := h.run("b", graceful, "--also", same)

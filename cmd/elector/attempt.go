@@ -14,7 +14,7 @@ type attempt struct {
 
 	mu      sync.Mutex
 	elected bool
-	err     error // the reason for the failure, or nil
+	err     error // the reason why the attempt has failed, or nil
 }
 
 // markSucceeded records that a leadership begins, so that the attempt cannot fail any more. It returns the error of

@@ -39,7 +39,7 @@ type changefeedBackend struct {
 	lazyStore lazy[openedStore]
 }
 
-// openedStore is a store and its connection.
+// openedStore contains an opened store and its connection.
 type openedStore struct {
 	connection *storeurl.Opener
 	store      changefeed.Store
@@ -285,7 +285,7 @@ func (c *changefeedBackend) watch(ctx context.Context, _ string) (<-chan observa
 	}
 	return streamLeaders(ctx, func(yield func(*candidateInfo, error) bool) {
 		defer func() { _ = feed.Close() }()
-		var seen changefeed.Record // the record that was observed last
+		var seen changefeed.Record // the last record that the feed has delivered
 		for {
 			event, err := feed.Next(ctx)
 			var leader *candidateInfo

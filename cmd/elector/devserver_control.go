@@ -40,7 +40,7 @@ sessions only.
 // faultServer is an HTTP server for requests that inject faults into an ensemble.
 type faultServer struct {
 	ensemble *zktest.Ensemble
-	address  string       // "" without --control
+	address  string       // the address of --control; "" without the flag
 	server   *http.Server // the server of --control; nil without the flag
 	serving  sync.WaitGroup
 }

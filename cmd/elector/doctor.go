@@ -26,8 +26,8 @@ func (s severity) String() string { return [...]string{"ok", "unknown", "warning
 // finding is the result of one check of doctor.
 type finding struct {
 	severity severity
-	about    string // the thing that was checked
-	text     string // what was found; for a warning or an error also the consequence and what to do
+	about    string // what doctor has checked, in one word
+	text     string // the result; for a warning or an error also the consequence, and what the user can do
 }
 
 func newFinding(s severity, about, format string, args ...any) finding {
@@ -62,7 +62,7 @@ Exit codes: 0 no check has found an error; 1 a check has found an error; 2 run r
 			}
 			check := r.checkServers
 			if len(r.program.args) > 0 || r.beginCommand != "" {
-				// Check the rest only if the user has given a program or a command.
+				// Check the other settings of run only if the user has given a program or a command.
 				check = r.check
 			}
 			if err := check(); err != nil {

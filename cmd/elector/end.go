@@ -46,7 +46,7 @@ func completeEndCommand(s *settings, cmd *cobra.Command, output string, end func
 		return s.withBackend(cmd, *timeout, func(ctx context.Context, b backend) error {
 			if err := end(ctx, b); err != nil {
 				if errors.Is(err, leaderelection.ErrNoElection) {
-					// Replace the text, which gives advice for programs that use the library.
+					// Replace the text of the error, which gives advice for programs that use the library.
 					err = fmt.Errorf("%s: there is no such election on %s", s.election, s.backend)
 				}
 				return s.describeTimeout(ctx, *timeout, err)

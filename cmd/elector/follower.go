@@ -22,7 +22,7 @@ const (
 // leaderView contains the leader that this run has last observed.
 type leaderView struct {
 	mu       sync.Mutex
-	leader   *candidateInfo // the leader; nil if it is unknown
+	leader   *candidateInfo // the last observed leader; nil if it is unknown
 	changes  []leaderChange // the last changes of the leader, at most maxChanges
 	onChange func()         // called after each observation; it may be nil
 }
@@ -101,7 +101,7 @@ type follower struct {
 	mu      sync.Mutex
 	leading bool   // whether this instance leads: from the start of the begin command until the end command has succeeded or the next candidacy starts
 	ran     bool   // whether the command has run since this instance began to follow
-	token   int64  // the token of the leader for which the command has run; 0 if the leader was unknown
+	token   int64  // the fencing token of the leader for which the command has run; 0 if the leader was unknown
 	stop    func() // stops the command and waits until it has exited; nil if it does not run
 }
 

@@ -43,7 +43,7 @@ type harness struct {
 	*testing.T
 	flags    []string                   // the flags of all commands: the backend and the election
 	runFlags func(name string) []string // returns additional flags of run; may be nil
-	dir      string                     // the directory of the files of the test
+	dir      string                     // the directory for the files of the test
 	file     string                     // the file in dir to which the programs append their actions
 
 	srv   *zktest.Server // the server of the backend zookeeper; otherwise nil
@@ -149,13 +149,13 @@ func (h *harness) requireSuccession(inspect func()) {
 	h.command("end").requireExit(cmdline.OK)
 	c.requireExit(cmdline.Permanent)
 	watch.requireExit(cmdline.Permanent)
-	d := h.lead("d", stubborn) // d begins another election
+	d := h.lead("d", stubborn) // d is the first candidate of another election
 	h.requireOrder("a", "b", "c", "d")
 	h.command("delete").requireExit(cmdline.OK)
 	d.requireExit(cmdline.Permanent)
 }
 
-// process is a running command.
+// process is a command that a test has started.
 type process struct {
 	t           *testing.T
 	cmd         *exec.Cmd

@@ -8,8 +8,8 @@ import (
 	"github.com/go-leaderelection/leaderelection"
 )
 
-// --lost-grace is the time between the expiry of a lease and KILL. It must end before another instance can
-// become the leader.
+// The divisors of the session timeout from which the limits of --lost-grace follow. The lost grace is the time
+// between the expiry of a lease and KILL. It must end before another instance can become the leader.
 const (
 	flagLostGrace = "lost-grace"
 	// leaseMargin is the divisor for the part of the session timeout that always remains between the expiry of a
@@ -25,7 +25,7 @@ const (
 	stopGuard = 8
 )
 
-// maxLostGrace returns the limit of --lost-grace for a session timeout.
+// maxLostGrace returns the maximum of --lost-grace for a session timeout.
 func maxLostGrace(timeout time.Duration) time.Duration {
 	return (timeout / leaseMargin).Truncate(time.Millisecond)
 }

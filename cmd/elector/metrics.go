@@ -39,7 +39,7 @@ type metrics struct {
 	recordEvent func() func(event.Event)
 
 	mu        sync.Mutex
-	stopped   chan struct{} // closed when events are no longer recorded
+	stopped   chan struct{} // closed by stopRecording, when no more events are recorded
 	recording sync.WaitGroup
 }
 
@@ -160,7 +160,8 @@ func (m *metrics) isInterrupted(l *leaderelection.Leadership) bool {
 	}
 }
 
-// recordCandidate records the events of c until its candidacy is over, or stopRecording is called.
+// recordCandidate starts to record the events of a candidate, until its candidacy has ended or stopRecording is
+// called.
 func (m *metrics) recordCandidate(c leaderelection.Candidate) {
 	events, record := c.Events(), m.recordEvent()
 	m.mu.Lock()

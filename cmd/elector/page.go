@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// maxPageCandidates is the maximum number of candidates that the page shows.
+	// maxPageCandidates is the maximum number of candidates that the page of --listen shows.
 	maxPageCandidates = 100
-	// queueAge is the age at which a list of candidates is outdated. queueAgeEach is added for each
-	// candidate, because some backends need requests for each candidate. So the viewers of the page
-	// cause at most about 100 requests a second.
+	// queueAge, plus queueAgeEach for each candidate, is the age at which a list of candidates is outdated. Some
+	// backends need a request for each candidate. With these ages, the viewers of the page cause at most about 100
+	// requests a second.
 	queueAge     = 2 * time.Second
 	queueAgeEach = 20 * time.Millisecond
 )
@@ -33,7 +33,7 @@ type queueView struct {
 // queueState is a list of candidates. It contains only what the page shows, because the texts of other programs can
 // be long.
 type queueState struct {
-	at         time.Time       // the time of the list; zero if there was none
+	at         time.Time       // when the list was requested; zero if there was no request yet
 	candidates []candidateInfo // the first candidates of the queue, at most maxPageCandidates
 	total      int             // the number of all candidates
 	err        error
@@ -206,7 +206,7 @@ func (p *page) addChanges(changes []leaderChange) {
 	p.add("</table>\n")
 }
 
-// renderDocument returns the page with its head, its links and its script.
+// renderDocument returns the HTML document of the page, with its head, its links and its script.
 func (p *page) renderDocument(l leaderReply) []byte {
 	title := &page{}
 	if l.Leader == nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/elector"
 )
 
-// newPageServer returns a server whose backend lists candidates.
+// newPageServer returns a server whose backend lists the candidates that list returns.
 func newPageServer(t *testing.T, election string, list func(context.Context) ([]candidateInfo, error)) *webServer {
 	t.Helper()
 	b := backend{}

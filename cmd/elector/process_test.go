@@ -33,7 +33,7 @@ const (
 	orphaning = `for i in 1 2 3 4 5; do (sleep 0.01 &); done; ` + obedient
 )
 
-// processEvent is a row of the table of events in docs/elector.md.
+// processEvent tests one row of the table of events in docs/elector.md.
 type processEvent struct {
 	program string              // empty if there is only a begin command
 	prepare func(cmd *exec.Cmd) // changes the elector's command before the start; may be nil
@@ -81,7 +81,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 			{act: send(syscall.SIGTERM), actions: []string{"end leader"}},
 		},
 		"TERM or INT, repeated within a second": {
-			// The signals that are sent while elector is stopped arrive together when it continues.
+			// Signals that are sent while SIGSTOP suspends elector arrive together after SIGCONT.
 			{program: disobedient, act: send(syscall.SIGSTOP, syscall.SIGTERM, syscall.SIGINT, syscall.SIGCONT), actions: []string{"TERM", "end leader"}},
 		},
 		"TERM or INT, repeated later": {{program: disobedient, act: func(e *eventTest) {
@@ -138,7 +138,7 @@ func processEvents(t *testing.T) map[string][]processEvent {
 					require.NoError(e.t, err)
 					defer conn.Close()
 				}
-				page.requirePage("/leader", 200, `"leads":true`) // at the limit, this connection closes an idle one
+				page.requirePage("/leader", 200, `"leads":true`) // the limit is reached, so this connection closes an idle one
 				e.signal(syscall.SIGTERM)
 				e.waitForAction("end leader")
 				require.NotContains(e.t, e.log.Text(), "too many open files")

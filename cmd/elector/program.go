@@ -8,7 +8,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/cmd/internal/child"
 )
 
-// program is the program that run starts during each leadership.
+// program is the program that the command run starts during each leadership.
 type program struct {
 	args []string // the program and its arguments; empty if there is no program
 
@@ -38,7 +38,7 @@ func (p *program) startProcess(c child.Command) (*child.Process, error) {
 	return process, nil
 }
 
-// waitProcess waits until the program has exited.
+// waitProcess waits until the program has exited, and returns how it has exited.
 func (p *program) waitProcess(process *child.Process) child.Exit {
 	exit := process.Wait()
 	p.mu.Lock()

@@ -17,7 +17,7 @@ import (
 func TestRaftlog_CommandsConnectAsClients(t *testing.T) {
 	t.Parallel()
 	r := newRaftlogHarness(t)
-	r.flags = append(r.flags, "--session-timeout", "10s") // the timeout is long, so that the leadership moves only on request
+	r.flags = append(r.flags, "--session-timeout", "10s") // the session timeout is long, so that the leadership moves only on request
 	all := map[string]*process{}
 	for _, name := range []string{"a", "b", "c"} {
 		all[name] = r.run(name, exclusive, "--value", name+":80")

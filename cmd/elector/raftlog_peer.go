@@ -192,7 +192,7 @@ func (p *raftlogPeer) checkConnected() error {
 	return nil
 }
 
-// watch observes the election at this peer.
+// watch observes the leader of the election, by the state of this peer.
 func (p *raftlogPeer) watch(ctx context.Context, election string) (<-chan observation, error) {
 	node := p.lazyNode.created()
 	if node == nil {

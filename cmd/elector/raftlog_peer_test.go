@@ -117,7 +117,7 @@ func (h *harness) workOrder() []string {
 	return slices.Compact(slices.DeleteFunc(h.readActions(), func(a string) bool { return strings.HasSuffix(a, " ends") }))
 }
 
-// processesExcept returns the processes except for one.
+// processesExcept returns all processes except the one with the given name.
 func processesExcept(all map[string]*process, name string) map[string]*process {
 	rest := maps.Clone(all)
 	delete(rest, name)
@@ -139,7 +139,7 @@ func TestRaftlog_LeaderIsReplaced(t *testing.T) {
 
 	all[first] = r.run(first, exclusive, listening...)
 	pages := all[first].webClient()
-	pages.waitForPage("/readyz", 200, `{"ok":true}`) // the candidate is in the queue
+	pages.waitForPage("/readyz", 200, `{"ok":true}`) // the peer is ready when its candidate has joined the queue
 	pages.waitForPage("/leader", 503, `"name":"`+second+`"`)
 	killed := time.Now()
 	all[second].signal(syscall.SIGKILL)

@@ -112,7 +112,7 @@ func TestRaftlog_ReadsSettingsFromFileAndVariables(t *testing.T) {
 	require.Equal(t, 4*time.Second, c.ElectionTimeout)
 	require.Subset(t, credentials, []string{"ELECTOR_SECRET", "ELECTOR_CLIENT_SECRET"})
 
-	// There is one warning about a secret that all users can read, however often it is read.
+	// elector warns only once of a secret that all users can read, even if it reads the file repeatedly.
 	secret, log := filepath.Join(dir, "secret"), new(strings.Builder)
 	require.NoError(t, os.WriteFile(secret, []byte(strings.Repeat("y", 16)), 0o600))
 	require.NoError(t, os.Chmod(secret, 0o644))

@@ -82,8 +82,8 @@ func (s *settings) requestResignation(ctx context.Context, b backend, id string,
 	}
 	waiting, cancel := context.WithTimeout(ctx, successorWait)
 	defer cancel()
-	// Wait for the next leader, which may be the same candidate: without competitors, it joins again
-	// and leads.
+	// Wait for the next leader. It may be the same candidate, which joins again, and leads if there are no
+	// competitors.
 	candidates, err = awaitLeader(waiting, list, 50*time.Millisecond, "")
 	switch {
 	case err != nil:

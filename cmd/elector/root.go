@@ -35,7 +35,8 @@ func newRoot() *cobra.Command {
 	return newRootWith(s, run, newConfig(r, run), newDoctor(r, run), newStatus(s), newWatch(s), newTop(s), newResign(s), newTransfer(s), newEnd(s), newDelete(s), newDevServer())
 }
 
-// newRootWith returns a root command with the command run and others, which use s.
+// newRootWith returns a root command with the subcommand run and the other subcommands, all of which use the settings
+// s.
 func newRootWith(s *settings, run *cobra.Command, others ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use: "elector", Short: "Run programs and commands while leading an election", Long: about,
@@ -82,7 +83,7 @@ var configuration = cmdline.Settings{
 	},
 }
 
-// isCredential reports whether the value of a flag contains a credential, or may contain one.
+// isCredential reports whether the value of a flag is or contains a credential, or may contain one.
 func isCredential(flag, value string) bool {
 	if flag == "store" {
 		return transport.Redact(value) != value

@@ -218,7 +218,7 @@ func (r *runCommand) run(ctx context.Context) error {
 			r.settings.log.Warn("programs of the same user can read the credentials of this process", "err", err)
 		}
 	}
-	// Handle signals before the backend is opened, because that may take time.
+	// Handle signals before the backend is opened, because opening it may take time.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.attempt.cancel = cancel

@@ -41,7 +41,7 @@ type settings struct {
 	election       string
 	isSecond       bool   // whether these settings are those of the backend of --also, set by flags
 	alsoFile       string // the file of --also that contains these settings, if there is one
-	value          string // the value that this instance advertises; only the command run has the flag
+	value          string // the value of --value that this instance advertises; only the command run has the flag
 	sessionTimeout time.Duration
 
 	keys          *pflag.FlagSet // the keys of the configuration file: the flags of run, and command
@@ -135,7 +135,7 @@ func (s *settings) monitorFiles() (stop func()) {
 	return s.tls.files.Monitor(s.log, s.raftlog.Files()...)
 }
 
-// requestedTimeout returns the session timeout that the settings request.
+// requestedTimeout returns the session timeout that the user has set, or its default.
 func (s *settings) requestedTimeout() time.Duration { return s.sessionTimeout }
 
 // effectiveTimeout returns the session timeout that elector requests from the backend. Some backends require a

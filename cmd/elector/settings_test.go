@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// parse parses a command line of run, and returns the settings and the command.
+// parse parses a command line with the command run, without running it, and returns the settings and the command.
 func parse(t *testing.T, args ...string) (*settings, *runCommand, error) {
 	t.Helper()
 	s := &settings{}

@@ -140,7 +140,7 @@ func TestAwaitLeader_RetriesWhileLeaderMayAppear(t *testing.T) {
 		answers []answer // the last answer is repeated until ctx is done
 		leader  string
 		want    answer
-		lists   int // the number of requests
+		lists   int // the expected number of requests for the list
 	}{
 		"leader":             {[]answer{{places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 1},
 		"later":              {[]answer{none, {}, {err: late}, {places: []candidateInfo{a}}}, "", answer{places: []candidateInfo{a}}, 4},

@@ -5,7 +5,7 @@ import "time"
 // succession determines when the leader that observe receives became the leader.
 type succession struct {
 	observed bool  // whether the leader was observed without an interruption before
-	token    int64 // the token of the leader, or 0
+	token    int64 // the token of the last observed leader, or 0 without a leader
 	since    time.Time
 }
 

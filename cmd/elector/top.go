@@ -132,7 +132,7 @@ func (s *settings) runTop(ctx context.Context, elections []string, parent string
 	return ignoreAfterSignal(ctx, top.Run(ctx, screen, state, p.messages, func(r top.Request) { p.requestResignation(ctx, r) }))
 }
 
-// poller reads elections from the backend, and sends messages to the screen.
+// poller polls elections on the backend, and sends what it finds as messages to the screen.
 type poller struct {
 	backend  backend
 	parent   string // the znode of --under; "" for none
@@ -179,7 +179,8 @@ func (p *poller) requestResignation(ctx context.Context, r top.Request) {
 	})
 }
 
-// searchElections searches for elections at an interval, and polls the elections that it finds.
+// searchElections searches for elections below the znode of --under at an interval, and polls the elections that it
+// finds.
 func (p *poller) searchElections(ctx context.Context) {
 	polled := map[string]bool{}
 	next := time.NewTicker(searchIntervals * p.interval)

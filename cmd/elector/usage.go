@@ -22,7 +22,7 @@ func usage(format string, args ...any) error {
 	return &cmdline.Error{Code: cmdline.Usage, Err: err}
 }
 
-// flagExamples contains a valid value of each flag, for error messages.
+// flagExamples contains a valid value for each flag, which errors of usage show as an example.
 var flagExamples = map[string]string{
 	"allowed-names":        "node1.example.com",
 	"allowed-client-names": "monitoring.example.com",

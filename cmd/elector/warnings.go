@@ -77,7 +77,7 @@ func (l *warningLimiter) WithGroup(name string) slog.Handler {
 	return &warningLimiter{l.Handler.WithGroup(name), l.history}
 }
 
-// warningHistory remembers when warnings occurred.
+// warningHistory remembers when each warning has occurred and was logged.
 type warningHistory struct {
 	mu       sync.Mutex
 	warnings map[string]*warning // the warnings by their texts

@@ -20,7 +20,7 @@ import (
 const (
 	// pingLimit is how long the loop of the Elector may take to answer a Ping.
 	pingLimit = time.Second
-	// shutdownLimit is the time for which elector waits for requests in flight when it exits.
+	// shutdownLimit is how long elector waits for pending HTTP requests when it exits.
 	shutdownLimit = 2 * time.Second
 )
 
@@ -143,7 +143,7 @@ type condition struct {
 func (w *webServer) checkAlive(ctx context.Context) condition {
 	ctx, cancel := context.WithTimeout(ctx, pingLimit)
 	defer cancel()
-	// Ignore this error, because the server also runs before and after the Run of the Elector.
+	// Ignore ErrNotRunning, because the server also runs before and after the Run of the Elector.
 	if err := w.elector.Ping(ctx); err != nil && !errors.Is(err, elector.ErrNotRunning) {
 		return condition{"stuck", err}
 	}
@@ -203,7 +203,7 @@ type leaderReply struct {
 	Leader   *candidateInfo `json:"leader"`             // the leader, which may be this instance; null if it is unknown
 }
 
-// leader returns the leader at this moment, as far as this instance knows it.
+// leader returns what the page /leader shows: the current leader, as far as this instance knows it.
 func (w *webServer) leader() leaderReply {
 	reply := leaderReply{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
 	if w.backend.checkConnected() == nil { // without a connection, the observation may be outdated

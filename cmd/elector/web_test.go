@@ -27,7 +27,7 @@ import (
 	"github.com/go-leaderelection/leaderelection/zktest"
 )
 
-// webClient reads the pages of --listen.
+// webClient is an HTTP client that requests the pages of --listen.
 type webClient struct {
 	t    *testing.T
 	base string // the URL of the server
@@ -121,7 +121,7 @@ func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	var seen leaderPage // the page of another instance
 	_, text = pb.get("/leader")
 	require.NoError(t, json.Unmarshal([]byte(text), &seen))
-	// Do not compare LeadsSince, which depends on the observation.
+	// Do not compare LeadsSince, because each instance observes the leader at another time.
 	for _, leader := range []*candidateInfo{l.Leader, seen.Leader} {
 		leader.Joined, leader.LeadsSince, leader.Session = time.Time{}, time.Time{}, ""
 	}
@@ -150,7 +150,7 @@ func TestWebServer_PagesFollowHandOver(t *testing.T) {
 	require.Contains(t, text, `elector_leader{election="/jobs/one"} 0`)
 	require.Contains(t, text, `elector_program_running{election="/jobs/one"} 0`)
 
-	// The pages change before the end command runs.
+	// The pages report the end of the leadership already before the end command runs.
 	a.signal(syscall.SIGTERM)
 	a.waitForOutput("ends")
 	pa.requirePage("/leader", 503, `"leads":false`)

@@ -55,7 +55,7 @@ type serverAnswer struct {
 	err                    error
 }
 
-// askServer asks a server for its state.
+// askServer asks a server for its state with the four-letter word srvr.
 func askServer(ctx context.Context, address string, config *tls.Config) serverAnswer {
 	a := serverAnswer{address: address}
 	ctx, cancel := context.WithTimeout(ctx, serverLimit)
@@ -316,7 +316,7 @@ func (z *zooKeeperBackend) examineWrites(ctx context.Context, electionExists boo
 // not have been able to delete an earlier znode.
 func (z *zooKeeperBackend) examineContainers(ctx context.Context, parent string) finding {
 	node := path.Join(parent, "elector-doctor-"+rand.Text())
-	// Do not retry, because some servers close the connection at each attempt.
+	// Do not retry the creation, because some servers close the connection at each attempt.
 	refused, err := readWithLimit(ctx, z, func() (error, error) {
 		_, err := z.conn.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		return err, nil

@@ -29,7 +29,7 @@ type processUse struct {
 // Others describes the processor time that programs other than the benchmark have used in a period.
 type Others struct {
 	Cores   float64 // the average number of cores
-	Busiest string  // describes the process that has used most; empty if there is none
+	Busiest string  // describes the process that has used most processor time; empty if there is none
 }
 
 // Disturb reports whether other programs have used so much processor time that times measured in the period are not

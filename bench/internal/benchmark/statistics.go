@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Period is the time in which clients repeat an operation. Operations that complete during Warmup
-// do not count.
+// Period is the time in which clients repeat an operation. Operations that complete during Warmup, its first part, do
+// not count; those that complete during Length do.
 type Period struct{ Warmup, Length time.Duration }
 
-// Total returns the duration of the whole period.
+// Total returns the duration of the warm-up and the measured part together.
 func (p Period) Total() time.Duration { return p.Warmup + p.Length }
 
 // Quantile returns the q-quantile of samples, which need not be sorted. It returns NaN if there are

@@ -15,7 +15,7 @@ type election struct {
 	ledBefore  bool
 }
 
-// withCandidates returns the election with new candidates.
+// withCandidates returns the state of the election after the backend has listed its candidates.
 func (e election) withCandidates(m Listed) election {
 	first := e.updated.IsZero()
 	previous := e.leader()
@@ -26,7 +26,7 @@ func (e election) withCandidates(m Listed) election {
 	return e
 }
 
-// leader returns the first candidate, or the zero Candidate.
+// leader returns the first candidate, which leads, or the zero Candidate if there is none.
 func (e election) leader() Candidate {
 	if len(e.queue) == 0 {
 		return Candidate{}

@@ -20,7 +20,7 @@ const (
 	KeyQuit
 )
 
-// characterKeys maps characters to keys.
+// characterKeys contains the keys that characters stand for.
 var characterKeys = map[string]Key{
 	"k": KeyUp, "j": KeyDown, "/": KeyFilter, "s": KeySort, "r": KeyResign, "?": KeyHelp, "h": KeyHelp, "q": KeyQuit,
 }

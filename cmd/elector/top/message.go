@@ -13,7 +13,7 @@ type Candidate struct {
 type Message any
 
 type (
-	// Listed contains the candidates of an election in order, the leader first.
+	// Listed reports the candidates of an election in their order, with the leader first.
 	Listed struct {
 		At         time.Time
 		Election   string
@@ -24,7 +24,7 @@ type (
 		At       time.Time
 		Election string
 	}
-	// Failed contains the error of a request for the candidates of an election.
+	// Failed reports that a request for the candidates of an election has failed.
 	Failed struct {
 		At       time.Time
 		Election string
@@ -41,11 +41,11 @@ type (
 		Request Request
 		Err     error // the reason why the candidate has not left its position, or nil
 	}
-	// Tick contains the current time.
+	// Tick reports the current time.
 	Tick struct{ At time.Time }
-	// Size is the size of the screen.
+	// Size reports the size of the screen.
 	Size struct{ Width, Height int }
-	// Typed is a key with a character.
+	// Typed reports that the user has typed a character.
 	Typed struct{ Text string }
 )
 

@@ -12,8 +12,8 @@ type order int
 const (
 	asGiven order = iota
 	byName
-	byState   // elections without a leader or an answer first
-	byChange  // the newest leader first
+	byState   // elections without a leader, or whose backend does not answer, first
+	byChange  // the election whose leader changed last first
 	byWaiting // the election with the most candidates first
 	orderCount
 )
@@ -57,8 +57,8 @@ func (s State) visibleElections() []election {
 	return visible
 }
 
-// clampSelection limits the selection to the visible elections and candidates. An election remains
-// selected if its row changes.
+// clampSelection moves the selection and the cursor to a visible election and an existing candidate. An election
+// remains selected if only its row changes.
 func (s State) clampSelection() State {
 	visible := s.visibleElections()
 	if i := slices.IndexFunc(visible, func(e election) bool { return e.name == s.selected }); i >= 0 {

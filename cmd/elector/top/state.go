@@ -82,7 +82,7 @@ func (s State) Update(m Message) State {
 	return s.clampSelection()
 }
 
-// addElections appends elections that are not shown yet.
+// addElections adds those of the elections to the screen that it does not show yet.
 func (s State) addElections(names []string) State {
 	s.elections = slices.Clone(s.elections)
 	for _, name := range names {

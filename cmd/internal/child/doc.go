@@ -63,7 +63,7 @@ type Exit struct {
 	Code int
 	// Stopped reports whether Stop or the watchdog has stopped the program.
 	Stopped bool
-	// Err is set if the watchdog has died, so the exit code of the program is unknown.
+	// Err is set if the watchdog has died. In that case the exit code of the program is unknown.
 	Err error
 }
 

@@ -17,8 +17,8 @@ type (
 	}
 	instruction struct {
 		Lease  *lease // Lease is the new deadline of the lease; nil if the deadline does not change
-		Signal int    // Signal is sent to the program, unless it is 0
-		Stop   bool   // Stop stops the group
+		Signal int    // Signal is the number of a signal for the program; 0 for none
+		Stop   bool   // Stop requests the watchdog to stop the process group
 	}
 	report struct {
 		Started  int // the process ID of the program, which is also the ID of its group
