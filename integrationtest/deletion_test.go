@@ -20,7 +20,8 @@ func TestDeleteElection_CompletesInterruptedDeletion(t *testing.T) {
 	for k := 1; ; k++ {
 		before := runInterruptedDeletion(t, aFew, k, zkproxy.CutBeforeRequest)
 		after := runInterruptedDeletion(t, aFew, k, zkproxy.CutAfterApplied)
-		// The number of requests varies, because candidates delete their znodes at the same time.
+		// Stop when k exceeds the number of requests of both deletions. The numbers may differ, because candidates
+		// delete their znodes at the same time.
 		if !before && !after {
 			t.Logf("a deletion has at most %d requests", k-1)
 			require.Greater(t, k-1, 3)

@@ -58,7 +58,7 @@ func (c *contestant) runCandidacies(ctx context.Context, node, register string) 
 		if err != nil {
 			c.history.addRecord("%s: NewElection: %v", c.name, err)
 			if !errors.Is(err, leaderelection.ErrUnreachable) {
-				return // the context is done, so NewElection would fail again
+				return // NewElection has failed because the context is done
 			}
 			continue // NewElection has waited for a session timeout before it has failed
 		}
@@ -185,7 +185,7 @@ func expireSessionFault(s *faultSchedule) (string, func() error, error) {
 		s.pause(5 * time.Millisecond)
 	}
 	if err := c.conn.Network.ExpireSession(c.conn.SessionID()); err != nil {
-		s.history.addRecord("the session of %s was not ended: %v", c.name, err) // the server of this client may be down
+		s.history.addRecord("the session of %s was not ended: %v", c.name, err) // the server may be down
 	}
 	return c.name, func() error {
 		c.conn.Network.Restore()
@@ -226,7 +226,7 @@ func (s *faultSchedule) chooseContestant() *contestant {
 	return s.contestants[s.rand.IntN(len(s.contestants))]
 }
 
-// pause waits for d between two steps of the schedule.
+// pause sleeps for d between two steps of the schedule.
 func (s *faultSchedule) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

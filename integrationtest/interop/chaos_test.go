@@ -199,7 +199,7 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(c, err)
-		words := strings.Split(filepath.Base(file), "-") // the name of a file consists of language, number, group and role
+		words := strings.Split(filepath.Base(file), "-") // files are named <language>-<number>-<group>-<role>
 		for line := range strings.Lines(string(text)) {
 			h := recordedHold{language: words[0]}
 			if n, _ := fmt.Sscan(line, &h.resource, &h.first, &h.last); n == 3 {
@@ -210,7 +210,7 @@ func (c *chaos) readHolds() map[string][]recordedHold {
 					require.NoError(c, err, line)
 				}
 				holds[words[2]+" "+words[3]] = append(holds[words[2]+" "+words[3]], h)
-			} // an incomplete record was being written when the process was killed
+			} // ignore an incomplete record: the process was killed while writing it
 		}
 	}
 	return holds

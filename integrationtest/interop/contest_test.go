@@ -16,7 +16,7 @@ import (
 // acquireFunc acquires a lock, a lease of a semaphore, or a leadership.
 type acquireFunc func(ctx context.Context) (hold, error)
 
-// hold is an acquired lock, lease or leadership.
+// hold is a lock, a lease or a leadership that a participant has acquired.
 type hold interface {
 	Err() error // returns the reason why the hold was lost, or nil
 	Release() error
@@ -25,8 +25,8 @@ type hold interface {
 // contention describes a lock, a semaphore or an election for which Go and a peer contend.
 type contention struct {
 	peer *peer
-	kind string // the word for the resource in the commands of the peer
-	max  int    // the limit of a semaphore; 1 otherwise
+	kind string // the word with which commands of the peer name the kind of resource
+	max  int    // the limit of a semaphore; 0 for other resources
 	path string
 	// queuePath, appended to path, is the parent of the znodes of holders and waiters. For a semaphore, it is the
 	// parent of the znodes of waiters only.
@@ -66,7 +66,7 @@ func acquireRepeatedly(t *testing.T, acquire acquireFunc, r *sharedResource, nam
 	var once sync.Once
 	wait = func() { once.Do(func() { require.NoError(t, <-failed) }) }
 	t.Cleanup(func() {
-		r.close() // lets the participant end if the test has failed
+		r.close() // the participant must end even if the test has failed
 		wait()
 	})
 	return wait
@@ -116,7 +116,7 @@ func (c contention) testExclusion(t *testing.T, rounds int) {
 	require.Positive(t, r.countHandOvers(c.peer.name, "go"))
 }
 
-// acquireAll acquires the lock, or all leases, for the test itself.
+// acquireAll acquires the lock, or all leases of the semaphore, so that all participants wait.
 func (c contention) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
 	for range max(c.max, 1) {
 		h, err := c.open(t, conn, c.path)(testenv.ContextOf(t))
@@ -126,7 +126,7 @@ func (c contention) acquireAll(t *testing.T, conn *zk.Conn) (holds []hold) {
 	return holds
 }
 
-// waitQueue waits until there are n holders and waiters.
+// waitQueue waits until n participants hold the resource or wait for the resource.
 func (c contention) waitQueue(t *testing.T, conn *zk.Conn, n int) {
 	t.Helper()
 	waitChildren(t, conn, n-c.max, c.path+c.queuePath)

@@ -54,7 +54,7 @@ func TestCounter_AppliesConcurrentAdditionsOnce(t *testing.T) {
 			for i, conn := range conns {
 				c, err := f.open(conn, path)
 				require.NoError(t, err)
-				if i == 0 { // Go creates the counter before a peer does
+				if i == 0 { // a client in Go creates the counter before a peer does
 					_, err = c.Add(ctx, 5)
 					require.NoError(t, err)
 					want += 5

@@ -74,7 +74,7 @@ func describeInstances(instances []discovery.Instance) string {
 	return strings.Join(all, ",")
 }
 
-// waitInstances waits until a provider returns the given instances.
+// waitInstances waits until a provider returns exactly the instances in want.
 func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	t.Helper()
 	limit, last := time.After(testenv.WaitLimit), ""
@@ -93,7 +93,7 @@ func waitInstances(t *testing.T, p *discovery.Provider, want string) {
 	}
 }
 
-// waitMessage waits for a message of a peer.
+// waitMessage waits until a peer sends the message want.
 func waitMessage(t *testing.T, messages <-chan string, want string) {
 	t.Helper()
 	limit, last := time.After(testenv.WaitLimit), ""

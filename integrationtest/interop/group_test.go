@@ -48,7 +48,7 @@ func TestGroup_MembersSeeEachOther(t *testing.T) {
 	}
 }
 
-// waitMembers waits until a group consists of the given members.
+// waitMembers waits for a change after which a group consists of exactly the members in want.
 func waitMembers(t *testing.T, changes <-chan group.View, want ...string) {
 	t.Helper()
 	limit, last := time.After(testenv.WaitLimit), []string(nil)

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		if exclusionMonitor, err = newMonitor(); err != nil {
 			return nil, err
 		}
-		// The programs of the other libraries start while the first tests run.
+		// Start the programs of the other libraries now, so that they become ready while the first tests run.
 		for _, p := range []*peer{curator, kazoo} {
 			p.start(server.Addr(0), exclusionMonitor.addr())
 		}

@@ -51,7 +51,7 @@ func (m *monitor) acceptConns() {
 	for {
 		conn, err := m.listener.Accept()
 		if err != nil {
-			return // the monitor is closed
+			return // Accept fails after the monitor was closed
 		}
 		m.mu.Lock()
 		if m.closed {
@@ -299,7 +299,8 @@ func (r *sharedResource) countHandOvers(previous, next string) (n int) {
 	return n
 }
 
-// waitHolder waits for the next holder. If name is not empty, the holder must have that name.
+// waitHolder waits until a participant acquires the resource. If name is not empty, the participant must have that
+// name.
 func (r *sharedResource) waitHolder(t *testing.T, name string) *holder {
 	t.Helper()
 	h := testenv.Receive(t, r.blocked, "a holder "+name)

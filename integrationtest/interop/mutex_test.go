@@ -99,12 +99,12 @@ type leadershipHold struct {
 func (l leadershipHold) Release() error {
 	err := l.election.Resign()
 	for end := time.Now().Add(time.Minute); errors.Is(err, leaderelection.ErrUnconfirmed) && time.Now().Before(end); {
-		err = l.election.Resign() // the servers have not answered within two seconds
+		err = l.election.Resign() // repeat Resign, because the servers have not answered within two seconds
 	}
 	return errors.Join(err, <-l.over)
 }
 
-// forBothPeers runs a test with each peer.
+// forBothPeers runs a test with kazoo and with Curator, each as a subtest.
 func forBothPeers(t *testing.T, kind string, open func(*peer) func(*testing.T, *zk.Conn, string) acquireFunc, test func(*testing.T, contention)) {
 	for _, p := range []*peer{kazoo, curator} {
 		t.Run(p.name, func(t *testing.T) { test(t, contention{peer: p, kind: kind, open: open(p)}) })

@@ -88,7 +88,7 @@ func runParticipant() {
 	select {}
 }
 
-// repeat calls run again and again, each time on a new connection.
+// repeat calls run forever, each time on a new connection.
 func (p *participant) repeat(r *recorder, run func(*zk.Conn, *recorder) error) {
 	for {
 		conn, _, err := zkdial.Connect(p.servers, p.timeout)

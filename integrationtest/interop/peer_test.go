@@ -167,7 +167,7 @@ func (p *peer) requirePeer(t *testing.T) {
 	})
 }
 
-// call is a command that was sent to a peer.
+// call is a command that this process has sent to a peer. The channel answer receives the peer's answer.
 type call struct {
 	p      *peer
 	words  string

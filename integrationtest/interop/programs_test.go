@@ -123,7 +123,7 @@ func TestPrograms_DoTheirWork(t *testing.T) {
 	}
 }
 
-// putJobs puts two jobs into a queue of the layout of a peer.
+// putJobs puts the jobs a and b into a queue, with the layout of znodes that a peer uses.
 func putJobs(t *testing.T, path string, p *peer) {
 	q, err := queue.New(connect(t), path, p.layout())
 	require.NoError(t, err)

@@ -107,7 +107,7 @@ func TestEtcd_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// startEtcd starts servers and two candidates.
+// startEtcd starts etcd servers and two candidates.
 func startEtcd(e *operators.Election, members int) *etcdServers {
 	s := startServers(e, members)
 	s.addCandidates(e, "")
@@ -123,7 +123,8 @@ func startServers(e *operators.Election, members int) *etcdServers {
 	return s
 }
 
-// newClient returns a client that is closed when the test ends.
+// newClient returns an etcd client that is closed when the test ends. user is empty for a client without
+// authentication.
 func (s *etcdServers) newClient(e *operators.Election, user string, endpoints ...string) *clientv3.Client {
 	cfg := clientv3.Config{
 		Endpoints: endpoints, Logger: zap.NewNop(), DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,

@@ -27,11 +27,11 @@ import (
 type storeServer struct {
 	*dbserver.Server
 	others []*dbserver.Server // the standbys of the server, or the other members of its cluster
-	config string             // the file of the server's configuration, or empty
+	config string             // the configuration file of the server; empty if the server has none
 	t      *operators.Election
 }
 
-// newStoreServer returns a server without candidates.
+// newStoreServer starts a server of a store, without candidates.
 func newStoreServer(e *operators.Election, start func() (*dbserver.Server, error)) *storeServer {
 	return &storeServer{Server: dbserver.StartServer(e, start), t: e}
 }
@@ -123,7 +123,7 @@ func TestPostgres_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// execMySQL executes statements as the superuser of a MariaDB server.
+// execMySQL executes statements as the superuser root of the MariaDB server.
 func (s *storeServer) execMySQL(statements ...string) {
 	db, err := sql.Open("mysql", "root@tcp("+s.Addr()+")/test")
 	require.NoError(s.t, err)
@@ -167,7 +167,7 @@ func TestMariaDB_OperationsKeepOneLeader(t *testing.T) {
 	})
 }
 
-// runCommand executes a command as an operator of the first Redis server.
+// runCommand executes a Redis command as an operator on the first server.
 func (s *storeServer) runCommand(args ...any) { s.runCommandAt(s.Server, args...) }
 
 // runCommandAt executes a command as an operator of the given Redis server.

@@ -157,7 +157,8 @@ func startZooKeeper(e *operators.Election, cfg ensemble.Config) *zkServers {
 	return &zkServers{Ensemble: ensemble.StartServers(e, cfg)}
 }
 
-// startWithCandidates starts servers and two candidates.
+// startWithCandidates starts ZooKeeper servers and two candidates. If there is only one server, startWithCandidates
+// first makes a backup of the server's data.
 func startWithCandidates(e *operators.Election, cfg ensemble.Config) *zkServers {
 	s := startZooKeeper(e, cfg)
 	if s.Servers() == 1 {
@@ -178,7 +179,7 @@ func (s *zkServers) addCandidate(e *operators.Election, user string) {
 	require.NoError(e, err)
 	e.Cleanup(func() {
 		conn.Close()
-		for range events { // receives until the goroutines of the connection have ended
+		for range events { // wait until the goroutines of the connection have ended
 		}
 	})
 	opts := []leaderelection.Option{leaderelection.WithCreateNode(), leaderelection.WithRejoin(), leaderelection.WithLogger(e.Logger())}
@@ -191,7 +192,7 @@ func (s *zkServers) addCandidate(e *operators.Election, user string) {
 	e.Add(c)
 }
 
-// aclOf returns the ACL that permits everything to users with their passwords.
+// aclOf returns the ACL that permits everything to the given users. Each user is the text name:password.
 func aclOf(users ...string) (acl []zk.ACL) {
 	for _, u := range users {
 		name, password, _ := strings.Cut(u, ":")
@@ -215,7 +216,7 @@ func (s *zkServers) connect(e *operators.Election) *zkproxy.Client {
 	return admin
 }
 
-// expireSessions cuts off the candidates until their sessions have expired.
+// expireSessions cuts off the candidates from the servers until their sessions have expired.
 func (s *zkServers) expireSessions(e *operators.Election, admin *zkproxy.Client) {
 	e.Networks.Cut()
 	testenv.Eventually(e.T, func() bool {
@@ -225,7 +226,7 @@ func (s *zkServers) expireSessions(e *operators.Election, admin *zkproxy.Client)
 	e.Networks.Heal()
 }
 
-// start starts the first server, and waits until it serves clients.
+// start starts the first server of the ensemble, and waits until the ensemble serves clients.
 func (s *zkServers) start(e *operators.Election) {
 	require.NoError(e, s.Start(0))
 	ensemble.WaitReady(e, s.Ensemble)
@@ -239,7 +240,7 @@ func (s *zkServers) replaceData(e *operators.Election, dir string) {
 	s.start(e)
 }
 
-// configure restarts the first server with another configuration.
+// configure replaces the configuration file of the first server, and restarts the server.
 func (s *zkServers) configure(e *operators.Election, config []byte) {
 	require.NoError(e, s.Kill(0))
 	require.NoError(e, os.WriteFile(s.ConfigFile(0), config, 0o644))

@@ -10,9 +10,9 @@ import (
 
 // mutant is an edit that breaks a rule of the library, and the tests that must fail because of that.
 type mutant struct {
-	name   string // unique; an area and a number, such as line/W6
+	name   string // the unique name: an area and a number, such as line/W6
 	breaks string // the rule that the edit breaks, or its consequence, in a few words
-	file   string // the file that is edited, relative to the root of the repository
+	file   string // the path of the file to edit, relative to the root of the repository
 	// edits are applied in this order. The old text of each edit occurs exactly once in the file.
 	edits []edit
 	// tests are the arguments of go test: packages, and -run with the tests that must fail. These tests should take
@@ -23,10 +23,10 @@ type mutant struct {
 	equivalent string
 }
 
-// edit replaces one piece of text by another.
+// edit replaces the text old by the text new.
 type edit struct{ old, new string }
 
-// table returns all mutants.
+// table returns the mutants of all files mutants_*.go.
 func table() []mutant {
 	return slices.Concat(sessionMutants, rejectionMutants, accessMutants, zkdialMutants, watchMutants, grantMutants, electionMutants,
 		contenderMutants, contenderEndMutants, queueMutants, recipeMutants, lockMutants, workQueueMutants, cacheMutants, counterMutants, groupMutants, shardMutants, ephemeralMutants,
@@ -34,8 +34,7 @@ func table() []mutant {
 		raftlogMutants, raftlogElectionMutants, raftlogFileMutants, raftlogClientMutants, raftlogPeerMutants, roleMutants, commandMutants, transportMutants, migrationMutants)
 }
 
-// mutate returns the text of the mutant's file with its edits applied. root is the root of
-// the repository.
+// mutate reads the file of the mutant, and returns its text after the edits. root is the root of the repository.
 func (m *mutant) mutate(root string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {

@@ -21,13 +21,13 @@ import (
 	"golang.org/x/tools/go/ast/astutil"
 )
 
-// core is the module of the library.
+// core is the path of the core module of this repository.
 const core = "github.com/go-leaderelection/leaderelection"
 
 //go:embed adopters/*/*.txt
 var adapters embed.FS
 
-// adopter is a project whose tests run on the library.
+// adopter is a project of another author whose tests run on this library.
 type adopter struct {
 	name     string            // the name of the project, and of the directory with its adapter and its tests
 	dir      string            // the directory of the tested package in the checkout

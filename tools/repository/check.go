@@ -61,7 +61,8 @@ func (p *proxy) checkThirdParty(ctx context.Context) error {
 	return nil
 }
 
-// testModules runs the tests of libraries with exactly the versions that they require.
+// testModules runs the tests of the libraries in dirs. The tests use exactly the versions of dependencies that the
+// library requires.
 func (p *proxy) testModules(ctx context.Context, dirs []string) error {
 	if err := p.tidyModules(ctx, false); err != nil {
 		return err
@@ -85,7 +86,7 @@ func (p *proxy) runWithExactVersions(ctx context.Context, m *module, command str
 	return runCommand(ctx, p.copyDir(m), p.env, "go", append([]string{command, "-mod=readonly"}, args...)...)
 }
 
-// buildModule builds the packages of a module in a new program.
+// buildModule checks that the packages of a module build in a new program that requires only this module.
 func (p *proxy) buildModule(ctx context.Context, m *module) error {
 	dir, err := p.newProgram("module program\n")
 	if err != nil {
@@ -108,7 +109,7 @@ func (p *proxy) buildModule(ctx context.Context, m *module) error {
 	return nil
 }
 
-// countEdges returns the number of edges in the module graph of a program.
+// countEdges returns the number of edges in the module graph of the program in dir.
 func (p *proxy) countEdges(ctx context.Context, dir string) (int, error) {
 	graph, err := runCommand(ctx, dir, p.env, "go", "mod", "graph")
 	return strings.Count(graph, "\n"), err

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// repository contains the modules of go.work.
+// repository describes this repository: the directory of go.work and the modules that go.work lists.
 type repository struct {
 	root    string // the directory of go.work
 	work    *modfile.WorkFile
@@ -23,7 +23,7 @@ type repository struct {
 // module is a Go module of this repository.
 type module struct {
 	path string        // the module path, for example github.com/go-leaderelection/leaderelection/adapters/etcd
-	dir  string        // relative to the root, for example adapters/etcd; "." for the core module
+	dir  string        // the directory relative to the root, for example adapters/etcd; "." for the core module
 	file *modfile.File // the contents of its go.mod
 }
 
@@ -91,8 +91,8 @@ func readRepository(dir string) (*repository, error) {
 	return r, nil
 }
 
-// isProgram reports whether a module contains programs or tests, and is not meant to be imported. Such
-// modules require the newest versions of their dependencies, and libraries the lowest.
+// isProgram reports whether a module contains programs, examples or tests, and no packages that users import. Such
+// modules require the newest versions of their dependencies, and libraries require the lowest versions.
 func (m *module) isProgram() bool {
 	return m.dir == "cmd" || m.isInternal()
 }
@@ -112,7 +112,8 @@ func (r *repository) find(path string) *module {
 	return nil
 }
 
-// corePath returns the path of the module in the root directory. The paths of all modules begin with it.
+// corePath returns the path of the core module, which is in the root directory. The paths of all modules begin with
+// this path.
 func (r *repository) corePath() string {
 	for _, m := range r.modules {
 		if m.dir == "." {
@@ -122,7 +123,7 @@ func (r *repository) corePath() string {
 	panic("go.work does not use the root directory")
 }
 
-// requiredVersion returns the version with which the modules require each other.
+// requiredVersion returns the version that the modules require of each other.
 func (r *repository) requiredVersion() (string, error) {
 	version, by := "", ""
 	for _, m := range r.modules {
@@ -194,7 +195,7 @@ func setVersion(r *repository, version string) error {
 	return nil
 }
 
-// tagModules tags every module with the version with which the modules require each other.
+// tagModules creates a git tag for each module. All tags contain the version that the modules require of each other.
 func tagModules(ctx context.Context, r *repository) error {
 	version, err := r.requiredVersion()
 	if err != nil {
@@ -227,7 +228,7 @@ func tagModules(ctx context.Context, r *repository) error {
 	return nil
 }
 
-// runCommand runs a program and returns its output.
+// runCommand runs a program in dir and returns its standard output.
 func runCommand(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

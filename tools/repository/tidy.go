@@ -49,8 +49,8 @@ func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write
 		}
 		result := string(text)
 		if name == "go.sum" {
-			// The go.sum in the repository does not contain the modules of the workspace, because they
-			// change with every commit.
+			// Omit the modules of the workspace from the go.sum in the repository, because their hashes change with
+			// every commit.
 			result = ""
 			for line := range strings.Lines(string(text)) {
 				if path, _, _ := strings.Cut(line, " "); p.repository.find(path) == nil {
@@ -77,10 +77,10 @@ func (p *proxy) tidyModule(ctx context.Context, m *module, version string, write
 	return changed, nil
 }
 
-// copyDir returns the directory of the copy of a module.
+// copyDir returns the directory in which copyModule creates the copy of a module.
 func (p *proxy) copyDir(m *module) string { return filepath.Join(p.dir, "copy", m.dir) }
 
-// copyModule copies a module to a directory outside the workspace.
+// copyModule copies a module to a directory outside the workspace, and returns that directory.
 func (p *proxy) copyModule(m *module) (string, error) {
 	dir := p.copyDir(m)
 	source := filepath.Join(p.repository.root, m.dir)

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// startLimit is the time in which the watchdog must start the program.
+	// startLimit is the maximum time that the watchdog may take to start the program.
 	startLimit = 10 * time.Second
-	// writeLimit is the time in which the watchdog must read an instruction.
+	// writeLimit is the maximum time that the parent waits until the watchdog accepts an instruction.
 	writeLimit = time.Second
 	// stopMargin is the time after the grace in which the watchdog must have stopped the group. When it has elapsed,
 	// the parent kills the group, and after another stopMargin the watchdog. After the lost grace, the margin is the
@@ -28,7 +28,7 @@ const (
 	lostMargin = 8
 )
 
-// Process is a program that was started. Its methods may be called from any goroutine.
+// Process is a program that [Start] has started. Its methods may be called from any goroutine.
 type Process struct {
 	command Command
 	cmd     *exec.Cmd   // the process of the watchdog
@@ -136,7 +136,8 @@ func (p *Process) sendTask(t task, reports *os.File, decoder *json.Decoder) erro
 	return nil
 }
 
-// superviseWatchdog extends the lease until the watchdog reports the exit of the program, or dies.
+// superviseWatchdog extends the lease until the watchdog reports the exit of the program, or until the watchdog dies,
+// in which case superviseWatchdog kills the group.
 func (p *Process) superviseWatchdog(reports *os.File, decoder *json.Decoder, c Command, deadline time.Time) {
 	exited := make(chan struct{})
 	var renewing sync.WaitGroup
@@ -174,7 +175,7 @@ func (p *Process) renewLease(c Command, sent time.Time, exited <-chan struct{}) 
 	for {
 		if deadline := c.Lease(); !deadline.Equal(sent) && !deadline.IsZero() {
 			l := newLease(deadline)
-			// Try again with the next tick if the watchdog does not read.
+			// If the watchdog does not read the instruction, try again with the next tick.
 			if p.sendInstruction(instruction{Lease: &l}) == nil {
 				sent = deadline
 			}
@@ -247,18 +248,18 @@ func (p *Process) enforceStop(stopTime time.Time) {
 	}
 }
 
-// Done returns a channel that is closed when the program has exited, and, if it was stopped or is
-// swept, when the rest of its group has exited as well.
+// Done returns a channel that is closed when the program has exited. If Stop was called, the lease has expired or
+// Command.Sweep is set, the channel is closed when all processes of the group have exited.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits until Done is closed, and returns how the program has exited.
+// Wait waits until the channel of Done is closed, and returns how the program has exited.
 func (p *Process) Wait() Exit {
 	<-p.done
 	return p.exit
 }
 
-// Run runs a program until it exits, and stops it if ctx is done. It returns nil after exit code 0
-// if the program was not stopped, an error of [Start], or an error that wraps [ExitError].
+// Run runs a program until the program exits, and stops the program if ctx is done. Run returns nil after exit code 0
+// if ctx was not done, an error of [Start], or an error that wraps [ExitError].
 func Run(ctx context.Context, c Command) error {
 	p, err := Start(c)
 	if err != nil {

@@ -25,8 +25,9 @@ import (
 	"github.com/go-leaderelection/leaderelection/internal/testenv"
 )
 
-// parentName is the name under which the test binary runs as a parent: it starts the script in its
-// second argument, with a lease of the duration in the third argument, if that is a duration.
+// parentName is the name under which the test binary runs as the parent of a script: the second argument is the
+// script, and the third argument is the duration of the lease. If the third argument is not a duration, the script
+// has no lease.
 const parentName = "child-test-parent"
 
 func TestMain(m *testing.M) {
@@ -49,15 +50,15 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// rollingLease returns a lease that always expires after d.
+// rollingLease returns a function for Command.Lease whose deadline is always d in the future.
 func rollingLease(d time.Duration) func() time.Time {
 	return func() time.Time { return time.Now().Add(d) }
 }
 
 const patience = 20 * time.Second
 
-// stubborn starts a grandchild that ignores TERM. The grandchild prints its process ID, and "alive"
-// after USR1. TERM ends the sleep, which does not inherit the trap, so the sleep is in a loop.
+// stubborn is a shell script that starts a grandchild which ignores TERM. The grandchild prints its process ID, and
+// "alive" after USR1. TERM ends the sleep, which does not inherit the trap, so the sleep is in a loop.
 const stubborn = `sh -c 'trap : TERM; trap "echo alive" USR1; echo pid $$; while :; do sleep 0.05; done' & wait`
 
 // newOutput returns the write end of a pipe, and a function that returns the next line written to it.
@@ -73,7 +74,7 @@ func newOutput(t *testing.T) (w *os.File, line func() string) {
 	}
 }
 
-// parsePID returns the process ID in a line of stubborn.
+// parsePID returns the process ID in a line that the script stubborn has printed.
 func parsePID(t *testing.T, line string) int {
 	t.Helper()
 	pid, err := strconv.Atoi(strings.TrimPrefix(line, "pid "))
@@ -95,7 +96,7 @@ func requireExit(t *testing.T, pid int) {
 	require.NoError(t, fd.waitExit(patience), "process %d still runs", pid)
 }
 
-// pidfd is a file descriptor of a process. It becomes readable when the process exits.
+// pidfd is a file descriptor that refers to a process and becomes readable when the process exits.
 type pidfd int
 
 func openPidfd(pid int) (pidfd, error) {

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// reserved is the number of descriptors that ReserveDescriptors keeps. The start of a process needs ten
-// of them.
+// reserved is the number of file descriptors that ReserveDescriptors keeps open. The start of a process needs ten
+// descriptors.
 const reserved = 16
 
-// reserve contains the descriptors that ReserveDescriptors keeps for the starts of processes.
+// reserve contains the open file descriptors that ReserveDescriptors keeps for the starts of processes.
 var reserve struct {
 	mu    sync.Mutex
 	size  int
@@ -70,7 +70,7 @@ func withReserve(start func() (*Process, error)) (*Process, error) {
 		return nil, err
 	}
 	releaseReserve()
-	// Refill as far as possible: the process needs some of the descriptors until it exits.
+	// Refill the reserve as far as possible: the process uses some of the descriptors until it exits.
 	defer func() { _ = refillReserve() }()
 	return start()
 }

@@ -29,8 +29,8 @@ func RunWatchdog() {
 type watchdog struct {
 	task     task
 	pid      int       // the ID of the program, and of its group
-	stopping bool      // the group was stopped
-	stopTime time.Time // the time at which the group was stopped
+	stopping bool      // whether stopGroup was called
+	stopTime time.Time // the time at which stopGroup was called
 	leaseEnd time.Time // the end of the lease; zero if there is no lease
 
 	leaseTimer, killTimer *time.Timer
@@ -168,7 +168,7 @@ func reapChildren(program int, exited chan<- syscall.WaitStatus) {
 
 func (w *watchdog) signalGroup(sig syscall.Signal) { _ = syscall.Kill(-w.pid, sig) }
 
-// extendLease sets the deadline of the lease. A lease that has expired cannot be extended.
+// extendLease sets the deadline of the lease. If the lease has expired, extendLease does nothing.
 func (w *watchdog) extendLease(l lease) {
 	switch {
 	case w.leaseEnd.IsZero():
@@ -192,8 +192,8 @@ func (w *watchdog) stopGroup() {
 	w.setTimers()
 }
 
-// setTimers sets the times at which the lease expires, if there is one, and at which the group
-// receives KILL, if it was stopped.
+// setTimers sets the timer that fires when the lease expires, if there is a lease, and the timer that fires when the
+// group receives KILL, if stopGroup was called.
 func (w *watchdog) setTimers() {
 	now := w.now()
 	if !w.leaseEnd.IsZero() {
@@ -204,7 +204,8 @@ func (w *watchdog) setTimers() {
 	}
 }
 
-// exitOf returns how the program has ended. As in a shell, the code after a signal is 128 and its number.
+// exitOf returns how the program has exited. As in a shell, the exit code of a program that a signal has ended is 128
+// plus the number of the signal.
 func (w *watchdog) exitOf(status syscall.WaitStatus) Exit {
 	exit := Exit{Code: status.ExitStatus(), Stopped: w.stopping}
 	if status.Signaled() {

@@ -18,7 +18,8 @@ func (f Certificates) certificate() *certificate {
 	return c
 }
 
-// readCertificate reads the certificate and its key. warning is not empty if all users can read the key.
+// readCertificate reads the certificate and its key. The warning is not empty if all users can read the file of the
+// key.
 func (f Certificates) readCertificate() (pair tls.Certificate, warning string, err error) {
 	cert, err := ReadFile(f.Cert)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 // PeerSettings contains the settings of a peer and of a client.
 type PeerSettings struct {
-	// Program is the name of the program, and PeerCommand is the name of the command of the program
-	// that runs a peer. All other commands are clients.
+	// Program is the name of the program. PeerCommand is the command of the program that runs a peer; all other
+	// commands run clients.
 	Program, PeerCommand string
 	// Warn is called if all users can read a file of secrets, with the flag of the file and the reason.
 	Warn func(flag, warning string)
@@ -55,12 +55,12 @@ func (s *PeerSettings) RegisterAccess(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.Insecure, "insecure", false, "no authentication and no encryption of peers")
 }
 
-// Files returns the files of secrets.
+// Files returns the files that contain secrets.
 func (s *PeerSettings) Files() []SecretFile {
 	return []SecretFile{{Flag: "--secret-file", Name: s.SecretFile}, {Flag: "--client-secret-file", Name: s.ClientSecretFile}}
 }
 
-// ExpandPath replaces {id} in a path by the ID of the peer.
+// ExpandPath replaces {id} in a path by the ID of the peer, and returns an error if the ID is not set.
 func (s *PeerSettings) ExpandPath(path string) (string, error) {
 	if s.ID == "" && strings.Contains(path, "{id}") {
 		return "", fmt.Errorf("%q contains {id}, and the ID of the peer is missing: set it by --peer-id, such as --peer-id a", path)
@@ -68,7 +68,7 @@ func (s *PeerSettings) ExpandPath(path string) (string, error) {
 	return strings.ReplaceAll(path, "{id}", s.ID), nil
 }
 
-// Addr returns the address of the peer in Peers, or "" if they do not contain it.
+// Addr returns the address that Peers contains for the ID of this peer, or "" if Peers does not contain the ID.
 func (s *PeerSettings) Addr() string {
 	if i := slices.IndexFunc(s.Peers, func(p api.Peer) bool { return p.ID == s.ID }); i >= 0 {
 		return s.Peers[i].Addr
@@ -122,7 +122,8 @@ func (s *PeerSettings) Client(files Certificates) (secret func() []byte, config 
 	return secret, config, err
 }
 
-// read returns the secrets of a role, or nil if none is set. name is the name of the flag of the secret.
+// read reads the secrets of a role from a file or, if file is empty, from value, and passes a warning about the file
+// to s.Warn. It returns nil if file and value are empty. name is the name of the flag that sets value.
 func (s *PeerSettings) read(name, file, value string, log *slog.Logger) (*Secrets, error) {
 	flag := fmt.Sprintf("%s (%s)", name, s.variableName(name))
 	if file != "" {
@@ -135,7 +136,7 @@ func (s *PeerSettings) read(name, file, value string, log *slog.Logger) (*Secret
 	return secrets, err
 }
 
-// variableName returns the environment variable of a flag.
+// variableName returns the name of the environment variable that sets a flag.
 func (s *PeerSettings) variableName(flag string) string {
 	return strings.ToUpper(s.Program + "_" + strings.ReplaceAll(flag, "-", "_"))
 }

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// replaceable is the content of files that may be replaced at any time. Its methods can be called
+// replaceable contains the content of files that operators may replace at any time. The methods can be called
 // concurrently.
 type replaceable[T any] struct {
-	flags string // flags are the names of the flags, for errors.
+	flags string // flags contains the names of the flags that set the files, for errors.
 	files []string
 	// read reads the files. Its errors begin with the name of the flag. The warning is not empty if all users can
 	// read a file that is private. mu is held while it runs.
@@ -54,7 +54,7 @@ func (r *replaceable[T]) load() (*T, error) {
 	return r.loaded, nil
 }
 
-// equalStates reports whether a file was not changed between two calls of Stat.
+// equalStates reports whether a file is unchanged between the calls of Stat that returned a and b.
 func equalStates(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 }

@@ -15,12 +15,12 @@ type Roles struct {
 	log            *slog.Logger
 
 	mu          sync.Mutex
-	lastPeers   [][]byte // the secrets of the last call in which the roles had none in common
+	lastPeers   [][]byte // the secrets of peers when the roles last had no secret in common
 	lastClients [][]byte
-	common      bool // reports that the roles had a secret in common in the last call
+	common      bool // whether the roles had a secret in common in the last call of Current
 }
 
-// NewRoles returns an error if a secret of peers is a secret of clients. Both may be nil. log may be nil.
+// NewRoles returns an error if peers and clients have a secret in common. peers, clients and log may be nil.
 func NewRoles(peers, clients *Secrets, log *slog.Logger) (*Roles, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -16,8 +16,8 @@ const (
 	maxSecrets = 2
 )
 
-// Secrets contains the secrets of one role, at most two. The first is used for connections that this
-// process makes, and both are accepted. Its methods can be called concurrently.
+// Secrets contains the secrets of one role, at most two. Connections that this process makes use the first secret,
+// and connections that this process accepts may use any of the secrets. The methods can be called concurrently.
 type Secrets struct{ replaceable[[][]byte] }
 
 // SecretFile is a file that contains secrets, each on a line of its own.
@@ -45,10 +45,10 @@ func (f SecretFile) secrets() *Secrets {
 	return s
 }
 
-// ReadSecrets reads the secrets from a file, or from value if the file is not set. It returns nil
-// without both. Errors begin with the flag. The warning is not empty if all users can read the file.
-// log receives a message each time the secrets are replaced, and may be nil. [Certificates.Monitor]
-// logs later errors, for commands that call it.
+// ReadSecrets reads the secrets from the file f, or from value if f has no name. It returns nil if f has no name and
+// value is empty. Errors begin with the name of the flag. The warning is not empty if all users can read the file.
+// log receives a message each time an operator has replaced the secrets, and may be nil. [Certificates.Monitor] logs
+// later errors, for commands that call it.
 func ReadSecrets(f SecretFile, value string, log *slog.Logger) (s *Secrets, warning string, err error) {
 	switch {
 	case !f.isSet() && value == "":

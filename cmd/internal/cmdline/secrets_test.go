@@ -50,7 +50,7 @@ func TestReadSecrets_AcceptsOneOrTwoSecrets(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// replaceSecret replaces a file.
+// replaceSecret replaces a file by a new file with the given text, as operators do.
 func replaceSecret(t *testing.T, file, text string) {
 	require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
 	require.NoError(t, os.Rename(file+".new", file))

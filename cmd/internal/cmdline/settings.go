@@ -35,14 +35,15 @@ type Settings struct {
 	// Earlier contains the current names of flags, by the names that the flags had in earlier versions. Earlier
 	// names, and the variables that correspond to them, are accepted as well.
 	Earlier map[string]string
-	// Variables contains other variables of a flag, in the order of precedence.
+	// Variables maps names of flags to additional environment variables that set the flag, in the order of
+	// precedence.
 	Variables map[string][]string
 }
 
-// ListOfMappings is the value of a flag that accepts, in a file, mappings as elements of its list.
+// ListOfMappings is the value of a flag whose list may contain mappings in a configuration file.
 type ListOfMappings interface {
 	pflag.SliceValue
-	// FromMapping returns the element for a mapping.
+	// FromMapping converts a mapping in the file to the text that Append accepts.
 	FromMapping(map[string]string) (string, error)
 }
 
@@ -67,7 +68,7 @@ func ReadOnlyFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag
 	return warning, errors.Join(err, selectAlternatives(keys))
 }
 
-// readVariables sets a flag to the first of its variables that is not empty.
+// readVariables sets a flag to the first of its environment variables that is not empty.
 func (s Settings) readVariables(flags *pflag.FlagSet, f *pflag.Flag) error {
 	for _, name := range s.VariablesOf(f.Name) {
 		value := os.Getenv(name)
@@ -82,10 +83,10 @@ func (s Settings) readVariables(flags *pflag.FlagSet, f *pflag.Flag) error {
 	return nil
 }
 
-// isSetting reports whether a variable can set a flag.
+// isSetting reports whether an environment variable can set a flag.
 func isSetting(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "version" }
 
-// VariablesOf returns the variables that set a flag, in the order of precedence.
+// VariablesOf returns the environment variables that set a flag, in the order of precedence.
 func (s Settings) VariablesOf(flag string) []string {
 	variable := func(name string) string { return s.Prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
 	all := append([]string{variable(flag)}, s.Variables[flag]...)
@@ -97,7 +98,8 @@ func (s Settings) VariablesOf(flag string) []string {
 	return all
 }
 
-// Normalize replaces the name of a flag of an earlier version.
+// Normalize replaces an earlier name of a flag by the current name. It is a normalize function for
+// [pflag.FlagSet.SetNormalizeFunc].
 func (s Settings) Normalize(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(cmp.Or(s.Earlier[name], name))
 }
@@ -152,8 +154,8 @@ func selectAlternatives(keys *pflag.FlagSet) (err error) {
 	return err
 }
 
-// readFile sets those flags of keys that no other source has set. Its error contains all errors in the file, whose
-// name is the value of flag.
+// readFile sets those flags of keys that no other source has set to the values in the file with the given name. flag
+// is the flag that sets the name of the file. The returned error contains all errors in the file.
 func readFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, value string) bool) (warning string, err error) {
 	text, warning, err := ReadConfig(name)
 	if err != nil {
@@ -252,7 +254,7 @@ func (c *configFile) keysAndValues(mapping *yaml.Node) func(yield func(key, valu
 	}
 }
 
-// set sets a flag to a value of the file, unless a source with precedence has set it.
+// set sets a flag to a value in the file, unless the command line or an environment variable has set the flag.
 func (c *configFile) set(f *pflag.Flag, key, value *yaml.Node) {
 	list, isList := f.Value.(pflag.SliceValue)
 	given := f.Changed
@@ -279,7 +281,7 @@ func (c *configFile) set(f *pflag.Flag, key, value *yaml.Node) {
 	}
 }
 
-// setList sets a list to the elements in the file.
+// setList sets a flag whose value is a list to the elements of a list in the file.
 func (c *configFile) setList(list pflag.SliceValue, key, value *yaml.Node) {
 	_ = list.Replace(nil)
 	mappings, acceptsMappings := list.(ListOfMappings)
@@ -307,7 +309,7 @@ func (c *configFile) setList(list pflag.SliceValue, key, value *yaml.Node) {
 	}
 }
 
-// ValueNode returns the value of a flag for a configuration file.
+// ValueNode returns the value of a flag as YAML, to be written to a configuration file.
 func ValueNode(f *pflag.Flag) *yaml.Node {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		sequence := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

@@ -25,7 +25,7 @@ type Signals struct {
 	Forward func(os.Signal)
 }
 
-// Handle handles signals until release is called.
+// Handle starts to handle signals. The caller must call release to stop handling signals.
 func (s Signals) Handle() (release func()) {
 	signals := make(chan os.Signal, 16)
 	handled := append([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, programSignals...)
@@ -49,7 +49,7 @@ func (s Signals) Handle() (release func()) {
 	}
 }
 
-// serve handles signals until quit is closed.
+// serve handles the signals from a channel until quit is closed.
 func (s Signals) serve(signals <-chan os.Signal, quit <-chan struct{}, exit func(code int)) {
 	var stopped time.Time // the time at which the first stop signal arrived
 	for {
@@ -74,8 +74,8 @@ func (s Signals) serve(signals <-chan os.Signal, quit <-chan struct{}, exit func
 	}
 }
 
-// UntilSignal returns a context that is cancelled by the first signal that stops a command. A later one
-// ends the process.
+// UntilSignal returns a context that is cancelled when the process receives the first signal that stops a command. A
+// later stop signal ends the process.
 func UntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	release := Signals{Stop: func(os.Signal) { cancel() }}.Handle()
