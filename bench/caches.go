@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// cachedSize is the size of the data of cached znodes in bytes.
+	// cachedSize is the number of bytes of data in each znode that a cache contains.
 	cachedSize = 100
 	// cachedName is the name of the child znode that writeCached writes.
 	cachedName = "written"

@@ -14,8 +14,8 @@ import (
 // sharedClock reports whether now reads a clock that all processes share, so that their times are comparable.
 const sharedClock = true
 
-// now returns the time of CLOCK_MONOTONIC in nanoseconds. On Linux it is also the clock of Python's
-// time.monotonic_ns and of Java's System.nanoTime.
+// now returns the time of the clock CLOCK_MONOTONIC in nanoseconds. On Linux, time.monotonic_ns in Python and
+// System.nanoTime in Java read the same clock, so the times of all contestants can be compared.
 func now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

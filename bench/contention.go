@@ -182,7 +182,8 @@ func newStopwatch(pid int) stopwatch {
 	return stopwatch{pid, start, err}
 }
 
-// perLock returns the processor time per lock in ms, or NaN if it cannot be measured.
+// perLock returns the processor time in ms divided by the number of locks, or NaN if this system does not report the
+// processor time.
 func (s stopwatch) perLock(locks int) float64 {
 	if s.err != nil || locks == 0 {
 		return math.NaN()

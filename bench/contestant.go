@@ -26,7 +26,7 @@ type contestant interface {
 	// processID returns the ID of the process in which the client runs.
 	processID() int
 
-	// connect opens a session and returns when it is usable.
+	// connect opens a session and returns when the session is usable.
 	connect(session int) error
 	// disconnect closes a session. It returns the time just before the request to close.
 	disconnect(session int) (at int64, err error)
@@ -39,9 +39,10 @@ type contestant interface {
 	// afterwards. It returns the time until the candidate became the leader. The time includes
 	// the construction of the candidate if construct is set.
 	timeJoin(session int, dir string, construct bool) (time.Duration, error)
-	// prepare constructs a candidate before it joins, if construction is a separate step.
+	// prepare constructs a candidate, if the contestant constructs candidates separately before they join.
 	prepare(candidate, session int, dir string) error
-	// join starts a candidate, which joins the queue at dir. It does not wait.
+	// join starts a candidate, which joins the queue at dir, and returns without waiting until the candidate has
+	// joined.
 	join(r recipe, candidate, session int, dir string)
 	// leave resigns the leadership, or releases the lock, of the candidate at the head of the queue. It
 	// returns the time just before the resignation or release.
@@ -53,8 +54,7 @@ type contestant interface {
 	// acquisitions returns a channel that reports each candidate that has become the leader, or
 	// has acquired the lock.
 	acquisitions() <-chan acquisition
-	// failures returns a channel that reports candidates that failed although their session is
-	// open.
+	// failures returns a channel that reports an error when a candidate fails although its session is open.
 	failures() <-chan error
 
 	// contend acquires and releases locks repeatedly, as l describes, and returns the result. The locks are children
@@ -63,8 +63,8 @@ type contestant interface {
 	// repeat repeats an operation on an object at dir in each of the sessions 0 to n-1, during the period p.
 	repeat(o operation, n int, dir string, p benchmark.Period) (completions, error)
 
-	// fillCache fills a cache of dir and its n children and closes it. It returns the time from
-	// the construction of the cache until all znodes are in memory.
+	// fillCache creates a cache of dir and its n children, waits until all znodes are in memory, and closes the
+	// cache. It returns the time from the construction of the cache until all znodes are in memory.
 	fillCache(session int, dir string, n int) (time.Duration, error)
 	// watchCache fills a cache of dir. The cache remains open until reset is called.
 	watchCache(session int, dir string) error

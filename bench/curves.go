@@ -19,7 +19,7 @@ type curve struct {
 	name  string
 	unit  string // the unit of the size, for example candidates
 	sizes []int
-	// extra is the title of an additional column, if there is one.
+	// extra is the title of an additional column; empty if there is none.
 	extra   string
 	measure func(ctx context.Context, c contestant, n int) (curvePoint, error)
 }
@@ -27,10 +27,10 @@ type curve struct {
 // curvePoint contains the costs for one size, divided by the size or by the number of locks or items. A value that is
 // unknown is NaN.
 type curvePoint struct {
-	took      time.Duration // the time of the whole measurement, without preparations
+	took      time.Duration // the time of the whole measurement, excluding preparations
 	time      float64       // the time in ms
 	requests  float64       // the number of requests that the server received, including pings
-	watches   float64       // the number of data watches that the server has afterwards
+	watches   float64       // the number of data watches that the server has after the measurement
 	heap      float64       // the live heap in KiB
 	allocated float64       // the allocated memory in KiB, including what was freed
 	extra     float64

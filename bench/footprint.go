@@ -24,7 +24,7 @@ import (
 type footprint struct {
 	Goroutines float64 `json:"goroutines"`
 	HeapKiB    float64 `json:"heap_kib"`  // the live heap, after a collection
-	StackKiB   float64 `json:"stack_kib"` // the stacks that are in use
+	StackKiB   float64 `json:"stack_kib"` // the size of the stacks of goroutines
 	// PeakKiB is the resident memory before the Go runtime has gradually returned freed memory to the system. It
 	// includes memory that was used only while candidates joined. ResidentKiB is the resident memory afterwards.
 	ResidentKiB float64 `json:"resident_kib"`

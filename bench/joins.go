@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// measureJoins measures candidates that join an election without other candidates. The time includes
-// their construction if construct is set.
+// measureJoins measures the time until a candidate that joins an election without other candidates becomes the
+// leader. If construct is true, the time includes the construction of the candidate.
 func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error {
 	defer reset(b.contestants)
 	var turns []contestantTurn
@@ -28,7 +28,7 @@ func (b *bench) measureJoins(ctx context.Context, r *row, construct bool) error 
 			return took, b.server.waitChildren(ctx, dir, 0)
 		}))
 	}
-	// There are many warm-up rounds, so that Java compiles the code before the rounds that count.
+	// Run many warm-up rounds, so that Java compiles the code before the rounds that this measurement includes.
 	if err := b.interleaveTurns(ctx, []*row{r}, b.warmJoins, 0, time.Millisecond, turns); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ type entry interface {
 	release() error
 }
 
-// generation contains the goroutines of the candidates since the last reset.
+// generation contains the goroutines of the candidates that have joined since the last reset.
 type generation struct {
 	events  *events
 	running sync.WaitGroup

@@ -17,7 +17,7 @@ import (
 // all servers of an ensemble.
 type server struct {
 	addr string // the addresses of all servers, separated by commas
-	pid  int    // the process ID of the server; 0 if it is not a child process
+	pid  int    // the process ID of the server; 0 if the server is not a child process
 	conn *zk.Conn
 
 	asked int // the number of calls of metric, which Apache's server counts as requests
@@ -26,7 +26,7 @@ type server struct {
 // serverClass is the main class of a ZooKeeper server, by which findChild finds its process.
 const serverClass = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-// connectServer connects to the first server of an address list.
+// connectServer connects to the first server of a list of addresses.
 func connectServer(addr string) (*server, error) {
 	first, _, _ := strings.Cut(addr, ",")
 	conn, err := dial(first, sessionTimeout)
@@ -108,7 +108,7 @@ func (s *server) waitWatches(ctx context.Context, n int) error {
 	})
 }
 
-// settledWatches waits until the number of watches has been constant for a while, and returns it.
+// settledWatches waits until the number of watches has been constant for a while, and returns the number.
 func (s *server) settledWatches(ctx context.Context) (count int, err error) {
 	const required = 3
 	count, same := -1, 0

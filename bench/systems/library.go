@@ -73,7 +73,7 @@ func compete(e leaderelection.Candidate, n *network, release func()) *candidate 
 		}
 	}()
 	c.close = func() {
-		_ = e.Resign() // the error is ignored, because a resignation cannot be confirmed after a crash
+		_ = e.Resign() // ignore the error, because a candidate cannot confirm a resignation after a crash
 		<-ended
 		release()
 	}

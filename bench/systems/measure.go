@@ -26,7 +26,7 @@ type candidateJoiner func(name string) (*candidate, error)
 
 // candidate is a candidate of one of the systems.
 type candidate struct {
-	leads  chan time.Time // receives the time at which the candidate's program was notified that it leads; capacity 1
+	leads  chan time.Time // receives the time at which the candidate's program learns of its leadership; capacity 1
 	resign func() error   // makes the candidate leave the election
 	crash  func()         // closes the candidate's connections, and prevents new ones
 	close  func()         // releases all resources, after resign or crash
@@ -96,7 +96,7 @@ func replaceLeader(ctx context.Context, sys system, leader, next *candidate, cra
 	return led.Sub(start), nil
 }
 
-// waitLeader waits until c leads, and returns the time at which its program was notified.
+// waitLeader waits until c leads, and returns the time at which the program of c learned this.
 func waitLeader(ctx context.Context, c *candidate, timeout time.Duration) (time.Time, error) {
 	limit := 5*timeout + 10*time.Second
 	select {

@@ -67,10 +67,11 @@ type backend struct {
 	// reason.
 	examine func(ctx context.Context) []finding
 
-	// endElection ends the election for all its candidates. It returns an error if the election does not
+	// endElection ends the election, so that all candidates leave. It returns an error if the election does not
 	// exist.
 	endElection func(ctx context.Context) error
-	// deleteElection ends the election, if it exists.
+	// deleteElection ends the election, and returns nil if the election does not exist. Some backends also delete the
+	// data of the election.
 	deleteElection func(ctx context.Context) error
 }
 
@@ -107,23 +108,23 @@ type backendKind struct {
 	// functions contains the functions of an opened backend. They have no receiver, so they are only compared with
 	// nil, and never called.
 	functions backend
-	// flags registers the flags of the backend. It is optional.
+	// flags, which is optional, registers the flags of the backend.
 	flags func(*settings, *pflag.FlagSet)
-	// servers returns the servers in the settings without passwords, or "" if they do not contain any.
+	// servers returns the servers in the settings, without passwords, or "" if the settings contain no servers.
 	servers func(*settings) string
 	// electionKeys returns a text for each server. Two settings that check has accepted name the same election if they have
 	// one of these texts in common. electionKeys is nil for a backend whose elections exist within one process.
 	electionKeys func(*settings) []string
 	// check returns an error if the settings are invalid. It does not contact servers.
 	check func(*settings) error
-	// checkRun checks settings that only the command run needs. It is optional.
+	// checkRun, which is optional, checks the settings that only the command run needs.
 	checkRun func(*settings) error
-	// open opens the backend with settings that check has accepted. It does not wait for servers.
+	// open opens the backend with settings that check has accepted, without waiting for servers.
 	open func(*settings) (backend, error)
-	// openRun opens the backend for the command run. It is optional; the default is open.
+	// openRun opens the backend for the command run. If openRun is nil, the command run uses open.
 	openRun func(*settings) (backend, error)
-	// sessionTimeout returns the session timeout that the settings request. It is nil if the backend
-	// has no sessions.
+	// sessionTimeout returns the session timeout that the settings request. sessionTimeout is nil if the backend has
+	// no sessions.
 	sessionTimeout func(*settings) time.Duration
 	// supportsValues reports whether candidates can advertise a value (--value).
 	supportsValues bool

@@ -16,7 +16,8 @@ type candidateInfo struct {
 	Value string `json:"value,omitempty"` // the value of the flag --value
 	ID    string `json:"id"`
 	Token int64  `json:"token"` // the fencing token of the candidate's leadership
-	// Joined is when the candidate joined the election. It is zero if the backend does not know.
+	// Joined is the time at which the candidate joined the election. It is zero if the backend does not record this
+	// time.
 	Joined time.Time `json:"joined,omitzero"`
 	// LeadsSince is when the backend reported that the candidate has become the leader. It is zero if the candidate
 	// was the leader already in the first report.

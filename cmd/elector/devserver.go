@@ -19,10 +19,10 @@ type devServer struct {
 	servers                int
 	listen                 []string
 	tick                   time.Duration
-	minSession, maxSession time.Duration // the range of the granted session timeouts
+	minSession, maxSession time.Duration // the range of the session timeouts that the servers grant
 	super                  string
 	ttl                    bool
-	control                string // address for HTTP requests; "" for none
+	control                string // the address for HTTP requests that inject faults; "" for none
 }
 
 func newDevServer() *cobra.Command {

@@ -86,7 +86,7 @@ func (r *runCommand) watchLeader(ctx context.Context, watch func(context.Context
 		r.leader.set(nil)
 		leaders.recordInterruption()
 		r.settings.log.Debug("leader unknown", "err", err)
-		_ = limit.Pause(ctx, watchPause) // observe again later, because the election may not exist yet
+		_ = limit.Pause(ctx, watchPause) // observe again after a pause, because the election may not exist yet
 	}
 }
 
@@ -102,7 +102,7 @@ type follower struct {
 	leading bool   // whether this instance leads: from the start of the begin command until the end command has succeeded or the next candidacy starts
 	ran     bool   // whether the command has run since this instance began to follow
 	token   int64  // the fencing token of the leader for which the command has run; 0 if the leader was unknown
-	stop    func() // stops the command and waits until it has exited; nil if it does not run
+	stop    func() // stops the command and waits until it has exited; nil if the command does not run
 }
 
 // newFollower returns the follower of a run, or nil if there is no follower command.

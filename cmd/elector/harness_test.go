@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// patience is the time limit for events that occur sooner even on a busy machine.
+	// patience is the time limit for events that usually occur much sooner, even on a busy machine.
 	patience = time.Minute
 	// sessionTimeout is the session timeout of the electors on ZooKeeper. The lease of a leader, which is half
 	// of it, must be longer than a stall of a busy machine.

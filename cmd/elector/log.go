@@ -39,7 +39,7 @@ func (h infoAsDebug) WithGroup(name string) slog.Handler {
 	return infoAsDebug{h.Handler.WithGroup(name)}
 }
 
-// ignoreAfterSignal returns nil if ctx is done because of a signal, and otherwise err.
+// ignoreAfterSignal returns nil if a signal has cancelled ctx, and otherwise err.
 func ignoreAfterSignal(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

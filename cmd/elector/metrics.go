@@ -25,7 +25,7 @@ const (
 // metrics are the Prometheus metrics of a run. docs/elector.md lists them.
 type metrics struct {
 	registry *prometheus.Registry
-	stopping <-chan struct{} // closed when the run begins to hand over
+	stopping <-chan struct{} // closed when this instance begins to hand over the leadership
 
 	state             *prometheus.GaugeVec
 	since             prometheus.Gauge

@@ -49,7 +49,7 @@ type eventTest struct {
 	h *harness
 }
 
-// waitForAction waits until the program or the end command has appended a line.
+// waitForAction waits until the program or the end command has appended the given line to the file of actions.
 func (e *eventTest) waitForAction(line string) {
 	e.t.Helper()
 	require.Eventually(e.t, func() bool {

@@ -31,7 +31,7 @@ func TestResign_LeaderJoinsAgain(t *testing.T) {
 	require.Regexp(t, `^a has handed over; b leads, token [1-9][0-9]*$`, resign.waitForOutput("a has"))
 	require.Equal(t, cmdline.OK, resign.exitCode())
 	b.waitForOutput("started")
-	a.waitForLog("follower") // the candidate follows again
+	a.waitForLog("follower") // the candidate has joined the election again
 	require.Equal(t, []string{"a", "a ends", "a end leader", "b"}, h.readActions())
 
 	// The name of a candidate, unlike its ID, does not change when the candidate joins again.

@@ -44,7 +44,7 @@ type settings struct {
 	value          string // the value of --value that this instance advertises; only the command run has the flag
 	sessionTimeout time.Duration
 
-	keys          *pflag.FlagSet // the keys of the configuration file: the flags of run, and command
+	keys          *pflag.FlagSet // the keys that the configuration file may contain: the flags of run, and "command"
 	configWarning string         // the warning that all users can read the credentials in the configuration file, if they can
 	fileProgram   []string       // the program in the configuration file
 

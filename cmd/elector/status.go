@@ -112,7 +112,7 @@ func printStatus(w io.Writer, election string, candidates []candidateInfo, asJSO
 		}
 		return cmdline.WriteJSON(w, struct {
 			Election   string          `json:"election"`
-			Leader     *candidateInfo  `json:"leader"` // null without a leader
+			Leader     *candidateInfo  `json:"leader"` // null if there is no leader
 			Candidates []candidateInfo `json:"candidates"`
 		}{election, leader, append([]candidateInfo{}, candidates...)})
 	}

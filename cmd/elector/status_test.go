@@ -137,7 +137,7 @@ func TestAwaitLeader_RetriesWhileLeaderMayAppear(t *testing.T) {
 	a, b := candidateInfo{Name: "a", ID: "/e/1"}, candidateInfo{Name: "b", ID: "/e/2"}
 	late, none := errors.New("late"), answer{err: leaderelection.ErrNoElection}
 	for name, c := range map[string]struct {
-		answers []answer // the last answer is repeated until ctx is done
+		answers []answer // the answers to successive requests for the list; the last answer is repeated until ctx is done
 		leader  string
 		want    answer
 		lists   int // the expected number of requests for the list

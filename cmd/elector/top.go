@@ -135,7 +135,7 @@ func (s *settings) runTop(ctx context.Context, elections []string, parent string
 // poller polls elections on the backend, and sends what it finds as messages to the screen.
 type poller struct {
 	backend  backend
-	parent   string // the znode of --under; "" for none
+	parent   string // the znode of the flag --under; "" without the flag
 	interval time.Duration
 	messages chan top.Message
 	tasks    sync.WaitGroup
@@ -239,7 +239,7 @@ func (p *poller) pollElection(ctx context.Context, name string) {
 		select {
 		case o, open := <-changes:
 			if !open || o.err != nil {
-				changes = nil // the watch has ended; the election is watched again after the next list
+				changes = nil // the watch has ended; watch again after the next list
 			}
 		case <-next.C:
 		case <-ctx.Done():

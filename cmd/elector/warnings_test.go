@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// lineWriter is a channel that receives each Write.
+// lineWriter is a channel that receives the text of each Write.
 type lineWriter chan string
 
 func (w lineWriter) Write(line []byte) (int, error) {

@@ -29,7 +29,7 @@ type webServer struct {
 	run      *runCommand
 	elector  *elector.Elector
 	backend  backend
-	stopping <-chan struct{} // closed when the run begins to hand over
+	stopping <-chan struct{} // closed when this instance begins to hand over the leadership
 	metrics  *metrics
 	queue    *queueView
 	log      *slog.Logger // a logger that limits repeated warnings
@@ -206,7 +206,7 @@ type leaderReply struct {
 // leader returns what the page /leader shows: the current leader, as far as this instance knows it.
 func (w *webServer) leader() leaderReply {
 	reply := leaderReply{Election: w.run.settings.election, Instance: w.run.settings.instanceID}
-	if w.backend.checkConnected() == nil { // without a connection, the observation may be outdated
+	if w.backend.checkConnected() == nil { // if the backend is not connected, the observation may be outdated
 		reply.Leader = w.run.leader.get()
 	}
 	if l := w.currentLeadership(); l != nil {

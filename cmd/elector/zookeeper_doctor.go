@@ -204,7 +204,7 @@ func assessACL(election string, acl []zk.ACL, user string) finding {
 		case entry.Scheme == "world":
 			others |= entry.Perms
 		case entry.Scheme != "digest", user != "" && strings.HasPrefix(entry.ID, user+":"):
-			own |= entry.Perms // the servers may identify this client by other means, such as its address
+			own |= entry.Perms // the servers may authenticate this client by other means, such as its address
 		}
 	}
 	switch {
@@ -321,7 +321,8 @@ func (z *zooKeeperBackend) examineContainers(ctx context.Context, parent string)
 		_, err := z.conn.CreateContainer(node, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 		return err, nil
 	})
-	// Delete the container even after an error, because it exists if only the reply was lost.
+	// Delete the container even after an error: the server may have created the container although the reply was
+	// lost.
 	_, deleted := readWithLimit(ctx, z, func() (struct{}, error) { return struct{}{}, z.conn.Delete(node, -1) })
 	return assessContainer(node, errors.Join(err, refused), deleted)
 }

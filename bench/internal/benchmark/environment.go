@@ -16,7 +16,7 @@ type Environment struct {
 	Processor  string            `json:"processor,omitempty"` // the model of the processor
 	Platform   string            `json:"platform"`
 	Go         string            `json:"go"`
-	Versions   map[string]string `json:"versions"` // the versions by module or program
+	Versions   map[string]string `json:"versions"` // the versions of the compared software, by module or program
 	LoadBefore string            `json:"load_before"`
 	LoadAfter  string            `json:"load_after"`
 }

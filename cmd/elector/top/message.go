@@ -6,7 +6,7 @@ import "time"
 type Candidate struct {
 	Name, ID, Session string
 	Token             int64
-	Joined            time.Time // when the candidate joined; zero if the time is unknown
+	Joined            time.Time // the time at which the candidate joined the election; zero if the time is unknown
 }
 
 // Message is an event for [State.Update]: one of the types below, or a Key.

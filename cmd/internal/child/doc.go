@@ -59,7 +59,7 @@ func Shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 
 // Exit describes how a program has exited.
 type Exit struct {
-	// Code is the exit code, or 128 + n if signal n has terminated the program, as in shells.
+	// Code is the exit code, or 128 + n if signal n has terminated the program, as shells report.
 	Code int
 	// Stopped reports whether Stop or the watchdog has stopped the program.
 	Stopped bool
@@ -75,7 +75,7 @@ var (
 	ErrWatchdogDied = errors.New("the watchdog of the program has died")
 )
 
-// ExitError is returned by [Run] if a program has failed or was stopped.
+// ExitError is returned by [Run] if the program has failed, or if Stop or the watchdog has stopped the program.
 type ExitError struct {
 	Exit
 }
