@@ -25,11 +25,11 @@ var lossCandidates = flag.Int("loss.candidates", 600, "`number` of candidates in
 // lossGroup is the number of candidates in each election, and the number on each connection.
 const lossGroup = 100
 
-// TestServerLoss_PrintsRequests simulates the loss of one of three servers in fake time, and prints the requests that
-// the other servers then receive. It requires that no leader whose session continues is replaced, that each election
-// has one leader afterwards, and that an affected candidate sends no more requests than it needs to set its watches
-// again.
-func TestServerLoss_PrintsRequests(t *testing.T) {
+// TestServerLoss_KeepsLeadersOfOpenSessions simulates the loss of one of three servers in fake time, and prints the
+// requests that the other servers then receive. The test requires that no leader whose session continues is replaced,
+// that each election has one leader afterwards, and that an affected candidate sends no more requests than it needs
+// to set its watches again.
+func TestServerLoss_KeepsLeadersOfOpenSessions(t *testing.T) {
 	for _, leader := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leader=%v", leader), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { simulateLoss(t, *lossCandidates, leader) })

@@ -139,9 +139,9 @@ func TestElection_ExcludesLeaderOfPeer(t *testing.T) {
 	})
 }
 
-// TestMonitor_FindsOverlap checks that the monitor of these tests reports two participants that hold a mutex at the
-// same time. The peer locks another path, so that ZooKeeper does not exclude the peer.
-func TestMonitor_FindsOverlap(t *testing.T) {
+// TestMonitor_ReportsOverlappingHolders checks that the monitor of these tests reports two participants that hold a
+// mutex at the same time. The peer locks another path, so that ZooKeeper does not exclude the peer.
+func TestMonitor_ReportsOverlappingHolders(t *testing.T) {
 	forBothPeers(t, "mutex", func(p *peer) lockOpener { return p.newMutex }, func(t *testing.T, m contention) {
 		m.peer.requirePeer(t)
 		r := exclusionMonitor.newUncheckedResource(t, 1, true)

@@ -85,9 +85,9 @@ var programs = map[string]map[string]string{
 	"shards": {"kazoo": "shards.py"},
 }
 
-// TestPrograms_DoTheirWork checks that each program whose lines docs/recipes/peers.md counts does the work that the
-// page describes.
-func TestPrograms_DoTheirWork(t *testing.T) {
+// TestPrograms_DoWorkThatPageDescribes checks that each program whose lines docs/recipes/peers.md counts does the
+// work that the page describes.
+func TestPrograms_DoWorkThatPageDescribes(t *testing.T) {
 	ours := map[string]program{"lock": lockProgram, "queue": queueProgram, "shards": shardsProgram}
 	for purpose, theirs := range programs {
 		want := map[string][]string{"lock": {"working"}, "queue": {"working on a", "working on b"}}[purpose]

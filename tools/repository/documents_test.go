@@ -106,9 +106,9 @@ func TestLinksOfDocuments_Exist(t *testing.T) {
 	}
 }
 
-// TestReadingTimes_AreRight checks that the reading times in docs/README.md are right within a tenth, at 200 words of
-// prose a minute. Blocks of code do not count.
-func TestReadingTimes_AreRight(t *testing.T) {
+// TestReadingTimes_MatchNumberOfWords checks that the reading times in docs/README.md are right within a tenth, at
+// 200 words of prose a minute. Blocks of code do not count.
+func TestReadingTimes_MatchNumberOfWords(t *testing.T) {
 	const wordsPerMinute = 200
 	var (
 		code    = regexp.MustCompile("(?ms)^```.*?^```")
