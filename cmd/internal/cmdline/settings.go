@@ -169,7 +169,7 @@ func readFile(flag, name string, keys *pflag.FlagSet, isCredential func(flag, va
 	for key, value := range file.keysAndValues(top) {
 		f := keys.Lookup(key.Value)
 		if f == nil || !isSetting(f) || f.Name == FlagConfig {
-			file.fail(key, "unknown key %q: the nearest is %q", key.Value, nearestKey(key.Value, keys))
+			file.addError(key, "unknown key %q: the nearest is %q", key.Value, nearestKey(key.Value, keys))
 			continue
 		}
 		file.set(f, key, value)
